@@ -6,7 +6,7 @@
 //! | part | says |
 //! |---|---|
 //! | WHO | the subcommand that it strikes: `agent`, `guardian` or `repair` |
-//! | NTH | how many changes are made first: writes, directories made and removed, files replaced, renamed and removed |
+//! | NTH | how many changes are made first: writes, directories made and removed, files replaced, added to, renamed and removed |
 //! | WHAT | after the n-th: `kill` (SIGKILL), `stop` (SIGSTOP) or `panic`; or an errno, with which the n-th fails |
 //! | MARK | a file that is made when it strikes, with the process and the operation in it; while it exists, nothing strikes |
 //!
@@ -176,6 +176,9 @@ impl<F: KernelFs> KernelFs for Injected<F> {
     }
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
         self.change(Op::Replace, path, |fs| fs.replace(path, contents))
+    }
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        self.change(Op::Append, path, |fs| fs.append(path, contents))
     }
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
         self.change(Op::Rename, from, |fs| fs.rename(from, to))

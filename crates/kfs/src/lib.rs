@@ -39,6 +39,8 @@ pub enum Op {
     Access,
     /// Put a new file in the place of an old one, whole.
     Replace,
+    /// Add to the end of a file.
+    Append,
     /// Give a file another name.
     Rename,
     /// Remove a file.
@@ -62,6 +64,7 @@ impl fmt::Display for Op {
             Op::Stat => "stat",
             Op::Access => "access",
             Op::Replace => "replace",
+            Op::Append => "append",
             Op::Rename => "rename",
             Op::Unlink => "unlink",
             Op::SchedGet => "sched_getattr",
@@ -186,6 +189,12 @@ pub trait KernelFs: Send + Sync {
     fn rmdir(&self, path: &Path) -> KfsResult<()>;
     /// Lists a directory, sorted by name.
     fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>>;
+    /// The names of the directories in a directory, sorted.
+    fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
+        let entries = self.list(path)?.into_iter();
+        let dirs = entries.filter(|entry| entry.is_dir);
+        Ok(dirs.map(|entry| entry.name).collect())
+    }
     /// Identity and owner.
     fn stat(&self, path: &Path) -> KfsResult<FileStat>;
     /// Whether the caller may write there, by asking, not by trying.
@@ -193,6 +202,8 @@ pub trait KernelFs: Send + Sync {
     /// Puts an ordinary file with these contents in the place of `path`, so that a reader sees the old or the new one
     /// whole. For the run directory, not for kernel files.
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
+    /// Adds to the end of an ordinary file that is there already. A refusal may leave a part of `contents` in it.
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
     /// Gives an ordinary file another name.
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()>;
     /// Removes an ordinary file.
@@ -245,6 +256,9 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>> {
         (**self).list(path)
     }
+    fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
+        (**self).subdirs(path)
+    }
     fn stat(&self, path: &Path) -> KfsResult<FileStat> {
         (**self).stat(path)
     }
@@ -253,6 +267,9 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
         (**self).replace(path, contents)
+    }
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        (**self).append(path, contents)
     }
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
         (**self).rename(from, to)

@@ -234,6 +234,22 @@ impl KernelFs for RealFs {
             .map_err(|errno| KfsError::new(Op::List, path, errno.raw_os_error()))
     }
 
+    fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
+        // A directory has two links, by its name and by its own ".", and one by the ".." of each directory in it. Most groups have none,
+        // and dozens of files that need not be listed to tell so.
+        let is_leaf = |fd: &OwnedFd| Ok(rustix::fs::fstat(fd)?.st_nlink == 2);
+        let names = |fd: OwnedFd| match is_leaf(&fd)? {
+            true => Ok(Vec::new()),
+            false => list_dir(fd),
+        };
+        let entries = self
+            .open(path, OFlags::RDONLY | OFlags::DIRECTORY)
+            .and_then(names)
+            .map_err(|errno| KfsError::new(Op::List, path, errno.raw_os_error()))?;
+        let dirs = entries.into_iter().filter(|entry| entry.is_dir);
+        Ok(dirs.map(|entry| entry.name).collect())
+    }
+
     fn stat(&self, path: &Path) -> KfsResult<FileStat> {
         let stat = self
             .open(path, OFlags::PATH)
@@ -262,6 +278,13 @@ impl KernelFs for RealFs {
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
         replace_file(path, contents)
             .map_err(|errno| KfsError::new(Op::Replace, path, errno.raw_os_error()))
+    }
+
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::open(path, flags, Mode::empty())
+            .and_then(|fd| write_all(fd.as_fd(), contents))
+            .map_err(|errno| KfsError::new(Op::Append, path, errno.raw_os_error()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
@@ -357,6 +380,20 @@ mod tests {
             1,
             "no temporary file stays"
         );
+    }
+
+    #[test]
+    fn the_directories_in_a_directory_are_told_with_and_without_a_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = RealFs::new();
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        assert!(fs.subdirs(dir.path()).unwrap().is_empty());
+        for name in ["b", "a"] {
+            fs.mkdir(&dir.path().join(name)).unwrap();
+        }
+        assert_eq!(fs.subdirs(dir.path()).unwrap(), ["a", "b"]);
+        let gone = fs.subdirs(&dir.path().join("gone")).unwrap_err();
+        assert!(gone.is_gone(), "{gone}");
     }
 
     #[test]

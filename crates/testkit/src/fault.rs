@@ -273,6 +273,10 @@ impl<F: KernelFs> KernelFs for FaultFs<F> {
         self.gate(Op::Replace, path)?;
         self.inner.replace(path, contents)
     }
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        self.gate(Op::Append, path)?;
+        self.inner.append(path, contents)
+    }
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
         self.gate(Op::Rename, from)?;
         self.inner.rename(from, to)

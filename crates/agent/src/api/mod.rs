@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::kept_policy;
 use crate::lifecycle::{hand_over, leave};
 use crate::peer::{Peer, ask_an_admin, is_admin};
-use crate::view::{explain, status};
+use crate::view::{Detail, explain, status};
 
 impl Agent {
     /// Waits until the agent leaves.
@@ -23,13 +23,18 @@ impl Agent {
 
     /// The machine at a glance.
     pub fn status(&self) -> StatusView {
-        status(&self.gates, &self.runtime, &self.life)
+        self.status_in(Detail::Whole)
+    }
+
+    pub(crate) fn status_in(&self, detail: Detail) -> StatusView {
+        status(&self.gates, &self.runtime, &self.life, detail)
     }
 
     /// The same, no older than a second: one for all who may see no command.
-    pub(crate) fn shared(&self) -> Arc<StatusView> {
+    pub(crate) fn shared(&self, detail: Detail) -> Arc<StatusView> {
+        let now_ns = self.runtime.kernel.clock.now_ns();
         let shared = &self.shared_status;
-        shared.snapshot(&self.gates, &self.runtime, &self.life)
+        shared.snapshot(detail, now_ns, || self.status_in(detail))
     }
 
     /// Why the gate that `target` names runs at its present rate.

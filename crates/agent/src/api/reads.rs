@@ -1,10 +1,13 @@
 //! Calls that only read: as often as one likes, they cost the agent little, and a command line is shown to its user, root and the
 //! group `tidegate` alone.
 
+use std::sync::Arc;
+
 use tidegate_api::{ApiError, ErrorKind, EventsView, ExplainView, GateView, StatusView};
 
 use crate::agent::Agent;
 use crate::peer::{Peer, is_admin};
+use crate::view::Detail;
 
 /// The machine at a glance, as `peer` may see it.
 pub(crate) fn status_for(agent: &Agent, peer: Option<&Peer>) -> Result<StatusView, ApiError> {
@@ -17,11 +20,20 @@ pub(crate) fn status_for(agent: &Agent, peer: Option<&Peer>) -> Result<StatusVie
 
 /// The same, no older than a second: readers share it, so it costs the same however many there are.
 pub(crate) fn shared_status_for(agent: &Agent, peer: Option<&Peer>) -> StatusView {
-    let mut view = StatusView::clone(&agent.shared());
+    let mut view = StatusView::clone(&agent.shared(Detail::Whole));
     if !peer.is_some_and(is_admin) {
         view.gates.iter_mut().for_each(|gate| hide(gate, peer));
     }
     view
+}
+
+/// What metrics are made of: no command is in it.
+pub(crate) fn figures_for(agent: &Agent, peer: Option<&Peer>) -> Result<Arc<StatusView>, ApiError> {
+    if peer.is_some_and(is_admin) {
+        return Ok(Arc::new(agent.status_in(Detail::Figures)));
+    }
+    admit(agent, peer)?;
+    Ok(agent.shared(Detail::Figures))
 }
 
 /// Whether the control loop has made a step, and is not late beyond its lease.

@@ -19,10 +19,10 @@ use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
-use crate::runtime::make::{AskedGate, change_to, check_limitable, make};
+use crate::runtime::make::{AskedGate, Taken, change_to, check_limitable, make};
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
-use crate::view::status;
+use crate::view::gate_named;
 
 impl Agent {
     /// Terms for something that runs already.
@@ -82,7 +82,8 @@ impl Agent {
                     charged_to: peer.charged_to(),
                 };
                 let config = self.gates.config();
-                let gate = make(&self.runtime, &config, &gates, asked)?;
+                let taken = Taken::by(&self.runtime, &gates);
+                let gate = make(&self.runtime, &config, &gates, &taken, asked)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name
@@ -173,11 +174,7 @@ impl Agent {
 
     /// The gate `name`, which the call named `target`.
     fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
-        let mut gates = status(&self.gates, &self.runtime, &self.life)
-            .gates
-            .into_iter();
-        let found = gates.find(|gate| gate.name == name);
-        found.ok_or_else(|| {
+        gate_named(&self.gates, &self.runtime, name).ok_or_else(|| {
             ApiError::new(ErrorKind::NotFound, format!("{target}: it has just ended"))
         })
     }

@@ -8,7 +8,7 @@ use super::{Family, Labels, Values, info};
 
 /// Each gate has half a dozen series of its own. What those beyond use is added up as `_other`; their counters are left out, for a sum
 /// would fall when one of them ends.
-const GATES_MAX: usize = 200;
+pub(crate) const GATES_MAX: usize = 200;
 
 fn labels(name: &str, class: &str) -> Labels {
     vec![("gate", name.to_owned()), ("class", class.to_owned())]

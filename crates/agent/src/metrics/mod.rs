@@ -18,6 +18,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tidegate_api::{HistogramView, StatusView};
 
+pub(crate) use gates::GATES_MAX;
 use gates::gates;
 
 /// Before each name.

@@ -1,11 +1,10 @@
 //! Making every gate agree with a policy, or leaving all as it was.
 
-use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
 use tidegate_terms::Config;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::agent::Agent;
 use crate::errors::internal;
@@ -16,7 +15,6 @@ use crate::policy::find::{Finder, Match};
 use crate::policy::reconcile::{Refusal, alert_once, is_observed, reconcile};
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
-use crate::runtime::Runtime;
 use crate::runtime::publish::publish;
 
 /// Written down, so that files that are wrong at the next start do not count. An agent on demand without rules leaves no such file.
@@ -45,26 +43,14 @@ pub(crate) fn put_in_force(
     let old = agent.gates.config();
     // It is written down first: an agent that dies half way is followed by one that goes on with it.
     keep(agent, &config, &kept)?;
-    let rehearsed = rehearsed(runtime, &gates, &config, &matches);
-    runtime.journal().forget_later();
+    runtime.journal().begin_batch();
     let changed = reconcile(runtime, &mut gates, &config, &matches, refusal)
         .and_then(|changes| publish(runtime, &gates).map(|()| changes));
     if changed.is_err() {
-        // What was written down and not done must not be taken for done: it would be written again where it seems to be lost.
-        let lines = runtime
-            .journal()
-            .restore_where(|entry| rehearsed.contains(&entry.id));
-        lines.iter().for_each(|line| debug!("policy: {line}"));
+        undo(agent, &state.kept, &mut gates, &old);
     }
-    let is_made = |name: &str| gates.iter().any(|gate| gate.record.name == name);
-    runtime.journal().store_forgotten(rehearsed, is_made);
-    let changes = match changed {
-        Ok(changes) => changes,
-        Err(error) => {
-            undo(agent, &state.kept, &mut gates, &old);
-            return Err(error);
-        }
-    };
+    runtime.journal().end_batch();
+    let changes = changed?;
     agent.gates.set_config(Arc::clone(&config));
     state.kept = kept;
     state.refused = None;
@@ -80,19 +66,6 @@ pub(crate) fn put_in_force(
         gates: changes,
         observed,
         ..PolicyChangeView::default()
-    })
-}
-
-/// What is about to be done, done in memory first and written down at once. Where that fails, each change is written down by itself, and
-/// the machine says what is wrong.
-fn rehearsed(runtime: &Runtime, gates: &[Gate], config: &Config, matches: &[Match]) -> Range<u64> {
-    let recorded = Rehearsal::new(runtime, gates).and_then(|rehearsal| {
-        rehearsal.change(&mut gates.to_vec(), config, matches)?;
-        rehearsal.record_in(runtime)
-    });
-    recorded.unwrap_or_else(|why| {
-        debug!("policy: not rehearsed: {why}");
-        0..0
     })
 }
 

@@ -17,7 +17,7 @@ use crate::lifecycle::follow_units::follow;
 use crate::policy::find::Match;
 use crate::runtime::Runtime;
 use crate::runtime::limits::release;
-use crate::runtime::make::{AskedGate, change_to, check_limitable, make};
+use crate::runtime::make::{AskedGate, Taken, change_to, check_limitable, make};
 
 /// What a refusal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub(crate) fn reconcile(
     refusal: Refusal,
 ) -> Result<Vec<GateChangeView>, ApiError> {
     let mut changes = Vec::new();
-    let mut known = Known::of(gates);
+    let mut known = Known::of(runtime, gates);
     let mut wanted = BTreeSet::new();
     for one in matches.iter().filter(|one| is_enforced(config, one)) {
         if let Some(index) = known.find(one) {
@@ -81,10 +81,9 @@ pub(crate) fn reconcile(
             changes.extend(unless_told(runtime, refusal, &one.rule, given)?);
             continue;
         }
-        let made = make_gate(runtime, gates, config, one);
+        let made = make_gate(runtime, gates, &mut known, config, one);
         if let Some(made) = unless_told(runtime, refusal, &one.rule, made)? {
             wanted.insert(gates.len() - 1);
-            known.targets.insert(made.target.clone(), gates.len() - 1);
             changes.push(made);
         }
     }
@@ -118,27 +117,42 @@ fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool
 }
 
 /// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and `cgroup:` may be the same group).
-struct Known {
+/// With thousands of gates, none is searched for.
+pub(crate) struct Known {
     targets: HashMap<String, usize>,
     groups: HashMap<GroupPath, usize>,
+    taken: Taken,
 }
 
 impl Known {
-    fn of(gates: &[Gate]) -> Self {
-        let in_place = |(index, gate): (usize, &Gate)| match &gate.record.attachment {
-            Attachment::InPlace { group } => Some((group.clone(), index)),
-            _ => None,
+    pub fn of(runtime: &Runtime, gates: &[Gate]) -> Self {
+        let mut known = Self {
+            targets: HashMap::new(),
+            groups: HashMap::new(),
+            taken: Taken::by(runtime, gates),
         };
-        let at = gates.iter().enumerate();
-        Self {
-            groups: at.clone().filter_map(in_place).collect(),
-            targets: at
-                .map(|(index, gate)| (gate.record.target.clone(), index))
-                .collect(),
+        for (index, gate) in gates.iter().enumerate() {
+            known.add(&gate.record, index);
+        }
+        known
+    }
+
+    fn add(&mut self, record: &Record, index: usize) {
+        self.taken.names.insert(record.name.clone());
+        self.targets.insert(record.target.clone(), index);
+        if let Attachment::InPlace { group } = &record.attachment {
+            self.groups.insert(group.clone(), index);
         }
     }
 
-    fn find(&self, one: &Match) -> Option<usize> {
+    /// The gate of this record is no more.
+    pub fn drop(&mut self, record: &Record) {
+        self.taken.names.remove(&record.name);
+        self.targets.remove(&record.target);
+        self.groups.remove(record.attachment.group());
+    }
+
+    pub fn find(&self, one: &Match) -> Option<usize> {
         let by_target = self.targets.get(&one.target.to_string());
         let by_group = || self.groups.get(one.group.as_ref()?);
         by_target.or_else(by_group).copied()
@@ -159,26 +173,25 @@ pub(crate) fn is_observed(config: &Config, one: &Match) -> bool {
 pub(crate) fn apply(
     runtime: &Runtime,
     gates: &mut Vec<Gate>,
+    known: &mut Known,
     config: &Config,
     one: &Match,
 ) -> Result<Option<GateChangeView>, ApiError> {
     if !is_enforced(config, one) {
         return Ok(None);
     }
-    let target = one.target.to_string();
-    let is_on = |gate: &Gate| match &gate.record.attachment {
-        Attachment::InPlace { group } if Some(group) == one.group.as_ref() => true,
-        _ => gate.record.target == target,
-    };
-    match gates.iter().position(is_on) {
+    match known.find(one) {
         Some(index) => {
             // The unit or group may have come back since.
             let is_back = follow(runtime, &mut gates[index], None);
-            let given = give(runtime, gates, config, index, Some(one.rule.clone()))?;
-            let again = || changed("changed", &gates[index], terms_text(&gates[index].terms));
-            Ok(given.or_else(|| is_back.then(again)))
+            let gate = &gates[index];
+            if gate.record.rule.as_ref() == Some(&one.rule) {
+                let again = || changed("changed", gate, terms_text(&gate.terms));
+                return Ok(is_back.then(again));
+            }
+            give(runtime, gates, config, index, Some(one.rule.clone()))
         }
-        None => make_gate(runtime, gates, config, one),
+        None => make_gate(runtime, gates, known, config, one),
     }
 }
 
@@ -186,6 +199,7 @@ pub(crate) fn apply(
 fn make_gate(
     runtime: &Runtime,
     gates: &mut Vec<Gate>,
+    known: &mut Known,
     config: &Config,
     one: &Match,
 ) -> Result<Option<GateChangeView>, ApiError> {
@@ -226,7 +240,7 @@ fn make_gate(
         ruled: terms_of(config, Some(&one.rule)),
         charged_to: uid,
     };
-    let gate = match make(runtime, config, gates, asked) {
+    let gate = match make(runtime, config, gates, &known.taken, asked) {
         Ok(gate) => gate,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
         // A user who starts more than a user may have gated is no reason for the administrator to have no policy.
@@ -238,6 +252,7 @@ fn make_gate(
         Err(error) => return Err(named(config, &one.rule, error)),
     };
     let change = changed("made", &gate, terms_text(&gate.terms));
+    known.add(&gate.record, gates.len());
     gates.push(gate);
     Ok(Some(change))
 }

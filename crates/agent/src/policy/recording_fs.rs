@@ -121,6 +121,10 @@ impl KernelFs for RecordingFs {
         self.machine.list(path)
     }
 
+    fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
+        self.machine.subdirs(path)
+    }
+
     fn stat(&self, path: &Path) -> KfsResult<FileStat> {
         match self.machine.stat(path) {
             Err(error) if error.is_gone() && self.fresh(path).is_some() => {
@@ -141,6 +145,13 @@ impl KernelFs for RecordingFs {
         match path.starts_with(&self.own) {
             true => self.machine.replace(path, contents),
             false => Err(Self::refuse(Op::Replace, path)),
+        }
+    }
+
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        match path.starts_with(&self.own) {
+            true => self.machine.append(path, contents),
+            false => Err(Self::refuse(Op::Append, path)),
         }
     }
 

@@ -2,7 +2,6 @@
 //! it is and written in memory alone. So what `diff` shows is what `apply` would do.
 
 use std::io;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
@@ -19,11 +18,13 @@ use tidegate_terms::{Config, CpusetMode};
 use crate::control_loop::ControlLoop;
 use crate::errors::internal;
 use crate::ext::ExtSupervisor;
-use crate::gates::{Gate, demand, find_in};
+use crate::gates::{Gate, demand};
 use crate::kernel::Kernel;
 use crate::paths::RunDir;
 use crate::policy::find::Match;
-use crate::policy::reconcile::{Refusal, apply, is_enforced, is_observed, reconcile, terms_text};
+use crate::policy::reconcile::{
+    Known, Refusal, apply, is_enforced, is_observed, reconcile, terms_text,
+};
 use crate::policy::recording_fs::RecordingFs;
 use crate::process::lease::Lease;
 use crate::runtime::Runtime;
@@ -34,8 +35,6 @@ pub(crate) struct Rehearsal {
     runtime: Runtime,
     files: Arc<RecordingFs>,
     dir: RunDir,
-    /// The number of the first entry of its own in its journal.
-    first_id: u64,
 }
 
 /// Counts nothing: no step is made in a rehearsal.
@@ -93,7 +92,6 @@ impl Rehearsal {
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
         let (mut journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
         journal.keep_in_memory();
-        let first_id = journal.next_id();
         let cpus = of.control().online_cpus();
         let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), &of.settings));
         let lease = Lease::open(&dir.lease()).map_err(internal)?;
@@ -125,15 +123,7 @@ impl Rehearsal {
             runtime,
             files,
             dir,
-            first_id,
         })
-    }
-
-    /// Writes down in `of`'s journal, at once, what was written down here one by one; the numbers of the new entries.
-    pub fn record_in(&self, of: &Runtime) -> Result<Range<u64>, ApiError> {
-        let rehearsed = self.runtime.journal();
-        let recorded = of.journal().record_rehearsed(&rehearsed, self.first_id);
-        recorded.map_err(internal)
     }
 
     /// What the policy would change, and what it would only observe.
@@ -154,7 +144,7 @@ impl Rehearsal {
     }
 
     /// Makes `gates` agree with the policy.
-    pub fn change(
+    fn change(
         &self,
         gates: &mut Vec<Gate>,
         config: &Config,
@@ -165,7 +155,8 @@ impl Rehearsal {
             .filter(|one| one.group.is_some())
             .cloned()
             .collect();
-        let known = |one: &&Match| find_in(gates, &one.target.to_string()).is_ok();
+        let gates_before = Known::of(&self.runtime, gates);
+        let known = |one: &&Match| gates_before.find(one).is_some();
         let of_processes = matches
             .iter()
             .filter(|one| matches!(one.target, Target::Pid(_)));
@@ -209,13 +200,20 @@ impl Rehearsal {
         matches: &[Match],
     ) -> Vec<ObservedView> {
         let mut gates = gates.to_vec();
+        let mut known = Known::of(&self.runtime, &gates);
         let observed = matches.iter().filter(|one| is_observed(config, one));
         observed
-            .map(|one| self.observe(&mut gates, config, one))
+            .map(|one| self.observe(&mut gates, &mut known, config, one))
             .collect()
     }
 
-    fn observe(&self, gates: &mut Vec<Gate>, config: &Config, one: &Match) -> ObservedView {
+    fn observe(
+        &self,
+        gates: &mut Vec<Gate>,
+        known: &mut Known,
+        config: &Config,
+        one: &Match,
+    ) -> ObservedView {
         let mut view = ObservedView {
             target: one.target.to_string(),
             rule: one.rule.clone(),
@@ -227,11 +225,13 @@ impl Rehearsal {
         }
         let enforcing = config.enforcing(&one.rule);
         let before = gates.len();
-        match apply(&self.runtime, gates, &enforcing, one) {
+        match apply(&self.runtime, gates, known, &enforcing, one) {
             Ok(_) => view.writes = self.files.take(),
             Err(error) => view.refused = Some(error.detail),
         }
-        gates.truncate(before);
+        for made in gates.drain(before..) {
+            known.drop(&made.record);
+        }
         view
     }
 }

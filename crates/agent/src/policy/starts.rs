@@ -18,7 +18,7 @@ use crate::agent::Agent;
 use crate::policy::apply::end_trial;
 use crate::policy::find::{Finder, Match};
 use crate::policy::in_force::tell;
-use crate::policy::reconcile::{alert_once, apply, is_observed};
+use crate::policy::reconcile::{Known, alert_once, apply, is_observed};
 use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
@@ -170,8 +170,9 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
         return;
     }
     let mut changes = Vec::new();
+    let mut known = Known::of(runtime, &gates);
     for one in matches {
-        match apply(runtime, &mut gates, config, one) {
+        match apply(runtime, &mut gates, &mut known, config, one) {
             Ok(change) => changes.extend(change),
             Err(error) => {
                 let start = format!("policy: rule {}: ", one.rule);

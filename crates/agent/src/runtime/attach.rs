@@ -14,7 +14,7 @@ use crate::ext::plan::unmark;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::check::check_not_own;
+use crate::runtime::check::OwnProcesses;
 use crate::runtime::limits::{
     ensure_side_root, limit_to_floor, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
@@ -32,12 +32,6 @@ pub(crate) fn attach(
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if gate.needs_group() {
-        check_not_own(
-            kernel,
-            &runtime.control_loop,
-            &gate.record.target,
-            &attachment,
-        )?;
         check_beside(gate, &attachment)?;
     }
     gate.record.notes.clear();
@@ -261,12 +255,8 @@ pub(crate) fn move_to(
 pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if changed.needs_group() && !gate.needs_group() {
-        check_not_own(
-            kernel,
-            &runtime.control_loop,
-            &gate.record.target,
-            &gate.record.attachment,
-        )?;
+        OwnProcesses::now(kernel, &runtime.control_loop)
+            .check_not_in(&gate.record.target, &gate.record.attachment)?;
     }
     changed.auto = gate.auto.clone();
     let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_kfs::KernelFs;
+use tidegate_knobs::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::feasible::{self, Infeasible, is_capped};
@@ -12,27 +13,39 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 
-/// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
-pub(crate) fn check_not_own(
-    kernel: &Kernel,
-    control_loop: &ControlLoop,
-    target: &str,
-    attachment: &Attachment,
-) -> Result<(), ApiError> {
-    let own = [std::process::id() as i32, control_loop.lease.guardian_pid()];
-    let holds_own = match attachment {
-        Attachment::Observed { pid, .. } => own.contains(pid),
-        attachment => own.iter().any(|pid| {
-            let at = kernel.groups.group_of(*pid).ok().flatten();
-            at.is_some_and(|at| at.is_within(attachment.group()))
-        }),
-    };
-    if holds_own {
-        let detail = format!("{target}: Tidegate itself is in it, and would be slowed with it");
-        return Err(ApiError::new(ErrorKind::Usage, detail)
-            .with_mend("name what is to be limited more closely"));
+/// The agent and its guardian, and the groups that they are in.
+pub(crate) struct OwnProcesses {
+    pids: [i32; 2],
+    groups: Vec<GroupPath>,
+}
+
+impl OwnProcesses {
+    /// As they are now.
+    pub fn now(kernel: &Kernel, control_loop: &ControlLoop) -> Self {
+        let pids = [std::process::id() as i32, control_loop.lease.guardian_pid()];
+        let at = |pid: &i32| kernel.groups.group_of(*pid).ok().flatten();
+        Self {
+            pids,
+            groups: pids.iter().filter_map(at).collect(),
+        }
     }
-    Ok(())
+
+    /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
+    pub fn check_not_in(&self, target: &str, attachment: &Attachment) -> Result<(), ApiError> {
+        let holds_own = match attachment {
+            Attachment::Observed { pid, .. } => self.pids.contains(pid),
+            attachment => {
+                let is_in = |at: &GroupPath| at.is_within(attachment.group());
+                self.groups.iter().any(is_in)
+            }
+        };
+        if holds_own {
+            let detail = format!("{target}: Tidegate itself is in it, and would be slowed with it");
+            return Err(ApiError::new(ErrorKind::Usage, detail)
+                .with_mend("name what is to be limited more closely"));
+        }
+        Ok(())
+    }
 }
 
 /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.

@@ -1,6 +1,6 @@
 //! A gate around a process or a group that was there before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
@@ -13,7 +13,7 @@ use crate::gates::budget::{check_descriptors, check_room};
 use crate::gates::{Attachment, Gate, Record, free_name};
 use crate::runtime::Runtime;
 use crate::runtime::attach::{agree, attach, move_to};
-use crate::runtime::check::{check_feasible, check_nested, check_not_own};
+use crate::runtime::check::{OwnProcesses, check_feasible, check_nested};
 
 /// What is asked for.
 pub(crate) struct AskedGate {
@@ -37,11 +37,30 @@ pub(crate) struct AskedGate {
     pub charged_to: u32,
 }
 
+/// What a new gate keeps clear of: read once, for any number of them.
+pub(crate) struct Taken {
+    /// The names of other gates.
+    pub names: HashSet<String>,
+    own: OwnProcesses,
+}
+
+impl Taken {
+    /// As it is beside these gates.
+    pub fn by(runtime: &Runtime, gates: &[Gate]) -> Self {
+        let known = gates.iter().map(|gate| gate.record.name.clone());
+        Self {
+            names: known.chain(runtime.unread_names()).collect(),
+            own: OwnProcesses::now(&runtime.kernel, &runtime.control_loop),
+        }
+    }
+}
+
 /// Makes the gate, or leaves the machine as it was.
 pub(crate) fn make(
     runtime: &Runtime,
     config: &Config,
     gates: &[Gate],
+    taken: &Taken,
     asked: AskedGate,
 ) -> Result<Gate, ApiError> {
     let AskedGate {
@@ -56,9 +75,6 @@ pub(crate) fn make(
         charged_to: user,
     } = asked;
     let kernel = &runtime.kernel;
-    let unread = runtime.unread_names();
-    let taken =
-        |name: &str| unread.contains(name) || gates.iter().any(|gate| gate.record.name == name);
     let (wanted, attachment) = match &target {
         Target::Pid(pid) => {
             let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
@@ -83,7 +99,7 @@ pub(crate) fn make(
         }
         Target::Gate(name) => return Err(no_gate(name.as_str())),
     };
-    let name = free_name(&wanted, taken)?;
+    let name = free_name(&wanted, |name| taken.names.contains(name))?;
     let record = Record {
         name: name.to_string(),
         target: target.to_string(),
@@ -101,8 +117,11 @@ pub(crate) fn make(
         by_admin,
     };
     let mut gate = Gate::new(record, config).map_err(usage)?;
+    if gate.needs_group() {
+        taken.own.check_not_in(&target.to_string(), &attachment)?;
+    }
     if gate.is_limited() {
-        check_limitable(runtime, gates, &target.to_string(), &attachment)?;
+        check_apart(gates, &target.to_string(), &attachment)?;
     }
     let in_side_root =
         matches!(target, Target::Pid(_)) && kernel.groups.version() == CgroupVersion::V1;
@@ -126,7 +145,11 @@ pub(crate) fn check_limitable(
     target: &str,
     attachment: &Attachment,
 ) -> Result<(), ApiError> {
-    check_not_own(&runtime.kernel, &runtime.control_loop, target, attachment)?;
+    OwnProcesses::now(&runtime.kernel, &runtime.control_loop).check_not_in(target, attachment)?;
+    check_apart(gates, target, attachment)
+}
+
+fn check_apart(gates: &[Gate], target: &str, attachment: &Attachment) -> Result<(), ApiError> {
     let Attachment::InPlace { group } = attachment else {
         return Ok(());
     };

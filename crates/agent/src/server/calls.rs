@@ -25,7 +25,7 @@ use super::query;
 use super::query::Stretch;
 use super::stream::{self, Asked};
 use crate::agent::Agent;
-use crate::api::reads::{admit, check_ready, events_for, explain_for, status_for};
+use crate::api::reads::{admit, check_ready, events_for, explain_for, figures_for, status_for};
 use crate::api::report::report;
 use crate::metrics::{self, Format};
 use crate::peer::Peer;
@@ -180,11 +180,11 @@ async fn rollback(call: Call) -> Answer<PolicyChangeView> {
 }
 
 async fn metrics_text(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
-    let status = status_for(&call.agent, call.peer.as_ref())?;
+    let figures = figures_for(&call.agent, call.peer.as_ref())?;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
     let head = [(CONTENT_TYPE, format.content_type())];
-    Ok((head, metrics::text(&status, format)))
+    Ok((head, metrics::text(&figures, format)))
 }
 
 /// Made on the first call, and the same from then on.

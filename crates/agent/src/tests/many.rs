@@ -4,11 +4,20 @@ use tidegate_kfs::{KernelFs, Op};
 
 use tidegate_testkit::FakeProcess;
 
-use super::{Bed, KINDS, run, run_side};
+use super::{Bed, KINDS, Kind, policy, run, run_side};
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::repair as fallback;
+use crate::metrics::GATES_MAX;
+use crate::view::Detail;
 
 const FIRST_PID: i32 = 10_000;
+
+const QUOTA: &str = r#"
+[[rule]]
+name = "batch"
+match = { cgroup = "/batch-*" }
+terms = { quota = "20ms" }
+"#;
 
 /// Side gates, a process in each.
 fn fill(bed: &Bed, agent: &crate::agent::Agent, count: i32) {
@@ -112,4 +121,46 @@ fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
         });
         assert_eq!(operations[0], operations[1], "{kind:?}");
     }
+}
+
+#[test]
+fn a_policy_writes_the_ledger_as_often_for_many_groups_as_for_few() {
+    for kind in KINDS {
+        let written = [20, 200].map(|count| {
+            let bed = Bed::new(kind);
+            (0..count).for_each(|nth| policy::group(&bed, &format!("batch-{nth}")));
+            let agent = bed.agent().unwrap();
+            policy::write(&bed, "10-batch.toml", QUOTA);
+            let since = bed.fs.log().len();
+            assert_eq!(policy::apply_now(&agent).unwrap().gates.len(), count);
+            policy::write(&bed, "10-batch.toml", &QUOTA.replace("20ms", "30ms"));
+            assert_eq!(policy::apply_now(&agent).unwrap().gates.len(), count);
+            policy::write(&bed, "10-batch.toml", "");
+            assert_eq!(policy::apply_now(&agent).unwrap().gates.len(), count);
+            assert_eq!(agent.runtime.journal().entries().len(), 0);
+            ledgers_written(&bed, since)
+        });
+        assert_eq!(written[0], written[1], "{kind:?}: however many there are");
+    }
+}
+
+#[test]
+fn a_scrape_measures_the_gates_that_have_series_of_their_own() {
+    let bed = Bed::new(Kind::V1);
+    let count = GATES_MAX + 10;
+    (0..count).for_each(|nth| policy::group(&bed, &format!("batch-{nth}")));
+    let agent = bed.agent().unwrap();
+    policy::write(&bed, "10-batch.toml", QUOTA);
+    policy::apply_now(&agent).unwrap();
+    let since = bed.fs.log().len();
+    let figures = agent.status_in(Detail::Figures);
+    let log = bed.fs.log();
+    let measured = log[since..]
+        .iter()
+        .filter(|(op, path)| *op == Op::Read && path.ends_with("cpu.stat"));
+    assert_eq!(measured.count(), GATES_MAX);
+    assert_eq!(figures.gates.len(), count);
+    assert!(figures.gates.iter().all(|gate| gate.terms.is_empty()));
+    let whole = agent.status();
+    assert!(whole.gates.iter().all(|gate| !gate.terms.is_empty()));
 }

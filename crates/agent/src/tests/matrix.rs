@@ -93,7 +93,14 @@ impl Strike {
 fn changes(op: Op) -> bool {
     matches!(
         op,
-        Op::Write | Op::Mkdir | Op::Rmdir | Op::Replace | Op::Rename | Op::Unlink | Op::SchedSet
+        Op::Write
+            | Op::Mkdir
+            | Op::Rmdir
+            | Op::Replace
+            | Op::Append
+            | Op::Rename
+            | Op::Unlink
+            | Op::SchedSet
     )
 }
 

@@ -24,13 +24,13 @@ match = { cgroup = "/batch-*" }
 terms = { class = "side", weight = 50 }
 "#;
 
-fn write(bed: &Bed, name: &str, text: &str) {
+pub(super) fn write(bed: &Bed, name: &str, text: &str) {
     let dir = bed.run_dir().dir().join("etc/tidegate/tidegate.toml.d");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join(name), text).unwrap();
 }
 
-fn group(bed: &Bed, name: &str) {
+pub(super) fn group(bed: &Bed, name: &str) {
     let path = format!("{}/{name}", super::cpu_mount(bed.kind));
     bed.fake.mkdir(Path::new(&path)).unwrap();
 }
@@ -44,7 +44,7 @@ fn bed_with(kind: Kind, groups: &[&str], policy: &str) -> (Bed, Agent) {
     (bed, agent)
 }
 
-fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
+pub(super) fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
     apply(agent, &root(1), &ApplyRequest::default())
 }
 

@@ -15,8 +15,8 @@ use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::view::binding::{Above, binding};
 use crate::view::figures::cpus;
-use crate::view::status;
 use crate::view::status::write_view;
+use crate::view::{Detail, status};
 
 /// The name of the gate that `target` means.
 pub(crate) fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
@@ -42,7 +42,7 @@ pub(crate) fn explain(
 ) -> Result<ExplainView, ApiError> {
     let kernel = &runtime.kernel;
     let name = name_of(registry, kernel, target)?;
-    let status = status(registry, runtime, life);
+    let status = status(registry, runtime, life, Detail::Whole);
     let found = status.gates.iter().find(|gate| gate.name == name);
     let mut gate = found.cloned().ok_or_else(|| {
         ApiError::new(

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_api::StatusView;
 use tidegate_knobs::sync::lock;
 
-use super::status;
-use crate::gates::{Gates, RateLimit};
-use crate::process::Life;
-use crate::runtime::Runtime;
+use super::Detail;
+use crate::gates::RateLimit;
 
 /// For so long one status serves all of them.
 const SNAPSHOT_NS: u64 = 1_000_000_000;
@@ -17,9 +15,12 @@ const SNAPSHOT_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub struct SharedStatus {
     rate: Mutex<RateLimit>,
-    /// The last status, and when it was made.
-    snapshot: Mutex<Option<(u64, Arc<StatusView>)>>,
+    whole: Mutex<Snapshot>,
+    figures: Mutex<Snapshot>,
 }
+
+/// The last status, and when it was made.
+type Snapshot = Option<(u64, Arc<StatusView>)>;
 
 impl SharedStatus {
     /// Whether `user` may read once more at `now_ns`.
@@ -27,21 +28,23 @@ impl SharedStatus {
         lock(&self.rate).admit(user, now_ns)
     }
 
-    /// A status that is no older than a second.
+    /// A status that is no older than a second; `make` makes one.
     pub(crate) fn snapshot(
         &self,
-        registry: &Gates,
-        runtime: &Runtime,
-        life: &Life,
+        detail: Detail,
+        now_ns: u64,
+        make: impl FnOnce() -> StatusView,
     ) -> Arc<StatusView> {
-        let now_ns = runtime.kernel.clock.now_ns();
-        let mut kept = lock(&self.snapshot);
+        let mut kept = lock(match detail {
+            Detail::Whole => &self.whole,
+            Detail::Figures => &self.figures,
+        });
         match &*kept {
             Some((made_ns, view)) if now_ns.saturating_sub(*made_ns) < SNAPSHOT_NS => {
                 Arc::clone(view)
             }
             _ => {
-                let view = Arc::new(status(registry, runtime, life));
+                let view = Arc::new(make());
                 *kept = Some((now_ns, Arc::clone(&view)));
                 view
             }

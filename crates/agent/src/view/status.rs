@@ -1,36 +1,25 @@
-//! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
+//! What the agent shows of the machine and itself. Why a gate runs at its present rate is in `explain`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use tidegate_api::{
-    GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
-    WriteView,
-};
-use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
 use tidegate_knobs::control::{Allotment, Control, Figure, Protection, Write};
 use tidegate_knobs::cpus::format_list;
-use tidegate_knobs::group::{CpuStat, GroupPath};
-use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::quota_planner::FREE_UCPU;
 use tidegate_knobs::sense::WaitHistogram;
 use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
-use tidegate_terms::View;
 
 use super::binding::binding;
-use super::figures::{cpus, percent};
+use super::figures::{cpus, percent, seconds};
+use super::gates::{Detail, gate_views};
 use super::harm::harm_view;
-use crate::ext::view::{
-    copied_floor, engine, ext_alerts, ext_counts, ext_decision, ext_notes, ext_view, limit_stat,
-};
-use crate::gates::{Attachment, Gate, Gates};
+use crate::ext::view::{copied_floor, engine, ext_alerts, ext_decision, ext_view};
+use crate::gates::{Gate, Gates};
 use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
-use crate::runtime::mechanisms::caps::cap_view;
-use crate::runtime::mechanisms::hint_sweep::latency_view;
-use crate::runtime::mechanisms::subgroups::subgroups_note;
 use crate::view::domains::domain_views;
 
 /// Bounds of the histogram of lateness: the loop's period is 5 or 50 ms, and the lease runs out after 2 s.
@@ -47,10 +36,6 @@ const LATENESS_NS: [u64; 8] = [
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 /// The last decision as a person would say it.
@@ -88,7 +73,12 @@ pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
 }
 
 /// The machine at a glance.
-pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> StatusView {
+pub(crate) fn status(
+    registry: &Gates,
+    runtime: &Runtime,
+    life: &Life,
+    detail: Detail,
+) -> StatusView {
     let kernel = &runtime.kernel;
     let now_ns = kernel.clock.now_ns();
     // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
@@ -104,7 +94,7 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
         (control.quotas.allotments(), is_free, *control.decision())
     };
     let mut gates = registry.lock();
-    for gate in gates.iter_mut() {
+    for gate in gates.iter_mut().take(detail.measured()) {
         measure_for_show(runtime, gate, now_ns);
     }
     let limited = gates.iter().any(Gate::is_limited);
@@ -140,7 +130,7 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
         .or_else(|| copied_floor(&runtime.ext, kernel));
     view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
     view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
-    view.gates = gate_views(runtime, &gates, &given, by_ext.as_ref(), now_ns);
+    view.gates = gate_views(runtime, &gates, &given, detail, now_ns);
     drop(gates);
     view.domains = domain_views(runtime);
     view.lock_boost = lock(&runtime.lock_boost).view();
@@ -152,11 +142,20 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
             view.free_cpus = format_list(&cpuset.standing_cpus());
         }
     }
+    (view.policy_generation, view.policy_refused) = registry.policy();
+    if detail == Detail::Whole {
+        name_bindings(&mut view, by_ext.as_ref().unwrap_or(&by_knobs));
+    }
+    show_agent(&mut view, runtime, life, now_ns);
+    view
+}
+
+/// What the agent tells of itself.
+fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64) {
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;
     view.mode = life.mode.as_str().to_owned();
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
-    (view.policy_generation, view.policy_refused) = registry.policy();
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
     view.control.period_ms = runtime.control_loop.period_ns as f64 / 1e6;
     view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
@@ -165,8 +164,6 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
     add_totals(&mut view.totals, runtime);
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
-    name_bindings(&mut view, by_ext.as_ref().unwrap_or(&by_knobs));
-    view
 }
 
 /// What binds each gate. A limit on a group around it takes reading files, and is looked for by `explain` alone.
@@ -283,120 +280,6 @@ fn add_totals(totals: &mut TotalsView, runtime: &Runtime) {
 fn own_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
-}
-
-fn gate_views(
-    runtime: &Runtime,
-    gates: &[Gate],
-    given: &[Allotment],
-    by_ext: Option<&HeadroomDecision>,
-    now_ns: u64,
-) -> Vec<GateView> {
-    let mut roots = HashMap::new();
-    let shown = gates
-        .iter()
-        .map(|gate| gate_view(runtime, gate, given, &mut roots, now_ns));
-    let mut views: Vec<GateView> = shown.collect();
-    // What the loop gave last is a copy that stands still.
-    for view in views.iter_mut().filter(|view| view.engine == "ext") {
-        let is_side = view.allowance_cpus.is_some();
-        let allowance = by_ext.map(|decision| cpus(decision.allowance_ucpu));
-        view.allowance_cpus = allowance.filter(|_| is_side);
-    }
-    views
-}
-
-/// `roots` has what was read of groups that limit several gates.
-fn gate_view(
-    runtime: &Runtime,
-    gate: &Gate,
-    given: &[Allotment],
-    roots: &mut HashMap<GroupPath, CpuStat>,
-    now_ns: u64,
-) -> GateView {
-    let kernel = &runtime.kernel;
-    let record = &gate.record;
-    let group = record.attachment.group();
-    let limited = kernel.limited_group(gate);
-    let own = gate.own_limit();
-    // Where no limit of its own or of its tasks and processes counts, that of the group does that is limited with it in it.
-    let of_root = |group: &GroupPath| {
-        let read = || limit_stat(&runtime.ext, kernel, group).unwrap_or_default();
-        *roots.entry(group.clone()).or_insert_with(read)
-    };
-    let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
-    let stat = stat.unwrap_or_default();
-    let processes = match &record.attachment {
-        Attachment::Observed { .. } => 1,
-        _ => kernel.processes_below(group, 4) as u64,
-    };
-    let allowance = limited
-        .and_then(|group| given.iter().find(|one| one.group == group))
-        .filter(|one| one.ucpu != FREE_UCPU)
-        .map(|one| cpus(one.ucpu));
-    GateView {
-        name: record.name.clone(),
-        target: record.target.clone(),
-        class: gate.class().to_string(),
-        command: (!record.command.is_empty()).then(|| record.command.join(" ")),
-        cgroup: group.to_string(),
-        uid: record.uid,
-        parent: record.parent.clone(),
-        rule: record.rule.clone(),
-        processes,
-        usage_cpus: gate.usage_cpus,
-        used_seconds: gate.usage.map_or(0.0, |(_, ns)| seconds(ns)),
-        allowance_cpus: allowance,
-        nr_throttled: stat.nr_throttled,
-        throttled_seconds: stat.throttled_ns as f64 / 1e9,
-        latency: latency_view(gate),
-        // The loop's bucket holds nothing back while the scheduler's does.
-        cap: (!runtime.ext.holds())
-            .then(|| cap_view(&runtime.control_loop, gate, now_ns))
-            .flatten(),
-        nr_periods: stat.nr_periods,
-        throttled_usec: stat.throttled_ns / 1_000,
-        nr_bursts: stat.nr_bursts,
-        burst_usec: stat.burst_ns / 1_000,
-        throttled_lately: gate.throttled_lately,
-        binding: String::new(),
-        engine: engine(&runtime.ext).to_owned(),
-        ext: ext_counts(&runtime.ext, kernel, gate),
-        own_limit: own.map(|own| limit_view(gate, &own)),
-        terms: gate.terms.views().iter().map(term_view).collect(),
-        age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
-        notes: record
-            .notes
-            .iter()
-            .cloned()
-            .chain(subgroups_note(runtime, &record.name))
-            .chain(ext_notes(&runtime.ext, &record.name))
-            .collect(),
-    }
-}
-
-fn limit_view(gate: &Gate, own: &Bandwidth) -> LimitView {
-    let by_cap = gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(*own);
-    LimitView {
-        by: (if by_cap { "cap_hard" } else { "quota" }).to_owned(),
-        cpus: cpus(own.rate_ucpu().unwrap_or(u64::MAX)),
-        quota_usec: own.quota_us.unwrap_or(u64::MAX),
-        period_usec: own.period_us,
-        burst_usec: own.burst_us,
-    }
-}
-
-fn term_view(view: &View) -> TermView {
-    TermView {
-        name: view.name.to_owned(),
-        value: view.value.clone(),
-        source: view.source.to_string(),
-        overrode: view
-            .overrode
-            .iter()
-            .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
-            .collect(),
-    }
 }
 
 /// The objective as it is shown.

@@ -1,7 +1,6 @@
 //! The journal: what is written over what, by gate and group, and always before the kernel file. Opening it, putting back, forgetting.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -329,33 +328,16 @@ impl Journal {
         self.ledger.keep_in_memory();
     }
 
-    /// The number of the next entry.
-    pub fn next_id(&self) -> u64 {
-        self.ledger.next_id()
+    /// Until [`Journal::end_batch`], many groups are written to (`ledger/batch.rs`).
+    pub fn begin_batch(&mut self) {
+        if let Err(error) = self.ledger.begin_batch() {
+            tracing::warn!("{error}; each entry is written down with all others");
+        }
     }
 
-    /// Records at once what a rehearsal recorded, which began at entry `next_id`; the numbers of the new entries.
-    pub fn record_rehearsed(
-        &mut self,
-        rehearsed: &Journal,
-        next_id: u64,
-    ) -> Result<Range<u64>, JournalError> {
-        let first = self.next_id();
-        self.ledger.record_rehearsed(&rehearsed.ledger, next_id)?;
-        Ok(first..self.next_id())
-    }
-
-    /// What is put back from here on is struck off the file by [`Journal::store_forgotten`].
-    pub fn forget_later(&mut self) {
-        self.ledger.forget_later();
-    }
-
-    /// Strikes it off; entries of `rehearsed` whose change was not made in the end, too: `is_made` knows the gates that were.
-    pub fn store_forgotten(&mut self, rehearsed: Range<u64>, is_made: impl Fn(&str) -> bool) {
-        let is_idle = |entry: &Entry| rehearsed.contains(&entry.id) && !is_made(&entry.gate);
-        let ids = self.ledger.ids_where(is_idle);
-        let forgotten = self.ledger.forget(&ids).map(drop);
-        if let Err(error) = forgotten.and_then(|()| self.ledger.store_forgotten()) {
+    /// Ends it.
+    pub fn end_batch(&mut self) {
+        if let Err(error) = self.ledger.end_batch() {
             tracing::warn!("{error}");
         }
     }

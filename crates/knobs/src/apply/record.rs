@@ -11,7 +11,7 @@ use crate::sched::tasks::Whose;
 use crate::subgroups::Family;
 
 impl Journal {
-    /// An entry that a rehearsal made under another gate's name is this gate's.
+    /// An entry that an earlier gate left on the same group is this gate's.
     pub(super) fn belongs_to(&mut self, id: u64, gate: &str) -> Result<(), JournalError> {
         let is_other = self.ledger.get(id).is_some_and(|entry| entry.gate != gate);
         if is_other {

@@ -123,15 +123,14 @@ impl Tree {
         hierarchy: &Hierarchy,
         group: &GroupPath,
     ) -> GroupResult<Vec<GroupPath>> {
-        let entries = self
+        let names = self
             .fs
-            .list(&hierarchy.dir(group))
+            .subdirs(&hierarchy.dir(group))
             .map_err(GroupError::kfs(group))?;
         // A name with control characters cannot be ours and is not touched.
-        Ok(entries
+        Ok(names
             .iter()
-            .filter(|one| one.is_dir)
-            .filter_map(|one| group.join(&one.name).ok())
+            .filter_map(|name| group.join(name).ok())
             .collect())
     }
 }

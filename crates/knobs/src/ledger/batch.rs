@@ -1,19 +1,41 @@
-//! Many entries with one write of the file: where thousands of groups get terms at once, a file for each would keep the last waiting for
-//! a minute.
+//! Many entries in a short time. Where thousands of groups get terms at once, replacing the whole file for each entry would keep the last
+//! group waiting for a minute: in a batch each entry is a line that is added to a second file, before its knob as ever, and the end of the
+//! batch stores the whole.
+//!
+//! ```text
+//! ledger.json    {"next_id":17, "entries":[..]}    as it was when the batch began
+//! ledger.batch   {"boot_id":"..", "next_id":17}    the state that it goes on from
+//!                {"id":18, ..}                     new entries, and new forms of earlier ones: the last form counts
+//! ```
+//!
+//! What is forgotten meanwhile stays in both, which is harmless: its knob will be found at its old value, or gone. A batch whose removal
+//! failed does not count any more: the whole that its end stored is a later state, and has all its numbers.
 
-use super::entries::Entries;
-use super::{Change, Entry, Ledger, LedgerError};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
-/// When the file is written.
+use super::{Ledger, LedgerError, unwritten};
+
+/// The batch's file in the run directory.
+const FILE: &str = "ledger.batch";
+
+/// When the files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StoreWhen {
-    /// Before each knob, and after each that was put back.
+    /// All entries before each knob, and after each that was put back.
     #[default]
     Always,
-    /// Entries of knobs that were put back stay in the file for now, which is harmless: they will be found at their old values.
-    ForgottenLater,
+    /// One entry before each knob.
+    Batched,
     /// A rehearsal's: nothing is written.
     Never,
+}
+
+/// The state of the ledger that a batch goes on from.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BatchHead {
+    pub boot_id: String,
+    pub next_id: u64,
 }
 
 impl Ledger {
@@ -22,78 +44,67 @@ impl Ledger {
         self.store_when = StoreWhen::Never;
     }
 
-    /// Until [`Ledger::store_forgotten`], what is forgotten stays in the file.
-    pub fn forget_later(&mut self) {
-        if self.store_when == StoreWhen::Always {
-            self.store_when = StoreWhen::ForgottenLater;
-        }
-    }
-
-    /// Ends [`Ledger::forget_later`].
+    /// Until [`Ledger::end_batch`], an entry is written down by itself, and what is forgotten stays in the files.
     ///
     /// # Errors
-    /// The file cannot be written; what is in it is harmless.
-    pub fn store_forgotten(&mut self) -> Result<(), LedgerError> {
-        if self.store_when != StoreWhen::ForgottenLater {
+    /// The files cannot be written; then no batch has begun.
+    pub fn begin_batch(&mut self) -> Result<(), LedgerError> {
+        if self.store_when != StoreWhen::Always {
+            return Ok(());
+        }
+        // Where the last write failed, the file is older than what is in memory.
+        self.store()?;
+        let head = BatchHead {
+            boot_id: self.boot_id.clone(),
+            next_id: self.next_id,
+        };
+        let head = serde_json::to_vec(&head).expect("a head is plain data");
+        self.fs
+            .replace(&self.batch_file(), &head)
+            .map_err(unwritten)?;
+        // So that no later state is taken for the one that the batch goes on from.
+        self.next_id += 1;
+        self.store_when = StoreWhen::Batched;
+        Ok(())
+    }
+
+    /// Stores the whole, and each entry with the whole from here on.
+    ///
+    /// # Errors
+    /// The file cannot be written; what is in the two files is harmless.
+    pub fn end_batch(&mut self) -> Result<(), LedgerError> {
+        if self.store_when != StoreWhen::Batched {
             return Ok(());
         }
         self.store_when = StoreWhen::Always;
         self.store()?;
+        self.remove_batch();
         self.let_slots_go();
         Ok(())
     }
 
-    /// Records at once what `rehearsed`, which was opened on a copy of this file at `next_id`, has recorded one by one. The same records
-    /// are then made again, each before its knob, and find themselves here. Moving limits are left out: each takes a slot of its own.
-    ///
-    /// # Errors
-    /// The file cannot be written; then nothing is recorded.
-    pub fn record_rehearsed(
-        &mut self,
-        rehearsed: &Ledger,
-        next_id: u64,
-    ) -> Result<(), LedgerError> {
-        let before: Vec<Entry> = self.entries().cloned().collect();
-        let next_before = self.next_id;
-        let moves = |entry: &&Entry| rehearsed.moving.get(entry.id).is_some();
-        let of_gate = rehearsed.entries().filter(|entry| !moves(entry));
-        for entry in of_gate {
-            let known = self.get(entry.id).filter(|_| entry.id < next_id);
-            let id = match known {
-                // Only a gate's own quota changes by what the gate asks for; the loops change the others.
-                Some(known) if known.change == entry.change || !is_own_quota(&entry.change) => {
-                    continue;
-                }
-                Some(known) => known.id,
-                None if entry.id < next_id => continue,
-                None => {
-                    self.next_id += 1;
-                    self.next_id - 1
-                }
-            };
-            self.entries.put(Entry {
-                id,
-                ..entry.clone()
-            });
-        }
-        self.store().inspect_err(|_| {
-            self.entries = Entries::default();
-            before.into_iter().for_each(|entry| self.entries.put(entry));
-            self.next_id = next_before;
-        })
+    pub(super) fn batch_file(&self) -> PathBuf {
+        self.path.with_file_name(FILE)
     }
 
-    /// The number of the next entry.
-    pub fn next_id(&self) -> u64 {
-        self.next_id
+    /// One that stays does not count.
+    pub(super) fn remove_batch(&self) {
+        let _ = self.fs.unlink(&self.batch_file());
+    }
+
+    /// Writes down the entry of this number, which is new or has another form.
+    pub(super) fn write_down(&self, id: u64) -> Result<(), LedgerError> {
+        if self.store_when != StoreWhen::Batched {
+            return self.store();
+        }
+        // The line's end comes first: a part of a line that found no room spoils no other.
+        let mut line = b"\n".to_vec();
+        serde_json::to_writer(&mut line, &self.get(id)).expect("entries are plain data");
+        self.fs.append(&self.batch_file(), &line).map_err(unwritten)
     }
 
     /// An entry that is still in the file must have its slot, or its limit could not be told for ours.
     pub(super) fn let_slots_go(&self) {
         self.moving.retain(|id| self.has(id));
     }
-}
-
-fn is_own_quota(change: &Change) -> bool {
-    matches!(change, Change::Bandwidth { .. })
 }

@@ -2,7 +2,8 @@
 //! values from others' and put back what stood.
 //!
 //! `ledger.json` in the run directory is small and replaced whole (new file, rename; the directory is on tmpfs, which
-//! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]).
+//! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]), and where many
+//! groups get terms at once, their entries come line by line (`batch`).
 //! Entries of another boot mean nothing: cgroups do not survive a boot.
 
 mod batch;
@@ -126,7 +127,10 @@ impl Ledger {
         };
         let mut report = OpenReport::default();
         match ledger.load(&mut report)? {
-            Some(stored) if stored.boot_id == ledger.boot_id => {
+            Some(mut stored) if stored.boot_id == ledger.boot_id => {
+                if let Some(batch) = ledger.read(&ledger.batch_file())? {
+                    stored.go_on(&batch);
+                }
                 ledger.next_id = stored.next_id.max(1);
                 let (entries, unread) = stored.into_entries();
                 ledger.adopt(entries, groups, &mut report);
@@ -147,11 +151,18 @@ impl Ledger {
         Ok((ledger, report))
     }
 
+    /// The text of a file that need not be there.
+    fn read(&self, path: &Path) -> Result<Option<String>, LedgerError> {
+        match self.fs.read(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.errno == libc::ENOENT => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn load(&self, report: &mut OpenReport) -> Result<Option<Stored>, LedgerError> {
-        let text = match self.fs.read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.errno == libc::ENOENT => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(text) = self.read(&self.path)? else {
+            return Ok(None);
         };
         let why = match Stored::read(&text) {
             Ok(stored) => return Ok(Some(stored)),
@@ -279,7 +290,7 @@ impl Ledger {
         };
         self.next_id += 1;
         self.entries.put(entry);
-        match self.store() {
+        match self.write_down(id) {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.entries.remove(id);
@@ -314,7 +325,7 @@ impl Ledger {
         change(&mut new);
         new.id = id;
         self.entries.put(new);
-        self.store().inspect_err(|_| self.entries.put(old))
+        self.write_down(id).inspect_err(|_| self.entries.put(old))
     }
 
     /// Forgets entries after their knobs were put back. When /run is full they stay in the file, which is harmless: their
@@ -323,7 +334,7 @@ impl Ledger {
         let gone = ids.iter().filter_map(|id| self.entries.remove(*id));
         let count = gone.count();
         if count > 0 {
-            if self.store_when == StoreWhen::ForgottenLater {
+            if self.store_when == StoreWhen::Batched {
                 return Ok(count);
             }
             self.store()?;
@@ -377,6 +388,7 @@ impl Ledger {
         if self.entries().len() > 0 || !self.unread.is_empty() {
             return Ok(());
         }
+        self.remove_batch();
         match self.fs.unlink(&self.path) {
             Err(error) if error.errno != libc::ENOENT => Err(error.into()),
             _ => Ok(()),
@@ -388,14 +400,14 @@ impl Ledger {
             return Ok(());
         }
         let text = stored::written(&self.boot_id, self.next_id, self.entries(), &self.unread);
-        self.fs
-            .replace(&self.path, &text)
-            .map_err(|error| match error.errno {
-                libc::ENOSPC | libc::EDQUOT => LedgerError::NoSpace {
-                    path: self.path.clone(),
-                },
-                _ => LedgerError::Kfs(error),
-            })
+        self.fs.replace(&self.path, &text).map_err(unwritten)
+    }
+}
+
+fn unwritten(error: KfsError) -> LedgerError {
+    match error.errno {
+        libc::ENOSPC | libc::EDQUOT => LedgerError::NoSpace { path: error.path },
+        _ => LedgerError::Kfs(error),
     }
 }
 

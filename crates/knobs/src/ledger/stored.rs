@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::batch::BatchHead;
 use super::{All, Entry};
 use crate::group::{GroupPath, Groups};
 
@@ -27,6 +28,15 @@ pub(super) struct Stored {
 pub(super) enum StoredEntry {
     Known(Entry),
     Unread(Unread),
+}
+
+impl StoredEntry {
+    fn id(&self) -> Option<u64> {
+        match self {
+            StoredEntry::Known(entry) => Some(entry.id),
+            StoredEntry::Unread(entry) => entry.id(),
+        }
+    }
 }
 
 /// An entry that this version cannot read.
@@ -62,12 +72,33 @@ impl Stored {
         }
     }
 
+    /// Takes in what a batch has written down since. An entry whose number was not given yet counts whatever the batch goes on from: a
+    /// guardian may have stored the ledger while its agent was frozen in the batch.
+    pub fn go_on(&mut self, batch: &str) {
+        let mut lines = batch.lines();
+        let head: Option<BatchHead> = lines
+            .next()
+            .and_then(|line| serde_json::from_str(line).ok());
+        let Some(head) = head.filter(|head| head.boot_id == self.boot_id) else {
+            return;
+        };
+        let next_id = self.next_id;
+        let counts = |id: u64| id < ID_END && (head.next_id == next_id || id >= next_id);
+        let entries = lines.filter_map(|line| serde_json::from_str::<StoredEntry>(line).ok());
+        self.entries
+            .extend(entries.filter(|entry| entry.id().is_some_and(counts)));
+        // Of each entry its last form.
+        self.entries.reverse();
+        self.entries.sort_by_key(StoredEntry::id);
+        self.entries
+            .dedup_by(|one, last| one.id().is_some() && one.id() == last.id());
+        // No state that is stored later is taken for the one that the batch goes on from.
+        self.next_id += 1;
+    }
+
     /// A number from [`ID_END`] up, where there is one: the next would soon be none.
     fn largest_id(&self) -> Option<u64> {
-        let ids = self.entries.iter().filter_map(|entry| match entry {
-            StoredEntry::Known(entry) => Some(entry.id),
-            StoredEntry::Unread(entry) => entry.id(),
-        });
+        let ids = self.entries.iter().filter_map(StoredEntry::id);
         ids.chain([self.next_id]).max().filter(|id| *id >= ID_END)
     }
 

@@ -14,9 +14,12 @@ use tidegate_testkit::{FakeFs, FakeProcess, Fault, Rule};
 use crate::support::{Bed, ERRNOS, RUN, THEIRS, path};
 
 /// What an agent does in its life, stopping at the first refusal as a dying one would.
-fn life(bed: &Bed, group: &GroupPath) -> Option<()> {
+fn life(bed: &Bed, group: &GroupPath, batched: bool) -> Option<()> {
     let moving = bed.moving();
     let (mut ledger, _) = Ledger::open(bed.fs.clone(), Path::new(RUN), moving, &bed.groups).ok()?;
+    if batched {
+        ledger.begin_batch().ok()?;
+    }
     let entry = |group: &GroupPath, change| {
         let group_id = bed.groups.id(group).ok()?;
         Some(NewEntry {
@@ -82,6 +85,7 @@ fn life(bed: &Bed, group: &GroupPath) -> Option<()> {
         .into_iter()
         .any(|(_, outcome)| !outcome.is_settled());
     (!unsettled).then_some(())?;
+    ledger.end_batch().ok()?;
     bed.groups.remove(&side).ok()?;
     Some(())
 }
@@ -130,12 +134,21 @@ fn repaired(bed: &Bed, group: &GroupPath, when: &str) {
     );
 }
 
+/// Machines, and whether the ledger is kept in a batch.
+const LIVES: [(fn() -> FakeFs, bool); 5] = [
+    (FakeFs::mixed, false),
+    (FakeFs::v1, false),
+    (FakeFs::v2, false),
+    (FakeFs::mixed, true),
+    (FakeFs::v2, true),
+];
+
 #[test]
 fn an_agent_that_dies_after_any_step_leaves_what_the_next_can_put_back() {
-    for make in [FakeFs::mixed, FakeFs::v1, FakeFs::v2] {
+    for (make, batched) in LIVES {
         let (bed, group) = with_process(make);
         let start = bed.fs.count();
-        life(&bed, &group).unwrap();
+        life(&bed, &group, batched).unwrap();
         let operations = bed.fs.count() - start;
         assert!(operations > 50, "{operations}");
         repaired(&bed, &group, "a whole life");
@@ -145,7 +158,7 @@ fn an_agent_that_dies_after_any_step_leaves_what_the_next_can_put_back() {
                 nth: Some(bed.fs.count() + nth),
                 ..halt()
             });
-            assert!(life(&bed, &group).is_none());
+            assert!(life(&bed, &group, batched).is_none());
             bed.fs.clear();
             repaired(&bed, &group, &format!("died at operation {nth}"));
         }
@@ -170,10 +183,10 @@ fn says_gone(op: Op, path: &Path, errno: i32) -> bool {
 
 #[test]
 fn a_life_with_one_refusal_anywhere_can_be_put_back() {
-    for make in [FakeFs::mixed, FakeFs::v2] {
+    for (make, batched) in LIVES {
         let (bed, group) = with_process(make);
         let start = bed.fs.count() as usize;
-        life(&bed, &group).unwrap();
+        life(&bed, &group, batched).unwrap();
         let operations = bed.fs.log()[start..].to_vec();
         for (nth, (op, file)) in operations.iter().enumerate() {
             for errno in ERRNOS
@@ -183,7 +196,7 @@ fn a_life_with_one_refusal_anywhere_can_be_put_back() {
                 let (bed, group) = with_process(make);
                 bed.fs
                     .add(Rule::nth(bed.fs.count() + 1 + nth as u64, errno));
-                let _ = life(&bed, &group);
+                let _ = life(&bed, &group, batched);
                 bed.fs.clear();
                 repaired(
                     &bed,

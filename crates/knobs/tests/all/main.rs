@@ -12,6 +12,7 @@ mod groups_faults;
 mod groups_placement;
 mod in_place;
 mod ledger;
+mod ledger_batch;
 mod ledger_death;
 mod quota_planner;
 mod real_host;

@@ -1,10 +1,10 @@
 //! A thousand nodes publish and five thousand side pods are placed, through what goes wrong in a cluster: `cargo xtask kube scale`.
 
 mod audit;
+mod faults;
 mod fleet;
 mod observer;
 mod pods;
-mod faults;
 
 use std::path::Path;
 use std::sync::Arc;

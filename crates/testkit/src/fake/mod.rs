@@ -234,6 +234,14 @@ impl KernelFs for FakeFs {
         })
     }
 
+    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
+        self.edit(Op::Append, path, |state| {
+            let file = state.files.get_mut(path).ok_or(libc::ENOENT)?;
+            file.extend_from_slice(contents);
+            Ok(())
+        })
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
         self.edit(Op::Rename, from, |state| {
             let contents = state.files.remove(from).ok_or(libc::ENOENT)?;

@@ -1,0 +1,178 @@
+//! The gates as they are shown.
+
+use std::collections::HashMap;
+
+use tidegate_api::{GateView, LimitView, TermView};
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::Allotment;
+use tidegate_knobs::group::{CpuStat, GroupPath};
+use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::quota_planner::FREE_UCPU;
+use tidegate_terms::View;
+
+use super::figures::{cpus, seconds};
+use crate::ext::view::{engine, ext_counts, ext_decision, ext_notes, limit_stat};
+use crate::gates::{Attachment, Gate, Gates};
+use crate::metrics::GATES_MAX;
+use crate::runtime::Runtime;
+use crate::runtime::measure::measure_for_show;
+use crate::runtime::mechanisms::caps::cap_view;
+use crate::runtime::mechanisms::hint_sweep::latency_view;
+use crate::runtime::mechanisms::subgroups::subgroups_note;
+
+/// How much of the gates is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// All of each gate, measured now.
+    Whole,
+    /// What metrics have: neither terms nor notes, and gates without series of their own as they were last polled.
+    Figures,
+}
+
+impl Detail {
+    /// So many of the gates are measured.
+    pub fn measured(self) -> usize {
+        match self {
+            Detail::Whole => usize::MAX,
+            Detail::Figures => GATES_MAX,
+        }
+    }
+}
+
+/// The gate of this name, as [`super::status`] has it.
+pub(crate) fn gate_named(registry: &Gates, runtime: &Runtime, name: &str) -> Option<GateView> {
+    let given = runtime.control().quotas.allotments();
+    let now_ns = runtime.kernel.clock.now_ns();
+    let mut gates = registry.lock();
+    let gate = gates.iter_mut().find(|gate| gate.record.name == name)?;
+    measure_for_show(runtime, gate, now_ns);
+    let gate = std::slice::from_ref(&*gate);
+    gate_views(runtime, gate, &given, Detail::Whole, now_ns).pop()
+}
+
+pub(super) fn gate_views(
+    runtime: &Runtime,
+    gates: &[Gate],
+    given: &[Allotment],
+    detail: Detail,
+    now_ns: u64,
+) -> Vec<GateView> {
+    let mut roots = HashMap::new();
+    let shown = gates.iter().map(|gate| {
+        let figures = figures(runtime, gate, &mut roots);
+        match detail {
+            Detail::Figures => figures,
+            Detail::Whole => with_terms(runtime, gate, given, figures, now_ns),
+        }
+    });
+    shown.collect()
+}
+
+/// `roots` has what was read of groups that limit several gates.
+fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuStat>) -> GateView {
+    let kernel = &runtime.kernel;
+    let record = &gate.record;
+    let group = record.attachment.group();
+    let limited = kernel.limited_group(gate);
+    // Where no limit of its own or of its tasks and processes counts, that of the group does that is limited with it in it.
+    let of_root = |group: &GroupPath| {
+        let read = || limit_stat(&runtime.ext, kernel, group).unwrap_or_default();
+        *roots.entry(group.clone()).or_insert_with(read)
+    };
+    let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
+    let stat = stat.unwrap_or_default();
+    let processes = match &record.attachment {
+        Attachment::Observed { .. } => 1,
+        _ => kernel.processes_below(group, 4) as u64,
+    };
+    GateView {
+        name: record.name.clone(),
+        class: gate.class().to_string(),
+        cgroup: group.to_string(),
+        processes,
+        usage_cpus: gate.usage_cpus,
+        used_seconds: gate.usage.map_or(0.0, |(_, ns)| seconds(ns)),
+        nr_throttled: stat.nr_throttled,
+        throttled_seconds: stat.throttled_ns as f64 / 1e9,
+        nr_periods: stat.nr_periods,
+        throttled_usec: stat.throttled_ns / 1_000,
+        nr_bursts: stat.nr_bursts,
+        burst_usec: stat.burst_ns / 1_000,
+        throttled_lately: gate.throttled_lately,
+        ..GateView::default()
+    }
+}
+
+/// What else there is to a gate.
+fn with_terms(
+    runtime: &Runtime,
+    gate: &Gate,
+    given: &[Allotment],
+    figures: GateView,
+    now_ns: u64,
+) -> GateView {
+    let kernel = &runtime.kernel;
+    let record = &gate.record;
+    let own = gate.own_limit();
+    let engine = engine(&runtime.ext);
+    let limited = kernel.limited_group(gate);
+    let given = limited.and_then(|group| given.iter().find(|one| one.group == group));
+    let given_ucpu = given
+        .filter(|one| one.ucpu != FREE_UCPU)
+        .map(|one| one.ucpu);
+    let allowance_ucpu = match engine {
+        // What the loop gave last is a copy that stands still.
+        "ext" => given_ucpu.and(ext_decision(&runtime.ext).map(|decision| decision.allowance_ucpu)),
+        _ => given_ucpu,
+    };
+    GateView {
+        target: record.target.clone(),
+        command: (!record.command.is_empty()).then(|| record.command.join(" ")),
+        uid: record.uid,
+        parent: record.parent.clone(),
+        rule: record.rule.clone(),
+        allowance_cpus: allowance_ucpu.map(cpus),
+        latency: latency_view(gate),
+        // The loop's bucket holds nothing back while the scheduler's does.
+        cap: (!runtime.ext.holds())
+            .then(|| cap_view(&runtime.control_loop, gate, now_ns))
+            .flatten(),
+        engine: engine.to_owned(),
+        ext: ext_counts(&runtime.ext, kernel, gate),
+        own_limit: own.map(|own| limit_view(gate, &own)),
+        terms: gate.terms.views().iter().map(term_view).collect(),
+        age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
+        notes: record
+            .notes
+            .iter()
+            .cloned()
+            .chain(subgroups_note(runtime, &record.name))
+            .chain(ext_notes(&runtime.ext, &record.name))
+            .collect(),
+        ..figures
+    }
+}
+
+fn limit_view(gate: &Gate, own: &Bandwidth) -> LimitView {
+    let by_cap = gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(*own);
+    LimitView {
+        by: (if by_cap { "cap_hard" } else { "quota" }).to_owned(),
+        cpus: cpus(own.rate_ucpu().unwrap_or(u64::MAX)),
+        quota_usec: own.quota_us.unwrap_or(u64::MAX),
+        period_usec: own.period_us,
+        burst_usec: own.burst_us,
+    }
+}
+
+fn term_view(view: &View) -> TermView {
+    TermView {
+        name: view.name.to_owned(),
+        value: view.value.clone(),
+        source: view.source.to_string(),
+        overrode: view
+            .overrode
+            .iter()
+            .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
+            .collect(),
+    }
+}
