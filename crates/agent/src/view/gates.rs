@@ -39,7 +39,7 @@ impl Detail {
     }
 }
 
-/// The gate of this name, as [`super::status`] has it.
+/// The gate of this name, as [`super::status()`] has it.
 pub(crate) fn gate_named(registry: &Gates, runtime: &Runtime, name: &str) -> Option<GateView> {
     let given = runtime.control().quotas.allotments();
     let now_ns = runtime.kernel.clock.now_ns();

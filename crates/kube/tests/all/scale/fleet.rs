@@ -48,7 +48,7 @@ async fn publisher(admin: Config, at: usize, mut lives: watch::Receiver<u32>, be
         let mut publisher = Publisher::new(client, name.clone(), constants());
         let mut ticks = tokio::time::interval(STEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while at % 3 == 0 || !lives.has_changed().expect("the test is there") {
+        while at.is_multiple_of(3) || !lives.has_changed().expect("the test is there") {
             ticks.tick().await;
             if let Some(node) = followed.the_node() {
                 let pods = followed.pods.state();

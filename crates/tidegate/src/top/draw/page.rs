@@ -17,7 +17,7 @@ pub fn whole(frame: &mut Frame, area: Rect, screen: &mut Screen) {
         Page::Events => what_has_happened(screen),
         Page::Help | Page::List => help(),
     };
-    let lines: Vec<Line> = text.lines().map(|line| Line::raw(line)).collect();
+    let lines: Vec<Line> = text.lines().map(Line::raw).collect();
     let height = usize::from(area.height);
     let most = lines.len().saturating_sub(height);
     screen.scroll = screen.scroll.min(most);
