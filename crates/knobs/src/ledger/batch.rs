@@ -89,7 +89,12 @@ impl Ledger {
 
     /// One that stays does not count.
     pub(super) fn remove_batch(&self) {
-        let _ = self.fs.unlink(&self.batch_file());
+        let file = self.batch_file();
+        if self.fs.stat(&file).is_ok()
+            && let Err(error) = self.fs.unlink(&file)
+        {
+            tracing::warn!("{error}; it stays, and does not count any more");
+        }
     }
 
     /// Writes down the entry of this number, which is new or has another form.

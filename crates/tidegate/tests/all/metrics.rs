@@ -1,7 +1,8 @@
 //! Metrics, scraped by a real Prometheus over TCP, with the dashboard and the alert rules that are shipped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::{Instance, OtherGroup, describe, wait_for};
 use crate::support_prometheus::{
@@ -74,6 +75,28 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
         assert!(!firing.iter().any(|one| one == silent), "{firing:?}");
     }
     instance.ok(&["unset", &group.target()]);
+    refuse_and_stand_still(&instance, &prometheus, &config);
+}
+
+/// A policy with a mistake is refused; the agent stands still until its lease is over.
+fn refuse_and_stand_still(instance: &Instance, prometheus: &Prometheus, config: &Path) {
+    let good = std::fs::read_to_string(config).unwrap();
+    let rule = "[[rule]]\nname = \"x\"\nmatch = { unit = \"x.service\" }\nterms = { weigth = 5 }\n";
+    std::fs::write(config, format!("{good}\n{rule}")).unwrap();
+    let refused = instance.output(&["reload"]);
+    assert!(!refused.status.success(), "{}", describe(&refused));
+    let pid = instance.json(&["status"])["pid"].to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &pid]).status().unwrap();
+    signal("-STOP");
+    std::thread::sleep(Duration::from_secs(3));
+    signal("-CONT");
+    wait_for("PolicyRejected and LoopLate", || {
+        let firing = prometheus.firing();
+        ["PolicyRejected", "LoopLate"]
+            .iter()
+            .all(|name| firing.iter().any(|one| one == name))
+    });
+    std::fs::write(config, good).unwrap();
 }
 
 /// Writes over a limit from outside, and kills the guardian as often as GuardianGone takes for more than an accident.

@@ -107,7 +107,9 @@ fn top_is_used_in_a_terminal() {
     terminal.keys(&["u", "y"]);
     terminal.shows("ends with its command");
     terminal.shows("terms to take back");
+    // Escape and a key that comes at once are one key to a terminal.
     terminal.keys(&["Escape"]);
+    terminal.shows("encode");
     terminal.keys(&["/other-", "Enter"]);
     terminal.shows(&other.name[..20]);
     terminal.keys(&["Down", "u", "y"]);
