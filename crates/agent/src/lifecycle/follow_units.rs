@@ -11,6 +11,7 @@ use crate::gates::{Attachment, Gate, Gates};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::attach::attach;
+use crate::runtime::check::OwnProcesses;
 use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
 use crate::systemd::{bus, unit_of};
@@ -101,7 +102,9 @@ pub(crate) fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<Group
             lose(kernel, &runtime.control_loop, gate);
             gate.away = false;
             gate.group_id = Some(id);
-            if let Err(error) = attach(runtime, gate, Attachment::InPlace { group }, None) {
+            let own = OwnProcesses::now(kernel, &runtime.control_loop);
+            let attachment = Attachment::InPlace { group };
+            if let Err(error) = attach(runtime, gate, attachment, None, &own) {
                 warn!("gate {name}: {error}");
                 lock(&runtime.alerts).insert(format!("gate {name}: {error}"));
             }

@@ -29,9 +29,11 @@ pub(crate) fn attach(
     gate: &mut Gate,
     attachment: Attachment,
     held: Option<HeldProcess>,
+    own: &OwnProcesses,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if gate.needs_group() {
+        own.check_not_in(&gate.record.target, &attachment)?;
         check_beside(gate, &attachment)?;
     }
     gate.record.notes.clear();
@@ -197,7 +199,8 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
                     start_ticks,
                     group,
                 };
-                return attach(runtime, gate, attachment, None);
+                let own = OwnProcesses::now(kernel, &runtime.control_loop);
+                return attach(runtime, gate, attachment, None, &own);
             }
         }
         _ => {}
@@ -240,12 +243,13 @@ pub(crate) fn move_to(
 ) -> Result<(), ApiError> {
     release(runtime, gate);
     let attachment = attachment_after_release(&runtime.kernel, gate);
-    let error = match attach(runtime, changed, attachment.clone(), None) {
+    let own = OwnProcesses::now(&runtime.kernel, &runtime.control_loop);
+    let error = match attach(runtime, changed, attachment.clone(), None, &own) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     // As it was, as far as that can be had.
-    if let Err(error) = attach(runtime, gate, attachment, None) {
+    if let Err(error) = attach(runtime, gate, attachment, None, &own) {
         warn!("gate {}: {error}", gate.record.name);
     }
     Err(error)

@@ -117,10 +117,8 @@ pub(crate) fn make(
         by_admin,
     };
     let mut gate = Gate::new(record, config).map_err(usage)?;
-    if gate.needs_group() {
-        taken.own.check_not_in(&target.to_string(), &attachment)?;
-    }
     if gate.is_limited() {
+        taken.own.check_not_in(&target.to_string(), &attachment)?;
         check_apart(gates, &target.to_string(), &attachment)?;
     }
     let in_side_root =
@@ -133,7 +131,7 @@ pub(crate) fn make(
     }
     check_feasible(runtime, &gate)?;
     check_nested(runtime, &gate, &attachment, gates)?;
-    attach(runtime, &mut gate, attachment, held)?;
+    attach(runtime, &mut gate, attachment, held, &taken.own)?;
     Ok(gate)
 }
 
