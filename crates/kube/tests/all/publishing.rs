@@ -38,6 +38,16 @@ fn is_running_on(bed: &Bed, namespace: &str, name: &str, node: &str) -> bool {
         && pod_field(bed, namespace, name, ".spec.nodeName") == node
 }
 
+fn an_event_says(bed: &Bed, namespace: &str, text: &str) {
+    bed.until(
+        || {
+            bed.kubectl(&["-n", namespace, "get", "events"])
+                .contains(text)
+        },
+        "an event says so",
+    );
+}
+
 #[test]
 #[ignore = "needs a control plane: make kube"]
 fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
@@ -92,13 +102,7 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
         || runs_on("node-4"),
         "the starved pod is evicted, and lands elsewhere",
     );
-    bed.until(
-        || {
-            bed.kubectl(&["-n", "moves", "get", "events"])
-                .contains("TidegateStarved")
-        },
-        "an event tells why",
-    );
+    an_event_says(bed, "moves", "TidegateStarved");
 
     agent.with(|state| (state.main_cpus, state.is_starved) = (2.0, false));
     bed.until(|| !bed.published("node-0").is_empty(), "the key is back");
@@ -133,13 +137,7 @@ fn an_eviction_that_is_not_enabled_says_so_and_moves_nothing() {
         "the pod is placed",
     );
     agent.with(|state| (state.main_cpus, state.is_starved) = (16.0, true));
-    bed.until(
-        || {
-            bed.kubectl(&["-n", "dry", "get", "events"])
-                .contains("it would move, were eviction enabled")
-        },
-        "an event says so",
-    );
+    an_event_says(bed, "dry", "it would move, were eviction enabled");
     assert!(is_running_on(bed, "dry", "stays", "node-1"));
     bed.kubectl(&["-n", "dry", "delete", "pod", "stays"]);
 }
@@ -172,13 +170,7 @@ fn a_disruption_budget_keeps_a_starved_pod_and_an_event_says_so() {
         "the pod is placed",
     );
     agent.with(|state| (state.main_cpus, state.is_starved) = (16.0, true));
-    bed.until(
-        || {
-            bed.kubectl(&["-n", "kept", "get", "events"])
-                .contains("a disruption budget keeps it here for now")
-        },
-        "an event says so",
-    );
+    an_event_says(bed, "kept", "a disruption budget keeps it here for now");
     assert!(is_running_on(bed, "kept", "stays", "node-6"));
     bed.kubectl(&["-n", "kept", "delete", "pod", "stays"]);
 }

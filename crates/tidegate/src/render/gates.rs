@@ -107,7 +107,7 @@ fn cpu_line(gate: &GateView) -> String {
 }
 
 /// A short length of time.
-fn short(ns: u64) -> String {
+pub fn short(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{:.1} us", ns as f64 / 1e3),
         10_000..10_000_000 => format!("{:.0} us", ns as f64 / 1e3),

@@ -8,6 +8,7 @@ use tidegate_api::GateView;
 
 use crate::plain_text::escaped;
 use crate::render::fit;
+use crate::render::gates::short;
 use crate::top::rows::{Column, Row, Sort, allowed_cpus, delay_us};
 use crate::top::screen::Screen;
 use crate::top::style::{Look, Tone};
@@ -75,7 +76,7 @@ fn line<'a>(row: &Row) -> TableRow<'a> {
         number(Some(gate.usage_cpus)),
         number(allowed_cpus(gate)),
         fit(&gate.binding, 9),
-        delay_us(gate).map_or_else(|| "-".to_owned(), short_us),
+        delay_us(gate).map_or_else(|| "-".to_owned(), |us| short((us * 1e3) as u64)),
         throttled(gate),
     ];
     let mut cells: Vec<Cell> = Column::ALL
@@ -100,13 +101,5 @@ fn throttled(gate: &GateView) -> String {
     match gate.nr_throttled {
         0 => "-".to_owned(),
         _ => format!("{:.1} s", gate.throttled_seconds),
-    }
-}
-
-fn short_us(us: f64) -> String {
-    match us {
-        ..1e4 => format!("{us:.0} us"),
-        1e4..1e7 => format!("{:.0} ms", us / 1e3),
-        _ => format!("{:.0} s", us / 1e6),
     }
 }
