@@ -1,0 +1,17 @@
+//! Recordings of a machine: what is in one ([`record`]), how it lies in a file ([`frame`]), the directory that an agent keeps of them
+//! ([`store`]), and the last minutes step by step ([`flight`]).
+
+pub mod flight;
+pub mod frame;
+pub mod load;
+pub mod record;
+pub mod recording;
+pub mod store;
+
+pub use frame::VERSION;
+pub use load::{LoadError, load, save};
+pub use record::{Event, Machine, Record, Second, Step, Work, WorkSecond};
+pub use recording::Recording;
+
+/// How a recording's file name ends.
+pub const ENDING: &str = "tgr";
