@@ -35,6 +35,8 @@ pub mod paths;
 pub mod peer;
 mod policy;
 mod process;
+mod recorder;
+mod recorder_state;
 mod runtime;
 mod server;
 pub mod startup;

@@ -160,6 +160,16 @@ impl RunDir {
         self.dir.join("found-headroom.json")
     }
 
+    /// The steps of the last ten minutes.
+    pub fn flight(&self) -> PathBuf {
+        self.dir.join("flight")
+    }
+
+    /// What an agent started on demand records.
+    pub fn recording(&self) -> PathBuf {
+        self.dir.join("recording")
+    }
+
     /// What an agent started on demand has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("agent.log")

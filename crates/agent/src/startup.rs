@@ -39,6 +39,8 @@ use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
+use crate::recorder;
+use crate::recorder_state::RecorderState;
 use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::subgroups;
 use crate::runtime::{
@@ -158,6 +160,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         policy,
         runtime: Runtime {
             events: Events::of(options.mode),
+            recorder: RecorderState::open(run_dir, options.mode, settings.recording.value.bytes()),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
             ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
         },
@@ -325,13 +328,14 @@ fn start_threads(
         "ext",
         Box::new(|agent| supervise::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
+    let recording = spawn("recorder", Box::new(recorder::run))?;
     let following = spawn("policy", Box::new(crate::policy::starts::run))?;
     let boosting = spawn(
         "lock-boost",
         Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
     Ok(vec![
-        looping, keeping, bursting, dividing, confining, watching, following, boosting,
+        looping, keeping, bursting, dividing, confining, watching, following, boosting, recording,
     ])
 }
 

@@ -27,6 +27,6 @@ pub use views::{
     CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GapView,
     GateChangeView, GateCounts, GateView, HarmView, HistogramView, HistoryPointView, HistoryView,
     KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView,
-    PolicyChangeView, PolicyView, QuotaCounts, RuleView, StatusView, SumLineView, TermView,
-    TotalsView, UserView, WriteView,
+    PolicyChangeView, PolicyView, QuotaCounts, RecordingView, RuleView, StatusView, SumLineView,
+    TermView, TotalsView, UserView, WriteView,
 };

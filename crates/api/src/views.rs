@@ -7,6 +7,7 @@ mod harm;
 mod history;
 mod limit;
 mod policy;
+mod recording;
 mod sum;
 mod totals;
 
@@ -22,6 +23,7 @@ pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
 };
+pub use recording::RecordingView;
 pub use sum::SumLineView;
 pub use totals::{HistogramView, TotalsView};
 
@@ -308,6 +310,9 @@ pub struct StatusView {
     pub guardian_pid: Option<i32>,
     /// The lease.
     pub lease_seconds: f64,
+    /// Where it is recorded; none while it is not.
+    #[serde(default)]
+    pub recording: Option<RecordingView>,
     /// Sums since start.
     #[serde(default)]
     pub totals: TotalsView,

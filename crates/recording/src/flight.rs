@@ -73,6 +73,21 @@ impl Flight {
         Ok(flight)
     }
 
+    /// Maps another's file to read it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn look(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).open(path)?;
+        if file.metadata()?.len() != BYTES as u64 {
+            return Err(io::Error::other("it is no flight recorder's file"));
+        }
+        Ok(Self {
+            map: memmap2::MmapOptions::new().map_raw_read_only(&file)?,
+            next: AtomicU64::new(1),
+        })
+    }
+
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has BYTES bytes, begins at a page, lives as long as `self`, and is only touched through these atomics;
         // any bits are a valid word.
@@ -152,6 +167,7 @@ mod tests {
         let flight = Flight::open(&path).unwrap();
         flight.add(&step(count + 1));
         let steps = flight.since(0);
+        assert_eq!(Flight::look(&path).unwrap().since(0), steps);
         assert_eq!(steps.len(), SLOTS);
         assert_eq!(steps[0], step(502));
         assert_eq!(steps.last(), Some(&step(count + 1)));

@@ -4,6 +4,7 @@ use crate::error::{TermError, mend_for_unknown};
 use crate::limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 use crate::objective::Objective;
 use crate::refusal::Refusal;
+use crate::room::Room;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{
@@ -318,6 +319,12 @@ table! {
         default: ApiListen::Off, range: "off or a loopback address with a port, as in 127.0.0.1:9469", example: "127.0.0.1:9469",
         value: "ADDRESS", classes: &[],
         doc: "Where programs of this machine can read the API and /metrics over TCP, without command lines",
+    }
+    Recording recording: Room {
+        default: Room::from_mib(256), range: "off, or a size from 4MiB to 64GiB, as in 256MiB", example: "1GiB", value: "SIZE",
+        classes: &[],
+        doc: "Room for the recordings of the last seven days; of an agent that was started on demand at most 16MiB",
+        within: |room| room.check(),
     }
     Xattrs xattrs: Switch {
         default: Switch(false), range: "yes or no", example: "yes", value: "YES|NO", classes: &[],

@@ -1,6 +1,7 @@
-//! What the control loop came to, told once a second as events: side work that starves, a headroom that was found.
+//! What the control loop came to, told once a second as events: side work that starves, an objective that is missed, a headroom that
+//! was found.
 
-use tidegate_knobs::control::AutoState;
+use tidegate_knobs::control::{AutoState, Figure, Found, Protection};
 
 use crate::events::EventKind;
 use crate::runtime::Runtime;
@@ -10,33 +11,71 @@ use crate::view::harm_sentence;
 const STARVES_NS: u64 = 900_000_000;
 /// So many polls in a row tell a beginning or an end: main's bursts are neither.
 const POLLS: u32 = 5;
+/// An objective is judged by so many waits, or reports, of the last minute or two.
+const WAITS_MIN: u64 = 200;
+const REPORTS_MIN: u64 = 3;
 
 /// What was told.
 #[derive(Default)]
 pub(crate) struct LoopWatch {
     at_tolerance_ns: u64,
-    starves: bool,
+    starves: Lasting,
+    misses: Lasting,
+    found: Option<(AutoState, u32)>,
+}
+
+/// Something that is told when it has lasted.
+#[derive(Default)]
+struct Lasting {
+    is_on: bool,
     /// Polls in a row that contradict it.
     other: u32,
-    found: Option<(AutoState, u32)>,
+}
+
+impl Lasting {
+    /// Whether this poll is the last that it takes to turn.
+    fn turns(&mut self, is_on: bool) -> bool {
+        self.other = match is_on == self.is_on {
+            true => 0,
+            false => self.other + 1,
+        };
+        let turns = self.other >= POLLS;
+        if turns {
+            self.is_on = is_on;
+            self.other = 0;
+        }
+        turns
+    }
 }
 
 impl LoopWatch {
     /// One poll.
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
-        let (at_tolerance_ns, found, is_limiting) = {
+        let (at_tolerance_ns, found, objective, is_limiting) = {
             let control = runtime.control();
             let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_ext();
-            (control.at_tolerance_ns, control.found(), is_limiting)
+            let objective = control.protection();
+            (
+                control.at_tolerance_ns,
+                control.found(),
+                objective,
+                is_limiting,
+            )
         };
         let lately_ns = at_tolerance_ns.saturating_sub(self.at_tolerance_ns);
         self.at_tolerance_ns = at_tolerance_ns;
-        if !is_limiting && self.starves {
-            *self = Self::default();
+        self.tell_of_starvation(runtime, is_limiting, lately_ns);
+        self.tell_of_objective(runtime, objective.as_ref());
+        self.tell_of_harm(runtime, found);
+    }
+
+    fn tell_of_starvation(&mut self, runtime: &Runtime, is_limiting: bool, lately_ns: u64) {
+        if !is_limiting && self.starves.is_on {
+            self.starves = Lasting::default();
             let what = "nothing limits side work here any longer";
             runtime.events.tell(EventKind::StarvationEnded, None, what);
-        } else if self.turns(lately_ns >= STARVES_NS) {
-            let (kind, what) = match self.starves {
+        } else if self.starves.turns(lately_ns >= STARVES_NS) {
+            let (kind, what) = match self.starves.is_on {
                 true => (
                     EventKind::StarvationBegan,
                     "main leaves side work nothing above its tolerance",
@@ -48,6 +87,29 @@ impl LoopWatch {
             };
             runtime.events.tell(kind, None, what);
         }
+    }
+
+    fn tell_of_objective(&mut self, runtime: &Runtime, objective: Option<&Protection>) {
+        let Some(found) = objective else {
+            self.misses = Lasting::default();
+            return;
+        };
+        if !self.misses.turns(is_missed(found)) {
+            return;
+        }
+        let (waits, late) = (found.recent.runs, found.recent.late);
+        let late_pct = 100.0 * late as f64 / waits.max(1) as f64;
+        let from = &found.objective.from;
+        let (kind, what) = match self.misses.is_on {
+            true => (EventKind::ObjectiveMissed, "is missed"),
+            false => (EventKind::ObjectiveMet, "is met again"),
+        };
+        let what = format!("{from} {what}: {late_pct:.1} % of {waits} were longer");
+        let gate = Some(found.objective.gate.as_str());
+        runtime.events.tell(kind, gate, what);
+    }
+
+    fn tell_of_harm(&mut self, runtime: &Runtime, found: Option<Found>) {
         let Some(found) = found else {
             self.found = None;
             return;
@@ -63,20 +125,19 @@ impl LoopWatch {
             runtime.events.tell(EventKind::HarmFound, None, sentence);
         }
     }
+}
 
-    /// Whether this poll is the last that it takes to turn.
-    fn turns(&mut self, starves: bool) -> bool {
-        self.other = match starves == self.starves {
-            true => 0,
-            false => self.other + 1,
-        };
-        let turns = self.other >= POLLS;
-        if turns {
-            self.starves = starves;
-            self.other = 0;
-        }
-        turns
-    }
+/// More of the last minute or two was late than may be.
+fn is_missed(found: &Protection) -> bool {
+    let figure = found.objective.figure;
+    let count_min = match figure {
+        Figure::RunDelay { .. } => WAITS_MIN,
+        Figure::Reported => REPORTS_MIN,
+    };
+    let (runs, late) = (u128::from(found.recent.runs), u128::from(found.recent.late));
+    found.measured
+        && found.recent.runs >= count_min
+        && late * 1_000_000 > runs * u128::from(figure.share_ppm())
 }
 
 #[cfg(test)]
@@ -85,11 +146,11 @@ mod tests {
 
     #[test]
     fn five_seconds_in_a_row_are_a_beginning_and_an_end() {
-        let mut watch = LoopWatch::default();
+        let mut starves = Lasting::default();
         let mut turns = |polls: &str| {
             polls
                 .chars()
-                .filter(|poll| watch.turns(*poll == 's'))
+                .filter(|poll| starves.turns(*poll == 's'))
                 .count()
         };
         assert_eq!(turns("ssss-ssss-"), 0);

@@ -6,7 +6,7 @@ pub mod guardian;
 mod history_sampler;
 pub(crate) mod housekeeping;
 mod leaving;
-mod loop_watch;
+pub(crate) mod loop_watch;
 mod reassert;
 pub(crate) mod repair;
 mod round_robin;

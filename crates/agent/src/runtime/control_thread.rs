@@ -13,11 +13,13 @@ use tidegate_knobs::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Meters;
 use tidegate_knobs::sync::lock;
+use tidegate_recording::Step;
 use tracing::{info, warn};
 
 use crate::ext::ExtSupervisor;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
+use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
 
 /// While nothing is limited the loop only keeps its history warm.
@@ -138,6 +140,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             }
             if headroom.is_now(began_ns, timer.period_ns) {
                 control.step(began_ns, late_ns, &mut apply);
+                runtime.recorder.add_step(|| step_of(&control));
             }
             if !control.soft_caps.is_idle()
                 && !control.is_enforced_by_ext()
@@ -172,6 +175,24 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
         if let Err(error) = timer.set_period(period_ns) {
             warn!("control loop: timerfd: {error}; the period stays");
         }
+    }
+}
+
+/// The step that was just made, for the recorder.
+fn step_of(control: &Control) -> Step {
+    let window = control.window();
+    let ucpu = |ns: u64| {
+        let scaled = u128::from(ns) * 1_000_000 / u128::from(window.wall_ns.max(1));
+        u32::try_from(scaled).unwrap_or(u32::MAX)
+    };
+    let decision = control.decision();
+    let small = |ucpu: u64| u32::try_from(ucpu).unwrap_or(u32::MAX);
+    Step {
+        unix_us: unix_us(),
+        main_ucpu: small(decision.main_est_ucpu),
+        side_ucpu: ucpu(window.side_ns),
+        idle_ucpu: ucpu(window.idle_ns()),
+        allowance_ucpu: small(decision.allowance_ucpu),
     }
 }
 

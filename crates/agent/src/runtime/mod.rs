@@ -53,6 +53,7 @@ use crate::ext::ExtSupervisor;
 use crate::gates::stored::UnreadRecord;
 use crate::history::History;
 use crate::kernel::Kernel;
+use crate::recorder_state::RecorderState;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
 use mechanisms::Subgroups;
@@ -79,6 +80,8 @@ pub struct Runtime {
     pub(crate) events: Events,
     /// The last hour.
     pub(crate) history: History,
+    /// What is written down of it all.
+    pub(crate) recorder: RecorderState,
     /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
     /// The machine's settings.
@@ -105,6 +108,7 @@ impl Runtime {
             unread_records: Mutex::default(),
             events: Events::default(),
             history: History::default(),
+            recorder: RecorderState::default(),
             alerts: Mutex::default(),
             settings,
         }

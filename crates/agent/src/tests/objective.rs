@@ -7,6 +7,7 @@ use tidegate_api::{ApiError, Done, ErrorKind, ObjectiveView, ReportRequest};
 use super::steps::{Knob, steps};
 use super::{Bed, Kind, PIDS, run_side, set};
 use crate::agent::Agent;
+use crate::lifecycle::loop_watch::LoopWatch;
 use crate::peer::Peer;
 
 const SECOND: u32 = 200;
@@ -112,4 +113,36 @@ fn a_stricter_objective_goes_before_it_and_the_answer_says_so() {
     set(&agent, &format!("pid:{}", PIDS[2]), &terms).unwrap();
     let said = report(&agent, 0, "other", "9ms").unwrap().message;
     assert!(said.contains("not used, p99<1ms of gate"), "{said}");
+}
+
+#[test]
+fn an_objective_that_is_missed_for_five_seconds_is_an_event_and_so_is_its_end() {
+    let (bed, agent, mut knob) = bed();
+    let mut watch = LoopWatch::default();
+    let mut told = |agent: &Agent| {
+        watch.poll(&agent.runtime);
+        let events = agent.runtime.events.after(0).events.into_iter();
+        let events = events.filter(|event| event.kind.starts_with("objective."));
+        events.map(|event| (event.kind, event.message)).next_back()
+    };
+    for _ in 0..4 {
+        reports(&bed, &agent, &mut knob, "9ms", 1);
+        assert_eq!(told(&agent), None);
+    }
+    // Three reports are enough to judge by, from the third on; it takes five polls.
+    for _ in 0..3 {
+        reports(&bed, &agent, &mut knob, "9ms", 1);
+        told(&agent);
+    }
+    let (kind, message) = told(&agent).unwrap();
+    assert_eq!(kind, "objective.missed");
+    assert!(
+        message.contains("reported<5ms") && message.contains("100.0 %"),
+        "{message}"
+    );
+    for _ in 0..120 {
+        reports(&bed, &agent, &mut knob, "1ms", 1);
+        told(&agent);
+    }
+    assert_eq!(told(&agent).unwrap().0, "objective.met");
 }

@@ -163,6 +163,7 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
     add_totals(&mut view.totals, runtime);
+    view.recording = runtime.recorder.view();
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
 }
 

@@ -12,7 +12,7 @@ pub struct EventView {
     pub time_unix_seconds: f64,
     /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`, `outside_write`, `lease.expired`,
     /// `guardian.replaced`, `agent.adopted`, `ext.loaded`, `ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
-    /// `policy.rolled_back` or `harm.found`.
+    /// `policy.rolled_back`, `harm.found`, `objective.missed` or `objective.met`.
     pub kind: String,
     /// The gate, where it is about one.
     pub gate: Option<String>,
@@ -25,7 +25,11 @@ impl EventView {
     pub fn is_warning(kind: &str) -> bool {
         matches!(
             kind,
-            "outside_write" | "lease.expired" | "guardian.replaced" | "ext.ejected"
+            "outside_write"
+                | "lease.expired"
+                | "guardian.replaced"
+                | "ext.ejected"
+                | "objective.missed"
         )
     }
 }

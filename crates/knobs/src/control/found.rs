@@ -1,9 +1,14 @@
-//! Headroom that is found, by harm or for an objective: what the loop is told of it and what it tells.
+//! Headroom that is found, by harm or for an objective: what the loop is told of it and what it tells, and the use that it last saw.
 
-use super::{Control, Found, Protection};
+use super::{Control, Found, Protection, Use};
 use crate::sense::WaitHistogram;
 
 impl Control {
+    /// Who used what between the last two samples.
+    pub fn window(&self) -> &Use {
+        &self.window
+    }
+
     /// A latency of main, reported from outside.
     pub fn report(&mut self, latency_ns: u64) {
         self.protect.report(latency_ns);

@@ -13,6 +13,7 @@ pub mod man;
 pub mod metrics;
 pub mod objective;
 pub mod policy;
+pub mod record;
 pub mod repair;
 pub mod run;
 pub mod set;
@@ -110,6 +111,7 @@ pub enum Cmd {
     Reload(policy::ReloadArgs),
     Policy(policy::Args),
     Web(web::Args),
+    Record(record::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -158,6 +160,7 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
         Cmd::Reload(args) => policy::reload(&args),
         Cmd::Policy(args) => policy::main(&args),
         Cmd::Web(args) => web::main(&args),
+        Cmd::Record(args) => record::main(&args),
         Cmd::Doctor(args) => doctor::main(&args),
         Cmd::Lab(args) => lab::main(&args),
         Cmd::Sim(args) => sim::main(&args),

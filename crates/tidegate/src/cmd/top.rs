@@ -1,9 +1,10 @@
 //! `tidegate top`: the machine and its gates, live.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
-use crate::top::{self, Options};
+use crate::top::{self, Options, Playback};
 
 const SAMPLE: &str = "\
 Keys: ? lists them. A gate that is selected stays selected wherever it moves in the list.
@@ -12,7 +13,9 @@ Examples:
   tidegate top
       everybody may look; to change a gate takes its owner or an administrator
   tidegate top --once | head -5
-      one screen as text";
+      one screen as text
+  tidegate top --recording /var/lib/tidegate/recording/alerts/1795631144-outside-write.tgr
+      the ten minutes around an alert: Space plays, [ ] step, g jumps";
 
 /// Watch the machine and its gates live
 #[derive(clap::Args)]
@@ -24,6 +27,9 @@ pub struct Args {
     /// Print one screen with all gates, and end
     #[arg(long)]
     once: bool,
+    /// Show a recording: a file, or an agent's directory (its last hour)
+    #[arg(long, value_name = "RECORDING")]
+    recording: Option<PathBuf>,
     /// Draw with ASCII characters alone (also where the locale is not UTF-8)
     #[arg(long)]
     ascii: bool,
@@ -34,12 +40,27 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         period_s: args.period,
         is_ascii: args.ascii,
     };
+    let playback = match &args.recording {
+        Some(path) => Some(playback(path)?),
+        None => None,
+    };
     if args.once {
-        return top::once(&options);
+        return top::once(&options, playback);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let why = "top: standard input and output are not both a terminal; write --once for one screen as text";
         return Err(Failure::new(Exit::Usage, why));
     }
-    top::live(&options)
+    top::live(&options, playback)
+}
+
+/// Of a directory the last hour.
+fn playback(path: &Path) -> Result<Playback, Failure> {
+    let from_ms = match path.is_dir() {
+        true => top::now_unix_s().saturating_sub(3_600) * 1_000,
+        false => 0,
+    };
+    let recording = tidegate_recording::load(path, from_ms, u64::MAX)
+        .map_err(|error| Failure::new(Exit::Failure, format!("top: {error}")))?;
+    Ok(Playback::new(recording))
 }

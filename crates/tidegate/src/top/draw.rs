@@ -121,6 +121,7 @@ fn draw_foot(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
         (Prompt::Terms(chosen, text), None) => {
             strong(look, &format!("terms for gate {}: {text}_", chosen.name))
         }
+        (Prompt::Jump(text), _) => strong(look, &format!("to the time of day: {text}_")),
         (_, Some(Note::Error(why))) => Line::styled(escaped(why), look.style(Tone::Alert)),
         (_, Some(Note::Done(said))) => Line::raw(escaped(said)),
         _ => keys(screen, look),
@@ -134,6 +135,16 @@ fn strong<'a>(look: &Look, text: &str) -> Line<'a> {
 
 fn keys<'a>(screen: &Screen, look: &Look) -> Line<'a> {
     let keys: &[(&str, &str)] = match screen.page {
+        Page::List if screen.is_recording => &[
+            ("?", "keys"),
+            ("Space", "play"),
+            ("[ ]", "step"),
+            ("g", "jump"),
+            ("+ -", "speed"),
+            ("Enter", "explain"),
+            ("e", "events"),
+            ("q", "quit"),
+        ],
         Page::List => &[
             ("?", "keys"),
             ("Enter", "explain"),

@@ -4,6 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tidegate_api::{SetRequest, UnsetRequest};
 use tidegate_terms::{RawTerms, Source};
 
+use super::playback::{Move, time_of_day};
 use super::screen::{Chosen, Note, Page, Prompt, Screen};
 
 /// The keys, as they are listed.
@@ -22,6 +23,21 @@ pub const KEYS: &[(&str, &str)] = &[
     ("=", "give the selected gate terms, as in weight=50"),
     ("u", "take the selected gate's terms back"),
     ("w", "save what is known as JSON in the current directory"),
+    ("q Esc", "back; from the list, q ends top"),
+];
+
+/// Those of a recording, where nothing can be changed.
+pub const KEYS_OF_RECORDING: &[(&str, &str)] = &[
+    ("Space", "play, or stop"),
+    ("[ ]", "a second back, a second on"),
+    ("{ }", "a minute back, a minute on"),
+    ("g", "to a time of the day, as in 03:04:30"),
+    ("+ -", "play faster, slower"),
+    ("Up Down j k", "select a gate (PgUp PgDn Home End: further)"),
+    ("Enter", "the gate in this second"),
+    ("/", "list only gates that contain a text; Esc lists all"),
+    ("< > s", "sort by the next column; the other way round"),
+    ("e", "what had happened by then"),
     ("q Esc", "back; from the list, q ends top"),
 ];
 
@@ -46,6 +62,8 @@ pub enum Command {
     Unset(UnsetRequest),
     /// Write a file.
     Save,
+    /// Go through the recording.
+    Move(Move),
 }
 
 /// A key.
@@ -61,11 +79,61 @@ pub fn press(screen: &mut Screen, key: KeyEvent) -> Command {
         Prompt::Filter(before) => filter(screen, before, key.code),
         Prompt::Unset(chosen) => confirm(screen, chosen, key.code),
         Prompt::Terms(chosen, text) => terms(screen, chosen, text, key.code),
+        Prompt::Jump(text) => jump(screen, text, key.code),
+    }
+}
+
+/// Keys that mean something else in a recording.
+fn in_recording(screen: &mut Screen, code: KeyCode) -> Option<Command> {
+    let to = match code {
+        KeyCode::Char(' ') => Move::Play,
+        KeyCode::Char('[') => Move::By(-1),
+        KeyCode::Char(']') => Move::By(1),
+        KeyCode::Char('{') => Move::By(-60),
+        KeyCode::Char('}') => Move::By(60),
+        KeyCode::Char('+') => Move::Speed(1),
+        KeyCode::Char('-') => Move::Speed(-1),
+        KeyCode::Char('g') => {
+            screen.prompt = Prompt::Jump(String::new());
+            return Some(Command::None);
+        }
+        KeyCode::Char('u' | '=') => {
+            let why = "this is a recording: nothing can be changed; start top without --recording";
+            screen.note = Some(Note::Error(why.to_owned()));
+            return Some(Command::None);
+        }
+        _ => return None,
+    };
+    Some(Command::Move(to))
+}
+
+fn jump(screen: &mut Screen, mut text: String, code: KeyCode) -> Command {
+    match code {
+        KeyCode::Esc => return Command::None,
+        KeyCode::Enter => {}
+        code => {
+            edit(&mut text, code);
+            screen.prompt = Prompt::Jump(text);
+            return Command::None;
+        }
+    }
+    match time_of_day(&text) {
+        Some(second) => Command::Move(Move::To(second)),
+        None => {
+            let why = format!("\"{text}\" is no time of the day; write one as in 03:04:30");
+            screen.note = Some(Note::Error(why));
+            Command::None
+        }
     }
 }
 
 fn command(screen: &mut Screen, code: KeyCode) -> Command {
     screen.note = None;
+    if screen.is_recording
+        && let Some(done) = in_recording(screen, code)
+    {
+        return done;
+    }
     match code {
         KeyCode::Char('q') if screen.page == Page::List => return Command::Quit,
         KeyCode::Char('q') => screen.page = Page::List,

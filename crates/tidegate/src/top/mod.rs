@@ -1,8 +1,9 @@
-//! The live view: what comes from the agent ([`feed`]) and from the keyboard ([`keys`]) changes the [`screen`], which [`draw`] shows.
+//! The live view: what comes from the agent ([`feed`]) or a recording ([`playback`]) and from the keyboard ([`keys`]) changes the [`screen`], which [`draw`] shows.
 
 mod draw;
 mod feed;
 mod keys;
+mod playback;
 mod rows;
 mod screen;
 mod style;
@@ -11,7 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ratatui::DefaultTerminal;
 use ratatui::backend::TestBackend;
@@ -21,8 +22,9 @@ use ratatui::crossterm::terminal;
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::render;
-use crate::top::feed::Feed;
+use crate::top::feed::{Feed, News};
 use crate::top::keys::Command;
+pub use crate::top::playback::Playback;
 use crate::top::screen::{Note, Screen};
 use crate::top::style::Look;
 
@@ -43,10 +45,52 @@ const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
 /// What a shell says of a program that a hangup ended.
 const HANGUP_STATUS: i32 = 128 + libc::SIGHUP;
 
+/// What the screen shows.
+enum Shown {
+    /// An agent.
+    Live(Feed),
+    /// A recording, and when it moved last.
+    Recording(Box<Playback>, Instant),
+}
+
+impl Shown {
+    /// What has come since it was last asked.
+    fn news(&mut self) -> Vec<News> {
+        match self {
+            Shown::Live(feed) => feed.news().collect(),
+            Shown::Recording(playback, moved) => {
+                if moved.elapsed() < Duration::from_secs(1) {
+                    return Vec::new();
+                }
+                *moved = Instant::now();
+                match playback.tick() {
+                    true => playback.news(),
+                    false => Vec::new(),
+                }
+            }
+        }
+    }
+
+    fn explain(&self, gate: String) -> Option<News> {
+        match self {
+            Shown::Live(feed) => {
+                feed.explain(gate);
+                None
+            }
+            Shown::Recording(playback, _) => {
+                let answer = playback.explain(&gate);
+                Some(News::Explained(gate, Box::new(answer)))
+            }
+        }
+    }
+}
+
 /// Until `q`.
-pub fn live(options: &Options) -> Result<Exit, Failure> {
+pub fn live(options: &Options, playback: Option<Playback>) -> Result<Exit, Failure> {
     // A clear error before the screen is taken.
-    connect::to_agent()?;
+    if playback.is_none() {
+        connect::to_agent()?;
+    }
     let ends = Arc::new(AtomicBool::new(false));
     for signal in ENDING {
         signal_hook::flag::register(signal, Arc::clone(&ends))
@@ -57,7 +101,7 @@ pub fn live(options: &Options) -> Result<Exit, Failure> {
     signal_hook::flag::register_conditional_shutdown(libc::SIGHUP, HANGUP_STATUS, at_once)
         .map_err(|error| on_terminal(&error))?;
     let mut terminal = ratatui::try_init().map_err(|error| on_terminal(&error))?;
-    let result = run(&mut terminal, options, &ends);
+    let result = run(&mut terminal, options, playback, &ends);
     ratatui::restore();
     result.map_err(|error| on_terminal(&error))
 }
@@ -70,19 +114,26 @@ fn on_terminal(error: &std::io::Error) -> Failure {
 fn run(
     terminal: &mut DefaultTerminal,
     options: &Options,
+    playback: Option<Playback>,
     ends: &AtomicBool,
 ) -> std::io::Result<Exit> {
     let look = Look::here(options.is_ascii);
-    let mut screen = Screen::new(options.period_s);
-    let mut feed = Feed::start(options.period_s);
+    let mut screen = first_screen(options, playback.as_ref());
+    let mut shown = match playback {
+        Some(playback) => Shown::Recording(Box::new(playback), Instant::now()),
+        None => Shown::Live(Feed::start(options.period_s)),
+    };
     let mut is_stale = true;
     while !ends.load(Ordering::Relaxed) {
-        for news in feed.news() {
-            screen.take(news, now_unix_s());
+        for news in shown.news() {
             is_stale = true;
+            take(&mut screen, &shown, news);
         }
-        if let Some(target) = screen.wants_explained() {
-            feed.explain(target);
+        if let Some(news) = screen
+            .wants_explained()
+            .and_then(|gate| shown.explain(gate))
+        {
+            take(&mut screen, &shown, news);
         }
         if std::mem::take(&mut is_stale) {
             terminal.draw(|frame| draw::whole(frame, &mut screen, &look))?;
@@ -97,24 +148,56 @@ fn run(
         if key.kind == KeyEventKind::Release {
             continue;
         }
-        match keys::press(&mut screen, key) {
-            Command::None => {}
-            Command::Quit => break,
-            Command::Period(period_s) => feed = Feed::start(period_s),
-            Command::Set(request) => feed.set(request),
-            Command::Unset(request) => feed.unset(request),
-            Command::Save => screen.note = Some(save(&screen)),
+        match (keys::press(&mut screen, key), &mut shown) {
+            (Command::Quit, _) => break,
+            (Command::Period(period_s), Shown::Live(feed)) => *feed = Feed::start(period_s),
+            (Command::Set(request), Shown::Live(feed)) => feed.set(request),
+            (Command::Unset(request), Shown::Live(feed)) => feed.unset(request),
+            (Command::Save, _) => screen.note = Some(save(&screen)),
+            (Command::Move(to), Shown::Recording(playback, _)) => {
+                if let Err(why) = playback.go(to) {
+                    screen.note = Some(Note::Error(why));
+                }
+                let now_s = playback.unix_s();
+                playback
+                    .news()
+                    .into_iter()
+                    .for_each(|news| screen.take(news, now_s));
+            }
+            // Keys of the other kind of screen.
+            _ => {}
         }
     }
     Ok(Exit::Ok)
 }
 
+/// Before anything has come from an agent; a recording is there already.
+fn first_screen(options: &Options, playback: Option<&Playback>) -> Screen {
+    let Some(playback) = playback else {
+        return Screen::new(options.period_s);
+    };
+    let mut screen = Screen::of_recording();
+    let news = playback.news().into_iter();
+    news.for_each(|news| screen.take(news, playback.unix_s()));
+    screen
+}
+
+fn take(screen: &mut Screen, shown: &Shown, news: News) {
+    let now_s = match shown {
+        Shown::Live(_) => now_unix_s(),
+        Shown::Recording(playback, _) => playback.unix_s(),
+    };
+    screen.take(news, now_s);
+}
+
 /// One screen as text: as wide as the terminal, with all gates.
-pub fn once(options: &Options) -> Result<Exit, Failure> {
-    let agent = connect::to_agent()?;
-    let mut screen = Screen::new(options.period_s);
-    for news in feed::first_look(&agent)? {
-        screen.take(news, now_unix_s());
+pub fn once(options: &Options, playback: Option<Playback>) -> Result<Exit, Failure> {
+    let mut screen = first_screen(options, playback.as_ref());
+    if playback.is_none() {
+        let agent = connect::to_agent()?;
+        for news in feed::first_look(&agent)? {
+            screen.take(news, now_unix_s());
+        }
     }
     let columns = terminal::size().map_or(0, |(columns, _)| columns);
     let columns = if columns < draw::WIDTH_MIN {
@@ -156,7 +239,8 @@ fn save(screen: &Screen) -> Note {
     }
 }
 
-fn now_unix_s() -> u64 {
+/// Seconds since 1970.
+pub fn now_unix_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

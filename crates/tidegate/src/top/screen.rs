@@ -57,6 +57,8 @@ pub enum Prompt {
     Unset(Chosen),
     /// Terms for this gate.
     Terms(Chosen, String),
+    /// A time of the day in a recording.
+    Jump(String),
 }
 
 /// A gate as it was when it was chosen: a later one of the same name is another.
@@ -116,6 +118,8 @@ pub struct Screen {
     pub note: Option<Note>,
     /// Seconds between two looks.
     pub period_s: u64,
+    /// A recording is shown: nothing can be changed.
+    pub is_recording: bool,
 }
 
 impl Screen {
@@ -143,6 +147,15 @@ impl Screen {
             scroll: 0,
             note: None,
             period_s,
+            is_recording: false,
+        }
+    }
+
+    /// Of a recording.
+    pub fn of_recording() -> Self {
+        Self {
+            is_recording: true,
+            ..Self::new(1)
         }
     }
 

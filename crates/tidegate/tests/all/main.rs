@@ -26,6 +26,7 @@ mod lab_vm;
 mod lock_boost;
 mod metrics;
 mod policy;
+mod recording;
 mod sim;
 mod support_fault;
 mod support_hostile;

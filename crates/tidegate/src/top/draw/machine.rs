@@ -45,6 +45,10 @@ fn agent<'a>(screen: &Screen, machine: &StatusView, look: &Look) -> Line<'a> {
         spans.push(Span::styled(escaped(&text), look.style(Tone::Alert)));
         return Line::from(spans);
     }
+    if screen.is_recording {
+        spans.push(Span::raw(escaped(&format!("  {}", machine.mode))));
+        return Line::from(spans);
+    }
     let period = match screen.period_s {
         1 => String::new(),
         period_s => format!(", every {period_s} s"),

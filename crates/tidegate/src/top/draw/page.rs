@@ -7,7 +7,7 @@ use ratatui::text::{Line, Text};
 use tidegate_api::EventsView;
 
 use crate::render::{events, explain};
-use crate::top::keys::KEYS;
+use crate::top::keys::{KEYS, KEYS_OF_RECORDING};
 use crate::top::screen::{Page, Screen};
 
 /// The page, from the line to which it was scrolled.
@@ -15,7 +15,8 @@ pub fn whole(frame: &mut Frame, area: Rect, screen: &mut Screen) {
     let text = match screen.page {
         Page::Explain => explanation(screen),
         Page::Events => what_has_happened(screen),
-        Page::Help | Page::List => help(),
+        Page::Help | Page::List if screen.is_recording => help(KEYS_OF_RECORDING),
+        Page::Help | Page::List => help(KEYS),
     };
     let lines: Vec<Line> = text.lines().map(Line::raw).collect();
     let height = usize::from(area.height);
@@ -27,7 +28,7 @@ pub fn whole(frame: &mut Frame, area: Rect, screen: &mut Screen) {
 
 fn explanation(screen: &Screen) -> String {
     match &screen.explained {
-        None => "asking the agent".to_owned(),
+        None => "asking".to_owned(),
         Some(Ok(view)) => strip_str(&explain::page(view)).to_string(),
         Some(Err(why)) => why.clone(),
     }
@@ -45,9 +46,9 @@ fn what_has_happened(screen: &Screen) -> String {
     strip_str(&events::page(&view)).to_string()
 }
 
-fn help() -> String {
-    let width = KEYS.iter().map(|(keys, _)| keys.len()).max().unwrap_or(0);
-    KEYS.iter()
+fn help(keys: &[(&str, &str)]) -> String {
+    let width = keys.iter().map(|(keys, _)| keys.len()).max().unwrap_or(0);
+    keys.iter()
         .map(|(keys, what)| format!("  {keys:<width$}   {what}\n"))
         .collect()
 }

@@ -1,0 +1,143 @@
+//! The recorder: a thread that writes down each second of the machine, its gates and its other groups ([`works`]) into a directory of
+//! bounded size, and, some seconds after an event that needs a look, the last ten minutes with every step of the loop into a file of
+//! their own.
+
+mod dump;
+mod seconds;
+mod works;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_api::RecordingView;
+use tidegate_kfs::RealFs;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::topology::Topology;
+use tidegate_recording::store::{Limits, Store};
+use tidegate_recording::{Event, Machine};
+use tracing::{info, warn};
+
+use crate::agent::Agent;
+use crate::ext::view::engine;
+use crate::recorder::dump::Dumps;
+use crate::recorder::seconds::Seconds;
+use crate::recorder::works::Works;
+use crate::runtime::Runtime;
+
+const POLL: Duration = Duration::from_secs(1);
+
+/// A week.
+const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
+
+/// Records until the agent leaves.
+pub(crate) fn run(agent: &Agent) {
+    let runtime = &agent.runtime;
+    let Some((dir, bytes_max)) = runtime.recorder.place() else {
+        return;
+    };
+    let mut recording = match Recording::begin(agent, dir, bytes_max) {
+        Ok(recording) => recording,
+        Err(error) => {
+            let why = format!(
+                "recorder: {}: {error}; nothing is recorded (recording = \"off\" in the configuration ends this)",
+                dir.display()
+            );
+            warn!("{why}");
+            lock(&runtime.alerts).insert(why);
+            return;
+        }
+    };
+    info!("recorder: {}, at most {bytes_max} bytes", dir.display());
+    while !agent.life.leaving.load(Ordering::Acquire) {
+        runtime.kernel.clock.sleep(POLL);
+        recording.poll(agent);
+    }
+}
+
+struct Recording {
+    store: Store,
+    bytes_max: u64,
+    seconds: Seconds,
+    works: Works,
+    dumps: Dumps,
+    /// The last event that was written.
+    last_seq: u64,
+    was_failing: bool,
+}
+
+impl Recording {
+    fn begin(agent: &Agent, dir: &Path, bytes_max: u64) -> std::io::Result<Self> {
+        // Dumps have a part of the room of their own.
+        let limits = Limits {
+            bytes_max: bytes_max - bytes_max / 4,
+            keep_ms: KEEP_MS,
+        };
+        Ok(Self {
+            store: Store::open(dir, limits, machine(&agent.runtime))?,
+            bytes_max,
+            seconds: Seconds::default(),
+            works: Works::default(),
+            dumps: Dumps::new(dir, bytes_max / 4),
+            last_seq: 0,
+            was_failing: false,
+        })
+    }
+
+    fn poll(&mut self, agent: &Agent) {
+        let runtime = &agent.runtime;
+        let mut second = self.seconds.poll(runtime);
+        second.works = self.works.poll(&agent.gates, runtime);
+        self.works
+            .take_changed()
+            .for_each(|id| self.store.forget(id));
+        let mut written = self.store.add(&second, self.works.known());
+        for event in runtime.events.after(self.last_seq).events {
+            self.last_seq = event.seq;
+            self.dumps.take(&event, second.unix_ms);
+            let event = Event {
+                unix_ms: (event.time_unix_seconds * 1e3) as u64,
+                kind: event.kind,
+                gate: event.gate,
+                message: event.message,
+            };
+            written = written.and(self.store.add_event(&event));
+        }
+        self.tell_of_failure(written.err());
+        if let Some(flight) = runtime.recorder.flight() {
+            self.dumps
+                .write_when_due(flight, &self.store, second.unix_ms);
+        }
+        runtime.recorder.tell(RecordingView {
+            directory: self.store.dir().display().to_string(),
+            bytes: self.store.bytes() + self.dumps.bytes(),
+            bytes_max: self.bytes_max,
+            lost: self.store.lost(),
+        });
+    }
+
+    /// Once for each stretch of failures.
+    fn tell_of_failure(&mut self, error: Option<std::io::Error>) {
+        let is_failing = error.is_some();
+        if let Some(error) = error.filter(|_| !self.was_failing) {
+            let dir = self.store.dir().display();
+            warn!("recorder: {dir}: {error}; seconds are lost until it can be written");
+        }
+        self.was_failing = is_failing;
+    }
+}
+
+fn machine(runtime: &Runtime) -> Machine {
+    let topology = Topology::read(&RealFs::new()).unwrap_or_default();
+    let threads = topology.cores().iter().map(|core| core.cpus.len()).max();
+    let kernel = rustix::system::uname();
+    let control = runtime.control();
+    Machine {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: kernel.release().to_string_lossy().into_owned(),
+        cpus: control.online_cpus(),
+        threads_per_core: threads.unwrap_or(1) as u32,
+        engine: engine(&runtime.ext).to_owned(),
+        sensing: control.sensing().to_owned(),
+    }
+}

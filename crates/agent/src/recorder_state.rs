@@ -1,0 +1,93 @@
+//! What the recorder shares with the rest of the agent: where it records, the steps of the loop, and what status tells.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tidegate_api::RecordingView;
+use tidegate_knobs::sync::lock;
+use tidegate_recording::Step;
+use tidegate_recording::flight::Flight;
+use tracing::warn;
+
+use crate::paths::RunDir;
+use crate::process::Mode;
+
+/// An agent on demand records into the run directory, which is memory.
+const ON_DEMAND_BYTES_MAX: u64 = 16 << 20;
+
+/// What the rest of the agent knows of the recorder.
+#[derive(Default)]
+pub(crate) struct RecorderState {
+    /// The steps of the last ten minutes; none where nothing is recorded.
+    flight: Option<Flight>,
+    view: Mutex<Option<RecordingView>>,
+    /// The directory and its limit, for the thread.
+    place: Option<(PathBuf, u64)>,
+}
+
+impl RecorderState {
+    /// As the settings ask; `bytes_max` of 0 records nothing.
+    pub(crate) fn open(run_dir: &RunDir, mode: Mode, bytes_max: u64) -> Self {
+        if bytes_max == 0 {
+            return Self::default();
+        }
+        let flight = Flight::open(&run_dir.flight()).map_err(|error| {
+            let path = run_dir.flight();
+            warn!(
+                "recorder: {}: {error}; steps are not recorded",
+                path.display()
+            );
+        });
+        let place = match (mode, state_dir()) {
+            (Mode::Service, Some(dir)) => (dir.join("recording"), bytes_max),
+            _ => (run_dir.recording(), bytes_max.min(ON_DEMAND_BYTES_MAX)),
+        };
+        Self {
+            flight: flight.ok(),
+            view: Mutex::default(),
+            place: Some(place),
+        }
+    }
+
+    /// The loop's step, for the flight recorder. For the loop's thread alone.
+    pub(crate) fn add_step(&self, step: impl FnOnce() -> Step) {
+        if let Some(flight) = &self.flight {
+            flight.add(&step());
+        }
+    }
+
+    /// The steps of the last ten minutes.
+    pub(crate) fn flight(&self) -> Option<&Flight> {
+        self.flight.as_ref()
+    }
+
+    /// The directory, and how many bytes it may have.
+    pub(crate) fn place(&self) -> Option<(&Path, u64)> {
+        let (dir, bytes_max) = self.place.as_ref()?;
+        Some((dir, *bytes_max))
+    }
+
+    /// What status is to tell.
+    pub(crate) fn tell(&self, view: RecordingView) {
+        *lock(&self.view) = Some(view);
+    }
+
+    /// What status tells; none while nothing is recorded.
+    pub(crate) fn view(&self) -> Option<RecordingView> {
+        lock(&self.view).clone()
+    }
+}
+
+/// systemd's `StateDirectory=`.
+fn state_dir() -> Option<PathBuf> {
+    let dirs = std::env::var("STATE_DIRECTORY").ok()?;
+    let first = dirs.split(':').next().filter(|dir| dir.starts_with('/'))?;
+    Some(PathBuf::from(first))
+}
+
+/// Microseconds since 1970.
+pub(crate) fn unix_us() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_micros() as u64
+}

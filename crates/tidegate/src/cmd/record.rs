@@ -1,0 +1,127 @@
+//! `tidegate record`: a stretch of what the agent records, as a file to keep.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidegate_agent::paths::RunDir;
+use tidegate_recording::flight::Flight;
+use tidegate_recording::{ENDING, LoadError, load, save};
+use tidegate_terms::TimeSpan;
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
+use crate::recordings;
+use crate::render;
+
+const NOTES: &str = "\
+The agent records each second of the last seven days, and each step of its loop
+in the last ten minutes; after an event that needs a look it keeps those ten
+minutes in alerts/ of the same directory. A recording names gates, units and
+groups, and holds no command lines.
+
+Examples:
+  tidegate record --last 10m --out before.tgr
+      what has just happened
+  tidegate record --for 60s --out trial.tgr
+      the next minute
+  tidegate top --recording before.tgr
+  tidegate replay before.tgr --policy other.toml";
+
+/// Keep a stretch of what the agent records as a file
+#[derive(clap::Args)]
+#[command(after_help = NOTES)]
+pub struct Args {
+    /// What has just happened [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "ahead")]
+    last: Option<TimeSpan>,
+    /// What happens from now on: the command waits for so long
+    #[arg(long = "for", value_name = "TIME", id = "ahead", value_parser = span)]
+    ahead: Option<TimeSpan>,
+    /// The file [default: tidegate-SECONDS.tgr]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// No progress on standard error
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const LAST: TimeSpan = TimeSpan::from_secs(600);
+
+fn span(text: &str) -> Result<TimeSpan, String> {
+    let span = TimeSpan::parse(text).map_err(|refusal| refusal.to_string())?;
+    let week = TimeSpan::from_secs(7 * 24 * 3_600);
+    match span >= TimeSpan::from_secs(1) && span <= week {
+        true => Ok(span),
+        false => Err("is not from 1s to 7d".to_owned()),
+    }
+}
+
+/// The agent writes a second once it is over.
+const BEHIND: Duration = Duration::from_millis(2_200);
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let failed = |why: String| Failure::new(Exit::Failure, format!("record: {why}"));
+    if let Some(span) = args.ahead {
+        let status = connect::to_agent()?.status()?;
+        if status.recording.is_none() {
+            let why = "this agent records nothing; write recording = \"256MiB\" into /etc/tidegate/tidegate.toml and restart it";
+            return Err(failed(why.to_owned()));
+        }
+        wait(span, args.quiet);
+    }
+    let dir = recordings::directory();
+    let to_ms = unix_ms();
+    let from_ms = match args.ahead {
+        Some(span) => to_ms.saturating_sub(span.ns() / 1_000_000 + BEHIND.as_millis() as u64),
+        None => to_ms.saturating_sub(args.last.unwrap_or(LAST).ns() / 1_000_000),
+    };
+    let mut recording = load(&dir, from_ms, to_ms).map_err(|error| failed(told(&error)))?;
+    if let Ok(flight) = Flight::look(&RunDir::from_env().flight()) {
+        recording.steps = flight.since(from_ms * 1_000);
+    }
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| format!("tidegate-{}.{ENDING}", to_ms / 1_000).into());
+    save(&recording, &out).map_err(|error| {
+        failed(format!(
+            "{}: {error}; write --out FILE where you may write",
+            out.display()
+        ))
+    })?;
+    let seconds = recording.len_s();
+    let steps = recording.steps.len();
+    render::print(&format!(
+        "{}: {seconds} seconds, {steps} steps, {} events\n",
+        out.display(),
+        recording.events.len()
+    ))
+}
+
+fn told(error: &LoadError) -> String {
+    match error {
+        LoadError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
+            format!("{error}; run as root")
+        }
+        LoadError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
+            format!("{error}; start an agent, which records while it runs")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn wait(span: TimeSpan, is_quiet: bool) {
+    let seconds = span.ns().div_ceil(1_000_000_000);
+    let progress = Progress::new("recording", seconds, is_quiet);
+    for _ in 0..seconds {
+        thread::sleep(Duration::from_secs(1));
+        progress.done(1);
+    }
+    progress.finish();
+    thread::sleep(BEHIND);
+}
+
+fn unix_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_millis() as u64
+}

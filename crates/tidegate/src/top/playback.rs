@@ -1,0 +1,344 @@
+//! A recording in the place of an agent: what it would have said at a moment.
+
+use tidegate_api::{
+    EventView, ExplainView, GateView, HistoryPointView, StatusView, SumLineView, TermView,
+};
+use tidegate_recording::{Recording, Second, Work, WorkSecond};
+
+use super::feed::News;
+use super::screen::PLOT_S;
+
+/// Seconds of the recording for each second.
+const SPEEDS: [u64; 7] = [1, 2, 5, 10, 30, 60, 300];
+
+/// A recording, and where in it the screen is.
+pub struct Playback {
+    recording: Recording,
+    at: usize,
+    /// Whether it moves by itself.
+    pub is_playing: bool,
+    speed: usize,
+}
+
+/// A move of the screen through a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Play, or stop.
+    Play,
+    /// So many seconds.
+    By(i64),
+    /// To a time of the day, as seconds of it.
+    To(u64),
+    /// Faster or slower.
+    Speed(isize),
+}
+
+impl Playback {
+    /// At the recording's end, as an agent would be.
+    pub fn new(recording: Recording) -> Self {
+        Self {
+            at: recording.seconds.len().saturating_sub(1),
+            recording,
+            is_playing: false,
+            speed: 0,
+        }
+    }
+
+    /// Seconds that pass between two looks while it plays.
+    fn speed(&self) -> u64 {
+        SPEEDS[self.speed]
+    }
+
+    /// Where it is, for the line at the top.
+    pub fn label(&self) -> String {
+        let state = match self.is_playing {
+            true => format!("plays {}x", self.speed()),
+            false => "stands".to_owned(),
+        };
+        let last = self.recording.seconds.len();
+        let when = zoned(self.unix_s()).strftime("%d %b %H:%M:%S");
+        format!(
+            "recording: {when}, second {} of {last}, {state}",
+            self.at + 1
+        )
+    }
+
+    /// When that is, seconds since 1970.
+    pub fn unix_s(&self) -> u64 {
+        self.second().unix_ms / 1_000
+    }
+
+    fn second(&self) -> &Second {
+        // A recording that was loaded has one.
+        &self.recording.seconds[self.at]
+    }
+
+    /// A second has passed; whether the screen has something new.
+    pub fn tick(&mut self) -> bool {
+        if self.is_playing {
+            self.by(self.speed() as i64);
+            self.is_playing = self.at + 1 < self.recording.seconds.len();
+        }
+        self.is_playing
+    }
+
+    /// Moves; says what cannot be done.
+    pub fn go(&mut self, to: Move) -> Result<(), String> {
+        match to {
+            Move::Play => {
+                self.is_playing = !self.is_playing;
+                if self.is_playing && self.at + 1 == self.recording.seconds.len() {
+                    self.at = 0;
+                }
+            }
+            Move::By(seconds) => self.by(seconds),
+            Move::Speed(step) => {
+                let last = SPEEDS.len() - 1;
+                self.speed = self.speed.saturating_add_signed(step).min(last);
+            }
+            Move::To(second_of_day) => self.to(second_of_day)?,
+        }
+        Ok(())
+    }
+
+    fn by(&mut self, seconds: i64) {
+        let to_ms = self.second().unix_ms.saturating_add_signed(seconds * 1_000);
+        let seconds_there = &self.recording.seconds;
+        let at = seconds_there.partition_point(|second| second.unix_ms < to_ms);
+        let at = at.min(seconds_there.len() - 1);
+        // A pause in the recording is one step.
+        self.at = match seconds.signum() {
+            1 => at.max((self.at + 1).min(seconds_there.len() - 1)),
+            -1 => at.min(self.at.saturating_sub(1)),
+            _ => self.at,
+        };
+    }
+
+    /// To the first such time of the day.
+    fn to(&mut self, second_of_day: u64) -> Result<(), String> {
+        let found = self
+            .recording
+            .seconds
+            .iter()
+            .position(|second| second_of_the_day(second.unix_ms / 1_000) == second_of_day);
+        let (first, last) = self.recording.span_ms().unwrap_or_default();
+        let clock = |unix_ms| clock(unix_ms / 1_000);
+        self.at = found.ok_or_else(|| {
+            format!(
+                "nothing was recorded then; write a time from {} to {}",
+                clock(first),
+                clock(last)
+            )
+        })?;
+        Ok(())
+    }
+
+    /// What an agent would say then.
+    pub fn news(&self) -> Vec<News> {
+        let now_ms = self.second().unix_ms;
+        let since_ms = now_ms.saturating_sub(PLOT_S * 1_000);
+        let seconds = &self.recording.seconds[..=self.at];
+        let from = seconds.partition_point(|second| second.unix_ms < since_ms);
+        let points = seconds[from..self.at].iter().map(point).collect();
+        let events = self.recording.events.iter();
+        let events = events.take_while(|event| event.unix_ms <= now_ms);
+        let events = events.enumerate().map(|(nth, event)| EventView {
+            seq: nth as u64 + 1,
+            time_unix_seconds: event.unix_ms as f64 / 1e3,
+            kind: event.kind.clone(),
+            gate: event.gate.clone(),
+            message: event.message.clone(),
+        });
+        vec![
+            News::NewAgent,
+            News::Events(events.collect()),
+            News::History(points),
+            News::Status(Box::new(self.status())),
+        ]
+    }
+
+    fn status(&self) -> StatusView {
+        let second = self.second();
+        let machine = &self.recording.machine;
+        let gates = second.works.iter().filter_map(|work| self.gate(work));
+        StatusView {
+            version: machine.version.clone(),
+            mode: self.label(),
+            engine: machine.engine.clone(),
+            sensing: machine.sensing.clone(),
+            cpus: machine.cpus,
+            capacity_cpus: second.capacity_cpus.into(),
+            main_cpus: second.main_cpus.into(),
+            side_cpus: second.side_cpus.into(),
+            idle_cpus: second.idle_cpus.into(),
+            allowance_cpus: second.allowance_cpus.into(),
+            headroom_pct: second.headroom_pct.into(),
+            tolerance_pct: second.tolerance_pct.into(),
+            headroom_from: "as it was then".to_owned(),
+            // Whether a quota limited side work: how long it was is not recorded.
+            side_quota_us: second
+                .works
+                .iter()
+                .any(|work| work.allowance_cpus.is_some())
+                .then_some(0),
+            idle_kept_pct: match second.capacity_cpus > 0.0 {
+                true => f64::from(100.0 * second.idle_cpus / second.capacity_cpus),
+                false => 0.0,
+            },
+            decision: waits(second),
+            gates: gates.collect(),
+            alerts: second.alerts.clone(),
+            ..StatusView::default()
+        }
+    }
+
+    fn gate(&self, used: &WorkSecond) -> Option<GateView> {
+        let work = self.recording.works.get(&used.id)?;
+        let throttled_us = self.recording.seconds[..=self.at]
+            .iter()
+            .flat_map(|second| &second.works)
+            .filter(|one| one.id == used.id)
+            .map(|one| u64::from(one.throttled_us));
+        let allowance_cpus = used.allowance_cpus.map(f64::from);
+        let used_cpus = f64::from(used.used_cpus);
+        Some(GateView {
+            name: work.name.clone(),
+            target: work.cgroup.clone(),
+            class: match work.is_gate {
+                true => work.class.clone(),
+                false => "no gate".to_owned(),
+            },
+            cgroup: work.cgroup.clone(),
+            uid: work.uid,
+            parent: work.parent.clone(),
+            rule: work.rule.clone(),
+            processes: used.processes.into(),
+            usage_cpus: used_cpus,
+            allowance_cpus,
+            throttled_seconds: throttled_us.sum::<u64>() as f64 / 1e6,
+            binding: binding(used_cpus, allowance_cpus, self.second()).to_owned(),
+            terms: terms(work),
+            ..GateView::default()
+        })
+    }
+
+    /// The sum of that second, for a gate of it.
+    pub fn explain(&self, name: &str) -> Result<ExplainView, String> {
+        let status = self.status();
+        let gate = status.gates.iter().find(|gate| gate.name == name);
+        let gate = gate.cloned().ok_or_else(|| {
+            format!("{name} used no CPU in this second, so nothing is recorded of it")
+        })?;
+        let headroom_cpus = status.headroom_pct / 100.0 * status.capacity_cpus;
+        let sum = vec![
+            SumLineView::new(
+                "capacity",
+                status.capacity_cpus,
+                "less what the hypervisor took",
+            ),
+            SumLineView::new("- headroom", headroom_cpus, "in force then"),
+            SumLineView::new("- main and the rest", status.main_cpus, "used"),
+            SumLineView::new(
+                "= side work may use",
+                status.allowance_cpus,
+                "as the law had it",
+            ),
+            SumLineView::new("  side work used", status.side_cpus, ""),
+        ];
+        let summary = format!(
+            "{name} used {:.2} CPUs{}",
+            gate.usage_cpus,
+            match gate.allowance_cpus {
+                Some(cpus) => format!(" of the {cpus:.2} that it was given"),
+                None => String::new(),
+            }
+        );
+        Ok(ExplainView {
+            binding: gate.binding.clone(),
+            arithmetic: sum.iter().map(ToString::to_string).collect(),
+            summary,
+            sum,
+            gate,
+            status,
+            ..ExplainView::default()
+        })
+    }
+}
+
+fn terms(work: &Work) -> Vec<TermView> {
+    let terms = work.terms.iter().map(|(name, value, source)| TermView {
+        name: name.clone(),
+        value: value.clone(),
+        source: source.clone(),
+        overrode: Vec::new(),
+    });
+    terms.collect()
+}
+
+/// A work that uses nearly all that it is given is held back by that.
+fn binding(used_cpus: f64, allowance_cpus: Option<f64>, second: &Second) -> &'static str {
+    match allowance_cpus {
+        Some(cpus) if used_cpus >= 0.85 * cpus && second.is_at_tolerance => "tolerance",
+        Some(cpus) if used_cpus >= 0.85 * cpus => "headroom",
+        Some(_) => "demand",
+        None => "none",
+    }
+}
+
+/// What main waited in that second.
+fn waits(second: &Second) -> String {
+    match second.main_turns {
+        0 => "how long main waited to run was not recorded".to_owned(),
+        turns => format!(
+            "main's tasks ran {turns} times and waited {} us in the mean, 99 of 100 no longer than {} us",
+            second.main_wait_us / u64::from(turns),
+            second.main_wait_p99_us
+        ),
+    }
+}
+
+fn point(second: &Second) -> HistoryPointView {
+    HistoryPointView {
+        time_unix_seconds: second.unix_ms / 1_000,
+        samples: 1,
+        capacity_cpus: second.capacity_cpus.into(),
+        main_cpus: second.main_cpus.into(),
+        side_cpus: second.side_cpus.into(),
+        idle_cpus: second.idle_cpus.into(),
+        allowance_cpus: second.allowance_cpus.into(),
+        headroom_pct: second.headroom_pct.into(),
+        ..HistoryPointView::default()
+    }
+}
+
+fn zoned(unix_s: u64) -> jiff::Zoned {
+    let at = jiff::Timestamp::from_second(unix_s as i64).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system())
+}
+
+fn second_of_the_day(unix_s: u64) -> u64 {
+    let at = zoned(unix_s);
+    (at.hour() as u64 * 60 + at.minute() as u64) * 60 + at.second() as u64
+}
+
+fn clock(unix_s: u64) -> String {
+    zoned(unix_s).strftime("%H:%M:%S").to_string()
+}
+
+/// `14:03` or `14:03:20` as seconds of the day.
+pub fn time_of_day(text: &str) -> Option<u64> {
+    let parts: Vec<u64> = text
+        .trim()
+        .split(':')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let (hour, minute, second) = match parts[..] {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    (hour < 24 && minute < 60 && second < 60).then_some((hour * 60 + minute) * 60 + second)
+}
+
+#[cfg(test)]
+mod tests;

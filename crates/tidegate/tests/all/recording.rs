@@ -1,0 +1,102 @@
+//! What an agent records, as a user takes it: a file of the last minutes, which outlives agents.
+
+use std::fs;
+
+use tidegate_recording::{Recording, load};
+
+use crate::common::{Instance, describe, wait_for};
+use crate::support_kill::processes::kill9;
+
+fn recorded(instance: &Instance) -> Recording {
+    let path = instance.path().join("kept.tgr");
+    instance.ok(&["record", "--last", "60s", "--out", path.to_str().unwrap()]);
+    load(&path, 0, u64::MAX).unwrap()
+}
+
+/// Seconds in which the gate ran: beside other work that may be little.
+fn seconds_of(recording: &Recording, gate: &str) -> usize {
+    let id = recording.works.values().find(|work| work.name == gate);
+    let Some(id) = id.map(|work| work.id) else {
+        return 0;
+    };
+    let seconds = recording.seconds.iter();
+    let ran = seconds.filter(|second| second.works.iter().any(|work| work.id == id));
+    ran.count()
+}
+
+#[test]
+fn what_ran_is_recorded_and_outlives_a_killed_agent() {
+    let Some(instance) = Instance::new("recording") else {
+        return;
+    };
+    let hog = ["sh", "-c", "while :; do :; done"];
+    let _side = instance.background(&["--side", "--headroom", "30%", "--name", "encode"], &hog);
+    instance.gate("encode");
+    let directory = || {
+        let status = instance.json(&["status"]);
+        status["recording"]["directory"].as_str().map(str::to_owned)
+    };
+    wait_for("a recording", || directory().is_some());
+    wait_for("three seconds of the gate", || {
+        seconds_of(&recorded(&instance), "encode") >= 3
+    });
+    let before = recorded(&instance);
+    let pid = instance.json(&["status"])["pid"].as_i64().unwrap();
+    kill9(pid as i32);
+    wait_for("the next agent", || {
+        let status = instance.output(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        status["pid"].as_i64().is_some_and(|next| next != pid)
+    });
+    wait_for("two seconds more", || {
+        seconds_of(&recorded(&instance), "encode") >= seconds_of(&before, "encode") + 2
+    });
+    let after = recorded(&instance);
+    assert_eq!(
+        after
+            .works
+            .values()
+            .filter(|work| work.name == "encode")
+            .count(),
+        1
+    );
+    assert_eq!(
+        after.seconds[..before.seconds.len() - 1],
+        before.seconds[..before.seconds.len() - 1]
+    );
+    assert_eq!(after.damaged_bytes, 0);
+    let steps_before = before.steps.len();
+    assert!(steps_before > 100, "{steps_before} steps");
+    assert!(after.steps.len() > steps_before && after.steps[..steps_before] == before.steps);
+    let kept = instance.path().join("kept.tgr");
+    let top = instance.ok(&["top", "--once", "--recording", kept.to_str().unwrap()]);
+    assert!(
+        top.contains("recording: ") && top.contains("encode"),
+        "{top}"
+    );
+    let directory = directory().unwrap();
+    let top = instance.ok(&["top", "--once", "--recording", &directory]);
+    assert!(top.contains("encode"), "{top}");
+    for entry in fs::read_dir(&directory).unwrap() {
+        let mode = std::os::unix::fs::MetadataExt::mode(&entry.unwrap().metadata().unwrap());
+        assert_eq!(mode & 0o077, 0, "for root alone");
+    }
+}
+
+#[test]
+fn where_nothing_was_recorded_it_says_so_and_what_to_do() {
+    let Some(instance) = Instance::new("recording-none") else {
+        return;
+    };
+    let output = instance.output(&["record", "--last", "60s"]);
+    let said = describe(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("start an agent, which records while it runs"),
+        "{said}"
+    );
+    let notes = instance.path().join("notes.txt");
+    fs::write(&notes, "no recording").unwrap();
+    let output = instance.output(&["top", "--once", "--recording", notes.to_str().unwrap()]);
+    assert!(describe(&output).contains("no recording; write one with"));
+}
