@@ -14,6 +14,9 @@ use crate::record::{Event, Machine, Record, Second, Work};
 /// A file covers this.
 const FILE_MS: u64 = 3_600_000;
 
+/// An event is written behind the second in which it happened; a clock that was set back goes further.
+const APART_MS: u64 = 5_000;
+
 /// One file has at most this part of the room, so that the oldest can go while the newest grows.
 const FILE_PART: u64 = 8;
 
@@ -135,9 +138,9 @@ impl Store {
     fn try_write(&mut self, unix_ms: u64, works: &[&Work], record: &Record) -> io::Result<()> {
         let known = self.files.last().map_or(0, |(_, bytes)| *bytes);
         let goes_on = |current: &Current| {
-            let is_forward = unix_ms >= current.last_ms;
+            let is_forward = unix_ms + APART_MS >= current.last_ms;
             is_forward
-                && unix_ms - current.began_ms < FILE_MS
+                && unix_ms.saturating_sub(current.began_ms) < FILE_MS
                 && known < self.limits.bytes_max / FILE_PART
         };
         let mut bytes = Vec::new();
@@ -169,7 +172,7 @@ impl Store {
             return Err(error);
         }
         *known += bytes.len() as u64;
-        current.last_ms = unix_ms;
+        current.last_ms = current.last_ms.max(unix_ms);
         current.works.extend(ids);
         Ok(())
     }

@@ -131,6 +131,20 @@ fn the_next_agent_leaves_a_torn_file_as_it_is_and_goes_on() {
 }
 
 #[test]
+fn an_event_stands_in_the_file_of_its_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path(), HOUR);
+    store.add(&second(100), &works()).unwrap();
+    let event = Event {
+        unix_ms: 99_300,
+        ..Event::default()
+    };
+    store.add_event(&event).unwrap();
+    store.add(&second(101), &works()).unwrap();
+    assert_eq!(files(dir.path()).unwrap().len(), 1);
+}
+
+#[test]
 fn terms_that_change_are_told_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path(), HOUR);

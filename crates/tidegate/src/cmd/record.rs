@@ -22,7 +22,7 @@ minutes in alerts/ of the same directory. A recording names gates, units and
 groups, and holds no command lines.
 
 Examples:
-  tidegate record --last 10m --out before.tgr
+  tidegate record --last 10min --out before.tgr
       what has just happened
   tidegate record --for 60s --out trial.tgr
       the next minute
@@ -33,7 +33,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// What has just happened [default: 10m]
+    /// What has just happened [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "ahead")]
     last: Option<TimeSpan>,
     /// What happens from now on: the command waits for so long
@@ -54,7 +54,7 @@ fn span(text: &str) -> Result<TimeSpan, String> {
     let week = TimeSpan::from_secs(7 * 24 * 3_600);
     match span >= TimeSpan::from_secs(1) && span <= week {
         true => Ok(span),
-        false => Err("is not from 1s to 7d".to_owned()),
+        false => Err("is not from 1s to 168h".to_owned()),
     }
 }
 
