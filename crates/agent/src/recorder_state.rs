@@ -16,6 +16,9 @@ use crate::process::Mode;
 /// An agent on demand records into the run directory, which is memory.
 const ON_DEMAND_BYTES_MAX: u64 = 16 << 20;
 
+/// Less is not worth it.
+const BYTES_MIN: u64 = 4 << 20;
+
 /// What the rest of the agent knows of the recorder.
 #[derive(Default)]
 pub(crate) struct RecorderState {
@@ -27,26 +30,45 @@ pub(crate) struct RecorderState {
 }
 
 impl RecorderState {
-    /// As the settings ask; `bytes_max` of 0 records nothing.
+    /// As the settings ask; `bytes_max` of 0 records nothing. A quarter of what is free is the most: the run directory's other files
+    /// need room, and so do other programs.
     pub(crate) fn open(run_dir: &RunDir, mode: Mode, bytes_max: u64) -> Self {
         if bytes_max == 0 {
             return Self::default();
         }
-        let flight = Flight::open(&run_dir.flight()).map_err(|error| {
+        let run_free = free_bytes(run_dir.dir());
+        let (dir, bytes_max) = match (mode, state_dir()) {
+            (Mode::Service, Some(dir)) => {
+                let bytes_max = bytes_max.min(free_bytes(&dir) / 4);
+                (dir.join("recording"), bytes_max)
+            }
+            _ => {
+                let bytes_max = bytes_max.min(ON_DEMAND_BYTES_MAX).min(run_free / 4);
+                (run_dir.recording(), bytes_max)
+            }
+        };
+        let flight = match run_free / 4 >= BYTES_MIN {
+            true => Flight::open(&run_dir.flight()).map_err(|error| error.to_string()),
+            false => Err(format!("{run_free} bytes are free")),
+        };
+        let flight = flight.map_err(|why| {
             let path = run_dir.flight();
             warn!(
-                "recorder: {}: {error}; steps are not recorded",
+                "recorder: {}: {why}; steps are not recorded",
                 path.display()
             );
         });
-        let place = match (mode, state_dir()) {
-            (Mode::Service, Some(dir)) => (dir.join("recording"), bytes_max),
-            _ => (run_dir.recording(), bytes_max.min(ON_DEMAND_BYTES_MAX)),
-        };
+        let has_room = bytes_max >= BYTES_MIN;
+        if !has_room {
+            let dir = dir.display();
+            warn!(
+                "recorder: {dir}: four times {BYTES_MIN} bytes are not free; nothing is recorded"
+            );
+        }
         Self {
             flight: flight.ok(),
             view: Mutex::default(),
-            place: Some(place),
+            place: has_room.then_some((dir, bytes_max)),
         }
     }
 
@@ -77,6 +99,12 @@ impl RecorderState {
     pub(crate) fn view(&self) -> Option<RecordingView> {
         lock(&self.view).clone()
     }
+}
+
+/// What a user may still write to the file system of a directory.
+fn free_bytes(dir: &Path) -> u64 {
+    let found = rustix::fs::statvfs(dir);
+    found.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// systemd's `StateDirectory=`.

@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_api::{DomainView, ExtView, ObjectiveView, StatusView};
+use tidegate_api::{DomainView, ExtView, ObjectiveView, RecordingView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -45,6 +45,9 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Loop", control(view)),
         ("Guardian", guardian(view)),
     ];
+    if let Some(recording) = &view.recording {
+        lines.push(("Recording", recorded(recording)));
+    }
     // An agent of an older build does not say.
     if !view.cpuset.is_empty() {
         lines.insert(4, ("Cpuset", view.cpuset.clone()));
@@ -65,6 +68,21 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         lines.insert(after_headroom, ("Harm", harm.sentence.clone()));
     }
     lines
+}
+
+/// Where it is recorded.
+fn recorded(view: &RecordingView) -> String {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let lost = match view.lost {
+        0 => String::new(),
+        lost => format!("; {lost} entries could not be written"),
+    };
+    format!(
+        "{}, {:.1} of {:.0} MiB{lost}",
+        view.directory,
+        mib(view.bytes),
+        mib(view.bytes_max)
+    )
 }
 
 /// The engine ext: since when it is in force, and how it ended before.
