@@ -18,6 +18,10 @@ pub trait Controller: Send {
     fn refusal(&self) -> Option<String> {
         None
     }
+    /// How long side work has been at the tolerance, where it has one.
+    fn at_tolerance_ns(&self) -> Option<u64> {
+        None
+    }
     /// The headroom that it found, where it was to find one.
     fn found(&self) -> Option<FoundHeadroom> {
         None

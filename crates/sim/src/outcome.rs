@@ -25,6 +25,8 @@ pub struct Outcome {
     pub events: u64,
     /// CPU time that was not used, of all CPUs together.
     pub idle_ns: u64,
+    /// How long side work was at the tolerance, where the engine says so.
+    pub at_tolerance_ns: Option<u64>,
     /// The groups, the root first (it holds everything).
     pub groups: Vec<GroupOutcome>,
     /// What the workloads recorded.

@@ -159,6 +159,11 @@ impl Stage {
         Usage {
             groups: each.collect(),
             busy_ns: machine.busy_ns(),
+            at_tolerance_ns: self
+                .simulation
+                .controllers
+                .iter()
+                .find_map(|one| one.at_tolerance_ns()),
         }
     }
 
@@ -202,6 +207,9 @@ impl Stage {
             measured_ns: scenario.duration_ns - scenario.warmup_ns,
             events: machine.events(),
             idle_ns: 0,
+            at_tolerance_ns: after
+                .at_tolerance_ns
+                .map(|ns| ns.saturating_sub(before.at_tolerance_ns.unwrap_or(0))),
             groups,
             series: self.series(scenario),
             samples,
@@ -279,6 +287,7 @@ const PROGRESS_STEPS: u64 = 100;
 struct Usage {
     groups: Vec<(u64, u64, u64, BandwidthStat)>,
     busy_ns: u64,
+    at_tolerance_ns: Option<u64>,
 }
 
 /// Looks at the groups' usage once a window; it changes nothing.

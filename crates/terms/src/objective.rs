@@ -60,6 +60,16 @@ fn percentile_ppm(text: &str) -> Option<u32> {
 
 impl Value for Objective {
     fn parse(text: &str) -> Result<Objective, Refusal> {
+        Objective::parse(text)
+    }
+}
+
+impl Objective {
+    /// Reads `p99<5ms`, `reported<80ms` or `none`.
+    ///
+    /// # Errors
+    /// Anything else, or out of range.
+    pub fn parse(text: &str) -> Result<Objective, Refusal> {
         if text == "none" {
             return Ok(Objective::None);
         }

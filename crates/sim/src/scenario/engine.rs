@@ -97,12 +97,21 @@ impl Engine {
         let tolerances = groups.iter().filter_map(|group| group.spec.tolerance_ppm);
         let tolerance = combine::tolerance(tolerances, |ppm| *ppm);
         let default = (self.kind != EngineKind::None).then_some(DEFAULT_HEADROOM_PPM);
+        // With an objective, the default is where the search for a headroom begins.
+        let searches = self.kind == EngineKind::Knobs && self.policy == registry::TIDEGATE;
+        let no_number = self.headroom_ppm.is_none() && headroom.is_none();
+        let has_objective = groups.iter().any(|group| group.spec.objective.is_some());
+        let is_searched = searches && no_number && has_objective;
+        let default = if is_searched { Some(0) } else { default };
         let mut none = true;
         for group in groups
             .iter_mut()
             .filter(|group| group.spec.class == Class::Main)
         {
             none = false;
+            if let Some(objective) = group.spec.objective.as_mut().filter(|_| is_searched) {
+                objective.start_ppm = DEFAULT_HEADROOM_PPM;
+            }
             if let Some(ppm) = self.headroom_ppm.or(headroom).or(default) {
                 group.spec.headroom_ppm = ppm;
             }

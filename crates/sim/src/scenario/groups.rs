@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_terms::{TimeSpan, mend_for_unknown};
+use tidegate_terms::{Objective, TimeSpan, mend_for_unknown};
 
 use super::read::{Findings, Section};
 use super::tree::{Node, Table};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
-use crate::spec::{Bandwidth, CapScope, CapTerms, Class, GroupSpec};
+use crate::spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec};
 
 pub(super) const KEYS: &[&str] = &[
     "parent",
@@ -21,6 +21,7 @@ pub(super) const KEYS: &[&str] = &[
     "latency",
     "headroom",
     "tolerance",
+    "objective",
 ];
 pub(super) const CAP: &[&str] = &["cap_hard", "cap_soft", "cap_scope"];
 
@@ -133,7 +134,7 @@ fn refuse_terms_without_main(table: &Table, findings: &Findings, cpus: u32) {
     for (name, node) in &table.entries {
         let Node::Table(one) = node else { continue };
         let section = Section::again(one, &format!("group.{name}"), findings, cpus);
-        for key in ["headroom", "tolerance"] {
+        for key in ["headroom", "tolerance", "objective"] {
             if section.has(key) {
                 section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
             }
@@ -218,12 +219,27 @@ fn group(name: &str, section: &Section<'_>) -> Group {
     spec.cap = cap(section);
     spec.headroom_ppm = section.share("headroom").unwrap_or(spec.headroom_ppm);
     spec.tolerance_ppm = section.share("tolerance");
+    spec.objective = objective(section);
     Group {
         spec,
         parent: None,
         burst_auto,
         headroom_said: section.has("headroom"),
     }
+}
+
+fn objective(section: &Section<'_>) -> Option<DelayObjective> {
+    let write = "a bound on how long main waits to run, as in p99<5ms";
+    section.one("objective", write, |text| match Objective::parse(text) {
+        Ok(Objective::Delay { late_ppm, span }) => Ok(DelayObjective {
+            late_after_ns: span.ns(),
+            share_ppm: late_ppm,
+            start_ppm: 0,
+        }),
+        Ok(Objective::Reported { .. }) => Err("is reported from outside".into()),
+        Ok(Objective::None) => Err("is none".into()),
+        Err(refusal) => Err(refusal.0),
+    })
 }
 
 fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {

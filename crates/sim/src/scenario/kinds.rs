@@ -21,6 +21,8 @@ pub(super) struct Row {
 const TASKS_MAX: u32 = 100_000;
 const MS: u64 = 1_000_000;
 
+/// Of kinds whose tasks never wait for each other.
+const END: &[&str] = &["end"];
 const OPEN_LOOP: &[&str] = &["workers", "work", "work_shape"];
 const CLOSED_LOOP: &[&str] = &["clients", "work", "work_shape", "think", "think_shape"];
 const HOG: &[&str] = &["tasks", "busy", "period"];
@@ -67,6 +69,7 @@ const LOCK_HOLDER: &[&str] = &[
 
 /// When the kind itself is unknown, any key of any kind is let through: one mistake, one message.
 pub(super) const EVERY_KEY: &[&[&str]] = &[
+    END,
     OPEN_LOOP,
     PATTERN,
     CLOSED_LOOP,
@@ -83,17 +86,17 @@ pub(super) const EVERY_KEY: &[&[&str]] = &[
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "open-loop",
-        keys: &[OPEN_LOOP, PATTERN],
+        keys: &[OPEN_LOOP, PATTERN, END],
         read: open_loop,
     },
     Row {
         name: "closed-loop",
-        keys: &[CLOSED_LOOP],
+        keys: &[CLOSED_LOOP, END],
         read: closed_loop,
     },
     Row {
         name: "hog",
-        keys: &[HOG],
+        keys: &[HOG, END],
         read: hog,
     },
     Row {

@@ -132,5 +132,13 @@ fn common(name: &str, section: &Section<'_>) -> Common {
     common.cpus = section.cpu_list("cpus");
     common.cap = groups::cap(section);
     common.start_ns = section.any_time("start").unwrap_or(0);
+    common.end_ns = section.some_time("end");
+    if common
+        .end_ns
+        .is_some_and(|end_ns| end_ns <= common.start_ns)
+    {
+        let why = "is not after its start".into();
+        section.refuse_key("end", why, "make it later, or start earlier");
+    }
     common
 }

@@ -123,6 +123,32 @@ impl Curve {
         }
     }
 
+    /// The first time from `time_ns` on from which the share is not 0 all the way to the next point; none if it stays 0.
+    fn after_nothing(&self, time_ns: Ns) -> Option<Ns> {
+        let (round_ns, in_round_ns) = match self.repeat_ns {
+            Some(repeat_ns) if repeat_ns > 0 => {
+                (time_ns - time_ns % repeat_ns, time_ns % repeat_ns)
+            }
+            _ => (0, time_ns),
+        };
+        let after = self.points.partition_point(|point| point.0 <= in_round_ns);
+        let is_nothing = |at: Option<usize>| {
+            let share = at.and_then(|at| self.points.get(at)).map(|point| point.1);
+            share.is_none_or(|share| share == 0)
+        };
+        if !is_nothing(after.checked_sub(1)) || !is_nothing(Some(after)) {
+            return Some(time_ns);
+        }
+        // Before the first point its share holds, which is 0 or is met at once.
+        let rises = self.points[after..].iter().position(|point| point.1 > 0);
+        match (rises, self.repeat_ns) {
+            (Some(0), _) => Some(time_ns),
+            (Some(nth), _) => Some(round_ns + self.points[after + nth - 1].0),
+            (None, Some(repeat_ns)) if repeat_ns > 0 => Some(round_ns + repeat_ns),
+            (None, _) => None,
+        }
+    }
+
     /// The highest share.
     pub fn peak(&self) -> u64 {
         let shares = self.points.iter().map(|point| point.1);
@@ -194,7 +220,8 @@ impl Arrivals {
 
     /// Draws at the curve's peak, each taken with the odds of the curve's share of that peak (thinning).
     ///
-    /// A rate of 0 for good would never find one: after a million draws in vain there is none.
+    /// Stretches without requests are skipped: the time to the next draw does not depend on how long none came. A curve that is 0
+    /// nearly everywhere could still make it search for ever: after a million draws in vain there is none.
     fn thinned(&mut self, gap_ns: u64, curve: &Curve) -> bool {
         let peak = curve.peak();
         if peak == 0 {
@@ -203,6 +230,10 @@ impl Arrivals {
         let gap_ns = u128::from(gap_ns) * u128::from(WHOLE_PPM) / u128::from(peak);
         let gap_ns = u64::try_from(gap_ns).unwrap_or(u64::MAX);
         for _ in 0..1_000_000 {
+            match curve.after_nothing(self.at_ns) {
+                Some(at_ns) => self.at_ns = at_ns,
+                None => return false,
+            }
             self.at_ns = self.at_ns.saturating_add(self.rng.exp_ns(gap_ns));
             if self.rng.below(peak) < curve.at(self.at_ns) {
                 return true;

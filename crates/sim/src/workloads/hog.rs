@@ -8,6 +8,8 @@ use crate::program::{Ctx, Op, Program};
 
 /// One op of an endless hog: long, so that it costs few events.
 const CHUNK_NS: u64 = 1_000_000_000;
+/// One op of a hog that ends: it is finished first, so that it is short.
+const ENDING_CHUNK_NS: u64 = 10_000_000;
 
 /// CPU-bound tasks.
 #[derive(Clone, Debug)]
@@ -21,10 +23,11 @@ pub struct Hog {
 impl Hog {
     pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
         let mut made = Made::default();
+        let work_ns = common.end_ns.map_or(CHUNK_NS, |_| ENDING_CHUNK_NS);
         for task in 0..self.tasks {
             let spec = match self.busy {
-                None => common.task(&task.to_string(), |_: &mut Ctx<'_>| Op::Run {
-                    work_ns: CHUNK_NS,
+                None => common.task(&task.to_string(), move |_: &mut Ctx<'_>| Op::Run {
+                    work_ns,
                 }),
                 Some((work_ns, period_ns)) => {
                     let program = Periodic {

@@ -46,7 +46,7 @@ use crate::ids::{GroupId, SeriesId, TaskId};
 use crate::machine::Machine;
 use crate::names::Player;
 use crate::prng::Prng;
-use crate::program::{Ctx, Program, TaskSpec};
+use crate::program::{Ctx, Op, Program, TaskSpec};
 use crate::spec::{CapTerms, Policy};
 
 /// How the amount of work of one request varies.
@@ -112,6 +112,8 @@ pub struct Common {
     pub cap: Option<CapTerms>,
     /// When they start.
     pub start_ns: Ns,
+    /// When they end: what was begun by then is finished, and nothing else is begun.
+    pub end_ns: Option<Ns>,
     /// From when on values are recorded (the end of the warm-up).
     pub record_from_ns: Ns,
     /// Seed of what the workload shares among its tasks, such as its arrivals.
@@ -132,6 +134,7 @@ impl Common {
             cpus: None,
             cap: None,
             start_ns: 0,
+            end_ns: None,
             record_from_ns: 0,
             seed: 1,
         }
@@ -139,6 +142,10 @@ impl Common {
 
     /// A task of the workload.
     pub fn task(&self, role: &str, program: impl Program + 'static) -> TaskSpec {
+        let program: Box<dyn Program> = match self.end_ns {
+            None => Box::new(program),
+            Some(end_ns) => Box::new(Until { program, end_ns }),
+        };
         TaskSpec {
             policy: self.policy,
             nice: self.nice,
@@ -148,11 +155,7 @@ impl Common {
             cpus: self.cpus,
             cap: self.cap,
             start_ns: self.start_ns,
-            ..TaskSpec::new(
-                &format!("{}/{role}", self.name),
-                self.group,
-                Box::new(program),
-            )
+            ..TaskSpec::new(&format!("{}/{role}", self.name), self.group, program)
         }
     }
 
@@ -171,6 +174,23 @@ impl Common {
         Recorder {
             series,
             from_ns: self.record_from_ns,
+        }
+    }
+}
+
+/// A program that ends at a time. It must hold nothing then that others wait for.
+struct Until<P> {
+    program: P,
+    end_ns: Ns,
+}
+
+impl<P: Program> Program for Until<P> {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        // The program is asked first: it records what is complete.
+        let next = self.program.next(ctx);
+        match ctx.now_ns >= self.end_ns {
+            true => Op::Exit,
+            false => next,
         }
     }
 }

@@ -326,3 +326,64 @@ fn quotas_count_without_the_warm_up() {
     let (_, _, all_ns) = quota("1s", "0s");
     near(ns, all_ns as f64, 15.0);
 }
+
+/// What was begun is finished, and what would come later never comes.
+#[test]
+fn a_workload_ends_when_it_says() {
+    let used_ms = |workload: &str| {
+        let out = plain(1, "4s", workload);
+        out.groups[0].usage_ns / MS
+    };
+    let hog = "kind = \"hog\"\ntasks = 1\nstart = \"500ms\"\nend = \"2s\"";
+    assert!((1_500..=1_510).contains(&used_ms(hog)), "{}", used_ms(hog));
+    let loops = "kind = \"open-loop\"\nworkers = 1\nrate = \"100/s\"\narrivals = \"regular\"\nwork = \"1ms\"\nwork_shape = \"fixed\"\nend = \"2s\"";
+    assert!((198..=201).contains(&used_ms(loops)), "{}", used_ms(loops));
+    let closed = "kind = \"closed-loop\"\nclients = 1\nthink = \"9ms\"\nthink_shape = \"fixed\"\nwork_shape = \"fixed\"\nend = \"2s\"";
+    assert!(
+        (198..=201).contains(&used_ms(closed)),
+        "{}",
+        used_ms(closed)
+    );
+}
+
+/// A million draws at this rate are 10 seconds of nothing.
+#[test]
+fn a_long_time_without_requests_is_not_the_end() {
+    let hour = 3_600 * S;
+    let points = vec![
+        (0, 1_000_000),
+        (S, 1_000_000),
+        (S + 1, 0),
+        (hour, 0),
+        (hour + 1, 1_000_000),
+        (hour + S, 1_000_000),
+        (hour + S + 1, 0),
+    ];
+    let pattern = |repeat_ns| Pattern::Curve {
+        gap_ns: 10_000,
+        curve: Curve::new(points.clone(), repeat_ns),
+    };
+    near(count(pattern(None), 0, hour), 100_000.0, 2.0);
+    near(count(pattern(None), hour, 4 * hour), 100_000.0, 2.0);
+    near(
+        count(pattern(Some(2 * hour)), 2 * hour, 5 * hour),
+        300_000.0,
+        2.0,
+    );
+}
+
+/// The terms of an objective reach the engine: side work that makes main wait loses headroom to it.
+#[test]
+fn an_objective_finds_a_headroom() {
+    let idle = |objective: &str| {
+        let out = run(&format!(
+            "duration = \"20s\"\nwarmup = \"10s\"\n[machine]\ncpus = 2\n[engine]\nname = \"knobs\"\n\
+             [group.web]\nclass = \"main\"\nheadroom = \"0%\"\n{objective}\n[group.batch]\nclass = \"side\"\n\
+             [workload.web]\nkind = \"open-loop\"\ngroup = \"web\"\nrate = \"400/s\"\nwork = \"1ms\"\n\
+             [workload.batch]\nkind = \"hog\"\ngroup = \"batch\"\n"
+        ));
+        out.idle_ns as f64 / out.capacity_ns() as f64
+    };
+    let (without, with) = (idle(""), idle("objective = \"p99<100us\""));
+    assert!(without < 0.05 && with > without + 0.1, "{without} {with}");
+}

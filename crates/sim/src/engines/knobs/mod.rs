@@ -389,6 +389,11 @@ impl Controller for Knobs {
         log.refusal.clone()
     }
 
+    fn at_tolerance_ns(&self) -> Option<u64> {
+        let has_side = !self.side.is_empty();
+        has_side.then_some(self.control.at_tolerance_ns)
+    }
+
     fn found(&self) -> Option<FoundHeadroom> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.found
