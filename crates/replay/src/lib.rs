@@ -1,5 +1,23 @@
 //! Recorded demand through the simulator under other terms, beside what was.
+//!
+//! ```text
+//! Recording ──> Demand (what each work wanted) ─┐
+//! policy ─────> Arm (which work is in which gate) ┴─> scenario text ──> simulator ──> ReplayView
+//! ```
 
+pub mod arm;
+mod as_it_was;
+pub mod assumptions;
+pub mod demand;
+mod recorded_terms;
+pub mod replay;
+pub mod scenario;
+pub mod simulate;
 pub mod view;
 
+pub use arm::{Arm, Policy};
+pub use demand::Demand;
+pub use replay::{Options, Replay};
+pub use scenario::Engine;
+pub use simulate::ReplayError;
 pub use view::ReplayView;

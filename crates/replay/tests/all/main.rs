@@ -1,0 +1,7 @@
+//! Recordings made from simulated runs, whose demand is known, through a replay.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod known;
+mod policies;
+mod support;
