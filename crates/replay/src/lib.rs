@@ -5,14 +5,19 @@
 //! policy ─────> Arm (which work is in which gate) ┴─> scenario text ──> simulator ──> ReplayView
 //! ```
 
+pub mod advice;
 pub mod arm;
 mod as_it_was;
 pub mod assumptions;
 pub mod demand;
 mod recorded_terms;
 pub mod replay;
+pub mod rule;
 pub mod scenario;
 pub mod simulate;
+pub mod stretch;
+pub mod target;
+pub mod tune;
 pub mod view;
 
 pub use arm::{Arm, Policy};

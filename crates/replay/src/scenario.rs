@@ -251,8 +251,11 @@ impl Written {
     }
 }
 
-/// The objective that counts of all gates'.
+/// The objective that counts of all gates'; the headroom that was recorded was found for it already.
 fn objective(arm: &Arm) -> Option<Objective> {
+    if matches!(arm.unnamed, Unnamed::Recorded { .. }) {
+        return None;
+    }
     let values = arm.nodes.iter().filter_map(|node| node.terms.as_ref());
     let delays = values.filter_map(|terms| match terms.objective.value {
         Objective::Delay { late_ppm, span } => Some((span.ns(), late_ppm, terms.objective.value)),

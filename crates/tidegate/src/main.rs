@@ -13,6 +13,7 @@ mod identity;
 mod inherited;
 mod plain_text;
 mod progress;
+mod recorded_span;
 mod recordings;
 mod render;
 mod terms_flags;

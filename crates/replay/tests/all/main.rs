@@ -5,3 +5,4 @@
 mod known;
 mod policies;
 mod support;
+mod tune;

@@ -15,6 +15,7 @@ pub mod objective;
 pub mod policy;
 pub mod record;
 pub mod repair;
+pub mod replay;
 pub mod run;
 pub mod set;
 pub mod show;
@@ -24,6 +25,7 @@ mod sim_fleet;
 pub mod status;
 pub mod stop;
 pub mod top;
+pub mod tune;
 pub mod unset;
 pub mod web;
 
@@ -115,6 +117,8 @@ pub enum Cmd {
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
+    Replay(replay::Args),
+    Tune(tune::Args),
     Agent(agent::Args),
     Stop(stop::Args),
     Repair(repair::Args),
@@ -164,6 +168,8 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
         Cmd::Doctor(args) => doctor::main(&args),
         Cmd::Lab(args) => lab::main(&args),
         Cmd::Sim(args) => sim::main(&args),
+        Cmd::Replay(args) => replay::main(&args),
+        Cmd::Tune(args) => tune::main(&args),
         Cmd::Agent(args) => agent::main(&args),
         Cmd::Stop(args) => stop::main(&args),
         Cmd::Repair(args) => repair::main(&args),

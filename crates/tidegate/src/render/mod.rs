@@ -4,9 +4,11 @@ pub mod events;
 pub mod explain;
 pub mod gates;
 pub mod policy;
+pub mod replay;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod tune;
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};

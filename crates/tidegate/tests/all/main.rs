@@ -27,6 +27,7 @@ mod lock_boost;
 mod metrics;
 mod policy;
 mod recording;
+mod replay;
 mod sim;
 mod support_fault;
 mod support_hostile;
