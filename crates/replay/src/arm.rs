@@ -8,7 +8,7 @@ use tidegate_terms::policy::{Kind, Mode, Rule, SeenProcess};
 use tidegate_terms::{Class, Config, ConfigErrors, RawTerms, Term, TermError, Terms};
 
 use crate::demand::{Demand, mean, nearest_around};
-use crate::recorded_terms::{asked, is_in_own_group, is_of_run, terms};
+use crate::recorded_terms::{asked, is_of_run, terms};
 
 /// The name of the arm with the terms that were recorded.
 pub const AS_RECORDED: &str = "as recorded";
@@ -152,7 +152,7 @@ impl Arm {
                 continue;
             };
             let mut rule = rule_of_process(config, work);
-            if rule.is_none() && !is_in_own_group(&work.cgroup) {
+            if rule.is_none() && !is_of_run(work) {
                 for (group, found) in rules_around(config, &work.cgroup) {
                     met.insert(found.name.clone());
                     match group == work.cgroup {

@@ -133,7 +133,9 @@ fn candidates(recorded: &Arm, work: usize) -> Vec<Candidate> {
         neither(recorded.clone()),
         neither(recorded.with_terms(WITHOUT_TERMS, work, None)),
     ];
-    for pct in HEADROOMS_PCT {
+    let least_pct = named_pct(recorded, work);
+    let tried = HEADROOMS_PCT.into_iter();
+    for pct in tried.filter(|pct| *pct >= least_pct) {
         let terms: Terms = side_terms(&format!("{pct}%"));
         let name = format!("side, headroom {pct}%");
         all.push(Candidate {
@@ -144,7 +146,14 @@ fn candidates(recorded: &Arm, work: usize) -> Vec<Candidate> {
     all
 }
 
-/// How many arms a tuning simulates.
+/// The largest headroom that another gate names, in whole percent rounded down: less has no effect, since the largest counts.
+fn named_pct(recorded: &Arm, work: usize) -> u32 {
+    let others = recorded.nodes.iter().filter(|node| node.work != Some(work));
+    let named = others.filter_map(|node| node.terms.as_ref()?.headroom.value.ppm());
+    named.max().unwrap_or(0).min(600_000) / 10_000
+}
+
+/// How many arms a tuning simulates at most.
 pub fn arms() -> usize {
     HEADROOMS_PCT.len() + 3
 }
@@ -189,13 +198,19 @@ pub fn tune(
         let pct = |cpus: FigureView| whole.map(|whole| cpus.value * 100.0 / whole.max(1e-9));
         row.work_pct = row.work_cpus.and_then(pct);
     }
+    let mut assumptions = assumptions::of(replay.recording, demand);
+    if let named @ 1.. = named_pct(&recorded, work) {
+        assumptions.insert(0, format!(
+            "Another gate asks for {named}% headroom; of several the largest counts, so that less is not tried."
+        ));
+    }
     Ok(TuneView {
         target: target.name.clone(),
         cgroup: target.cgroup.clone(),
         aim: aim.to_string(),
         chosen: best(&rows),
         rows,
-        assumptions: assumptions::of(replay.recording, demand),
+        assumptions,
     })
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod known;
 mod policies;
+mod shares;
 mod support;
 mod tune;

@@ -126,7 +126,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn cut_note(recording: &Recording) -> String {
     let (first_ms, last_ms) = recording.span_ms().unwrap_or_default();
     format!(
-        "Of the recording the ten minutes are simulated in which main used most beside this work, from {} to {}; --from and --to take another part.",
+        "Of the recording the five minutes are simulated in which main used most beside this work, from {} to {}; --from and --to take another part.",
         time(first_ms as f64 / 1e3),
         time(last_ms as f64 / 1e3)
     )

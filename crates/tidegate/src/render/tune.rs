@@ -2,6 +2,7 @@
 
 use tidegate_replay::advice::Advice;
 use tidegate_replay::tune::{TuneRow, TuneView};
+use tidegate_replay::view::FigureView;
 
 use super::replay::interval;
 use super::{BAD, BOLD, GOOD, fit, wrapped};
@@ -48,9 +49,17 @@ pub fn page(view: &TuneView, policy: Option<&str>, advice: &[Advice]) -> String 
     out
 }
 
+/// Where main starves, how far is of no interest.
+fn harm(figure: Option<FigureView>) -> String {
+    match figure {
+        Some(one) if one.to >= 1_000.0 => "over 1000".to_owned(),
+        other => interval(other, 1),
+    }
+}
+
 fn line(row: &TuneRow, is_chosen: bool) -> String {
     let figures = &row.arm.figures;
-    let value = |figure: Option<tidegate_replay::view::FigureView>, decimals: usize| {
+    let value = |figure: Option<FigureView>, decimals: usize| {
         figure.map_or("-".to_owned(), |one| format!("{:.decimals$}", one.value))
     };
     let waits = format!(
@@ -72,6 +81,6 @@ fn line(row: &TuneRow, is_chosen: bool) -> String {
         row.work_pct
             .map_or("-".to_owned(), |pct| format!("{pct:.0}")),
         waits,
-        interval(row.harm_pct, 1),
+        harm(row.harm_pct),
     )
 }
