@@ -6,29 +6,38 @@ import { feed, follow, onChange } from './feed.js';
 import { gate } from './gate.js';
 import { machine } from './machine.js';
 import { policy } from './policy.js';
+import { recording } from './recorded.js';
+import { results } from './results.js';
 
-const VIEWS = { machine, gate, events, policy };
+const VIEWS = { machine, gate, events, policy, recording, results };
 const NAMES = Object.keys(VIEWS);
+/** Views that need no agent. */
+const OF_FILES = ['recording', 'results'];
+/** Views of one thing, which the rest of the address names. */
+const OF_ONE = ['gate', 'results'];
 
 const main = document.getElementById('view');
 const state = document.getElementById('state');
+const absent = document.getElementById('absent');
 const help = document.getElementById('help');
-const links = [...document.querySelectorAll('nav a')];
+const links = [...document.querySelectorAll('header nav a')];
 const alerts = keyed(document.getElementById('alerts'), (alert) => alert, (alert) => ({ node: h('li', {}, alert) }));
 
-/** Views that are kept, with what was chosen in them: all but gates. */
+/** Views that are kept, with what was chosen in them. */
 const kept = {};
 let view = { update() {} };
+let isOfFiles = false;
 
 /** Shows the view that the address names: `#/gate/NAME`. */
 function route() {
   const [, name, rest] = location.hash.split('/');
   const chosen = NAMES.includes(name) ? name : NAMES[0];
   const about = decoded(rest ?? '');
-  if (chosen === 'gate') {
-    view = gate(about);
-    // The link leads back to the last gate that was looked at.
-    if (about) links[1].href = location.hash;
+  isOfFiles = OF_FILES.includes(chosen);
+  if (OF_ONE.includes(chosen)) {
+    view = VIEWS[chosen](about);
+    // The link leads back to the last one that was looked at.
+    if (about) links[NAMES.indexOf(chosen)].href = location.hash;
   } else {
     kept[chosen] ??= VIEWS[chosen]();
     view = kept[chosen];
@@ -50,6 +59,7 @@ function decoded(text) {
 
 function update() {
   tellState();
+  absent.hidden = isOfFiles || feed.link !== 'gone' || feed.status !== null;
   alerts(feed.status?.alerts ?? []);
   view.update();
 }
@@ -58,12 +68,13 @@ function tellState() {
   const words = {
     connecting: 'connecting',
     live: `live: agent ${feed.pid}`,
-    gone: 'agent gone, looking for the next',
+    gone: feed.pid === null ? 'no agent runs, looking for one' : 'agent gone, looking for the next',
     ended: 'tidegate web has ended; start it again',
     refused: feed.why,
   };
   setText(state, words[feed.link]);
-  state.className = feed.link;
+  // Nothing is wrong where there never was an agent.
+  state.className = feed.link === 'gone' && feed.pid === null ? 'connecting' : feed.link;
 }
 
 function key(event) {

@@ -103,11 +103,16 @@ export function clock(unixSeconds, withSeconds = true) {
   return withSeconds ? `${minutes}:${two(time.getSeconds())}` : minutes;
 }
 
-/** A time of day, with the date where that is not today's. */
-export function moment(unixSeconds) {
+/** A date in the reader's zone. */
+export function day(unixSeconds) {
   const time = new Date(unixSeconds * 1000);
-  if (time.toDateString() === new Date().toDateString()) return clock(unixSeconds);
-  return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ${clock(unixSeconds)}`;
+  return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+}
+
+/** A time of day, with the date where that is not the one of `other`: of today, if nothing else is said. */
+export function moment(unixSeconds, other = Date.now() / 1000) {
+  const date = day(unixSeconds);
+  return date === day(other) ? clock(unixSeconds) : `${date} ${clock(unixSeconds)}`;
 }
 
 /** What binds a gate, as `tidegate explain` says it. */

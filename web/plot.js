@@ -1,5 +1,6 @@
 // Plots over time by uPlot, each with its legend and a table of the same figures.
 
+import { axis, columns, dark, drawn, withGaps } from './chart.js';
 import { clock, h, setText } from './dom.js';
 import { now } from './feed.js';
 
@@ -7,14 +8,10 @@ import { now } from './feed.js';
 const GAP_S = 5;
 const TABLE_ROWS = 12;
 const HEIGHT_PX = 200;
-const FONT = '12px system-ui, sans-serif';
 
 /** What all plots show, in seconds up to now. */
 export const RANGES = [[300, '5 min'], [900, '15 min'], [3600, '1 hour']];
 export const range = { seconds: 3600, isChosen: false };
-
-const dark = matchMedia('(prefers-color-scheme: dark)');
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /**
  * A plot. Each of `series` has a `label`, a `tone` (a colour of the style sheet), `height(point)` to draw at, and `value(point)` to
@@ -69,7 +66,7 @@ export function plot({ title, unit, digits, series, top }) {
 
   function update(all) {
     const from = now() - range.seconds;
-    points = withGaps(all.filter((point) => point.time >= from));
+    points = withGaps(all.filter((point) => point.time >= from), GAP_S);
     if (!chart) draw();
     else chart.setData(columns(points, series));
     if (chart.cursor.idx === null || chart.cursor.left < 0) tell(null);
@@ -79,32 +76,7 @@ export function plot({ title, unit, digits, series, top }) {
   return { node, update };
 }
 
-function withGaps(points) {
-  const whole = [];
-  for (const point of points) {
-    const last = whole.at(-1);
-    if (last && point.time - last.time > GAP_S) whole.push({ time: last.time + 1, gap: true });
-    whole.push(point);
-  }
-  return whole;
-}
-
-function columns(points, series) {
-  const heights = series.map((one) => points.map((point) => (point.gap ? null : one.height(point))));
-  return [points.map((point) => point.time), ...heights];
-}
-
 function options(series, top, width, tell) {
-  const axis = {
-    stroke: colour('muted'), font: FONT, grid: { stroke: colour('grid'), width: 1 }, ticks: { show: false },
-  };
-  const drawn = series.map((one) => ({
-    stroke: colour(one.tone),
-    fill: one.line ? undefined : colour(one.tone),
-    width: one.line ? 1.5 : 0,
-    dash: one.dash ? [4, 3] : undefined,
-    points: { show: false },
-  }));
   return {
     width,
     height: HEIGHT_PX,
@@ -118,10 +90,10 @@ function options(series, top, width, tell) {
       y: { range: (_, __, max) => [0, top?.() || Math.max(max * 1.1, 0.1)] },
     },
     axes: [
-      { ...axis, size: 28, space: 70, values: (_, times) => times.map((time) => clock(time, range.seconds < 600)) },
-      { ...axis, size: 42, space: 36 },
+      axis({ size: 28, space: 70, values: (_, times) => times.map((time) => clock(time, range.seconds < 600)) }),
+      axis({ size: 42, space: 36 }),
     ],
-    series: [{}, ...drawn],
+    series: drawn(series),
     hooks: { setCursor: [(chart) => tell(chart.cursor.left < 0 ? null : chart.cursor.idx)] },
   };
 }

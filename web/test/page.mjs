@@ -2,36 +2,11 @@
 // `web`, a rule on trial and an alert; where this prints `next agent`, it stops that agent and starts one with the gate `second`.
 
 import assert from 'node:assert/strict';
-import { chromium } from 'playwright-core';
+import { on, open, run } from './browser.mjs';
 
 const [url, pictures] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
-const page = await browser.newPage({ viewport: { width: 1200, height: 900 }, colorScheme: 'light' });
-page.setDefaultTimeout(10000);
-
-/** Everything that the browser complains about. */
-const complaints = [];
-page.on('pageerror', (error) => complaints.push(error.message));
-page.on('console', (message) => {
-  if (['error', 'warning'].includes(message.type())) complaints.push(`${message.text()} ${message.location().url}`);
-});
-await page.exposeFunction('complain', (what) => complaints.push(what));
-await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => (
-  window.complain(`policy: ${event.violatedDirective} ${event.blockedURI}`))));
-
-const text = (selector) => page.locator(selector).first().innerText();
-const waitForText = (selector, wanted) => page.locator(selector).filter({ hasText: wanted }).first().waitFor();
-const picture = (name) => page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
-const focused = () => page.evaluate(() => document.activeElement.innerText || document.activeElement.value || '');
-
-/** Goes from one control to the next until one says `wanted`. */
-async function tabTo(wanted) {
-  for (let steps = 0; steps < 60; steps += 1) {
-    await page.keyboard.press('Tab');
-    if ((await focused()) === wanted) return;
-  }
-  assert.fail(`Tab never comes to ${wanted}`);
-}
+const { browser, page, complaints } = await open();
+const { text, waitForText, picture, focused, tabTo, drawn, background, fitsNarrow } = on(page, pictures);
 
 async function machine() {
   await page.goto(url);
@@ -42,14 +17,7 @@ async function machine() {
     const tile = page.locator('.tile').filter({ hasText: name }).first();
     await tile.locator('.value').filter({ hasText: /^\d+\.\d\d$/ }).waitFor();
   }
-  // Areas and lines have more than grid lines have.
-  await page.waitForFunction(() => [...document.querySelectorAll('canvas')].length === 3);
-  await page.waitForFunction(() => [...document.querySelectorAll('canvas')].every((canvas) => {
-    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-    let opaque = 0;
-    for (let at = 3; at < data.length; at += 4) opaque += data[at] === 255;
-    return opaque > 100;
-  }));
+  await drawn(3);
   await page.locator('summary').first().click();
   await waitForText('table.figures tbody tr:last-child td:last-child', /^\d+\.\d\d$/);
   await page.locator('summary').first().click();
@@ -97,6 +65,13 @@ async function policy() {
   await picture('policy');
 }
 
+async function howTo() {
+  await page.keyboard.press('5');
+  await waitForText('pre', 'tidegate record --last 10m --out before.tgr');
+  await page.keyboard.press('6');
+  await waitForText('pre', 'tidegate web --results results');
+}
+
 async function help() {
   await page.keyboard.press('?');
   assert.ok(await page.locator('dialog').isVisible());
@@ -107,17 +82,15 @@ async function help() {
 }
 
 async function looks() {
-  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const light = await ground();
+  const light = await background();
   await page.emulateMedia({ colorScheme: 'dark' });
-  assert.notEqual(await ground(), light);
+  assert.notEqual(await background(), light);
   await picture('machine-dark');
   await page.setViewportSize({ width: 360, height: 700 });
-  for (const key of ['1', '2', '3', '4']) {
+  for (const key of ['1', '2', '3', '4', '5', '6']) {
     await page.keyboard.press(key);
     await page.waitForTimeout(200);
-    const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-    assert.ok(over <= 0, `view ${key} is ${over} too wide`);
+    await fitsNarrow(`view ${key}`);
     if (key === '2') await picture('gate-narrow');
   }
   await page.keyboard.press('1');
@@ -138,9 +111,5 @@ async function nextAgent() {
   assert.deepEqual(others, []);
 }
 
-for (const part of [machine, gate, events, policy, help, looks, nextAgent]) {
-  const started = Date.now();
-  await part();
-  console.error(`${part.name}: ${Date.now() - started} ms`);
-}
+await run([machine, gate, events, policy, howTo, help, looks, nextAgent]);
 await browser.close();

@@ -28,12 +28,16 @@ pub struct Span {
 impl Span {
     /// The same, and where no flag says anything the last `span_ms`.
     pub fn or_last(&self, span_ms: u64) -> Span {
-        let is_said = self.from.is_some() || self.to.is_some() || self.last.is_some();
         Span {
             from: self.from,
             to: self.to,
-            last: self.last.or((!is_said).then_some(span_ms)),
+            last: self.last.or((!self.is_said()).then_some(span_ms)),
         }
+    }
+
+    /// Whether any flag says something.
+    pub fn is_said(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.last.is_some()
     }
 
     fn bounds_ms(&self) -> (u64, u64) {

@@ -10,7 +10,7 @@ use crate::recorded_span::{self, load_span};
 use crate::render::{self, replay};
 
 /// Runs of each arm.
-const SEEDS: u32 = 5;
+pub const SEEDS: u32 = 5;
 
 const NOTES: &str = "\
 Examples:
@@ -115,7 +115,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-fn read_policies(paths: &[PathBuf]) -> Result<Vec<Policy>, Failure> {
+/// Policy files; all that is wrong with any of them.
+pub fn read_policies(paths: &[PathBuf]) -> Result<Vec<Policy>, Failure> {
     let (mut policies, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         match Policy::read(path) {

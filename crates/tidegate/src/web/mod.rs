@@ -1,22 +1,27 @@
-//! The page in a browser: its files, and the agent's calls that only read. It is served at a loopback address, and nothing in it
-//! changes anything.
+//! The page in a browser: its files, the agent's calls that only read, a recording, and reports. It is served at a loopback address, and
+//! nothing in it changes anything.
 
+mod bundle;
 mod calls;
+pub mod recording;
+pub mod results;
+pub mod single;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderName};
+use axum::body::{Body, Bytes};
+use axum::http::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
 use tidegate_agent::loopback::check_host;
 use tidegate_api::{ApiError, ErrorKind};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,8 +29,13 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::exit::{Exit, Failure};
 use crate::render;
 
+use recording::Shown;
+use results::Results;
+
 /// Each as path, media type and bytes; none where there was no uPlot at the build.
 const FILES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+const JSON: &str = "application/json";
 
 /// After a connection that could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -43,28 +53,65 @@ const HEADERS: &[(&str, &str)] = &[
     ("cache-control", "no-store"),
 ];
 
-/// Serves the page of the agent at `socket` until the command is ended.
-pub fn serve(address: SocketAddr, socket: &Path) -> Result<Exit, Failure> {
-    let failed = |why: String| Failure::new(Exit::Failure, format!("web: {why}"));
-    if FILES.is_empty() {
-        let why = "the page: it is not in this build; run `npm ci --prefix web` in the source, and build again";
-        return Err(failed(why.to_owned()));
+/// Where the files of reports are, and what they may do should one be opened as a page: nothing.
+const REPORTS: &str = "/results/";
+const OF_REPORTS: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+
+/// What the page shows.
+pub struct Sources {
+    /// Of the agent.
+    pub socket: PathBuf,
+    /// A recording.
+    pub recording: Option<Shown>,
+    /// Reports.
+    pub results: Option<Results>,
+}
+
+/// That this build has a page.
+///
+/// # Errors
+/// It has none.
+pub fn check_build() -> Result<(), Failure> {
+    match FILES.is_empty() {
+        true => Err(failed(
+            "the page: it is not in this build; run `npm ci --prefix web` in the source, and build again",
+        )),
+        false => Ok(()),
     }
+}
+
+/// A text of the page, by its address.
+fn file(address: &str) -> &'static str {
+    let found = FILES.iter().find(|(name, ..)| *name == address);
+    found.map_or("", |(.., bytes)| {
+        std::str::from_utf8(bytes).unwrap_or_default()
+    })
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::new(Exit::Failure, format!("web: {why}"))
+}
+
+/// Serves the page until the command is ended.
+pub fn serve(address: SocketAddr, sources: Sources) -> Result<Exit, Failure> {
+    check_build()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| failed(format!("tokio: {error}")))?;
+        .map_err(|error| failed(&format!("tokio: {error}")))?;
     runtime.block_on(async {
-        let no_listener =
-            |error| failed(format!("--listen: {address}: {error}; choose another port"));
+        let no_listener = |error| {
+            failed(&format!(
+                "--listen: {address}: {error}; choose another port"
+            ))
+        };
         let listener = TcpListener::bind(address).await.map_err(no_listener)?;
         let at = listener.local_addr().map_err(no_listener)?;
-        let shown = socket.display();
-        render::print(&format!("http://{at}/ shows the agent of {shown}\n"))?;
-        let socket: Arc<Path> = socket.into();
+        render::print(&addresses(at, &sources))?;
+        let sources = Arc::new(sources);
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&socket)))),
+                Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&sources)))),
                 // Out of descriptors, or a caller that left at once.
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
@@ -72,9 +119,26 @@ pub fn serve(address: SocketAddr, socket: &Path) -> Result<Exit, Failure> {
     })
 }
 
+/// What is where.
+fn addresses(at: SocketAddr, sources: &Sources) -> String {
+    let mut lines = format!(
+        "http://{at}/ shows the agent of {}\n",
+        sources.socket.display()
+    );
+    if let Some(shown) = &sources.recording {
+        lines += &format!("http://{at}/#/recording shows {}\n", shown.name);
+    }
+    if let Some(results) = &sources.results {
+        let count = results.list().reports.len() as u64;
+        let reports = render::count(count, "report", "reports");
+        lines += &format!("http://{at}/#/results shows {reports}\n");
+    }
+    lines
+}
+
 /// One connection. What it fails by is the browser's business.
-async fn converse(stream: TcpStream, socket: Arc<Path>) {
-    let answer = service_fn(|request| answer(request, &socket));
+async fn converse(stream: TcpStream, sources: Arc<Sources>) {
+    let answer = service_fn(|request| answer(request, &sources));
     // With a timer, a caller that sends no request is cut off after half a minute.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -82,31 +146,72 @@ async fn converse(stream: TcpStream, socket: Arc<Path>) {
     let _ = connection.await;
 }
 
-async fn answer(request: Request<Incoming>, socket: &Path) -> Result<Response<Body>, Infallible> {
-    let found = find(&request, socket).await;
+async fn answer(
+    request: Request<Incoming>,
+    sources: &Sources,
+) -> Result<Response<Body>, Infallible> {
+    let found = find(&request, sources).await;
     let mut response = found.unwrap_or_else(IntoResponse::into_response);
+    let headers = response.headers_mut();
     for (name, value) in HEADERS {
         let name = HeaderName::from_static(name);
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if request.uri().path().starts_with(REPORTS) {
+        let policy = HeaderValue::from_static(OF_REPORTS);
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
     }
     Ok(response)
 }
 
-async fn find(request: &Request<Incoming>, socket: &Path) -> Result<Response<Body>, ApiError> {
+/// What there is at an address.
+enum Found {
+    File(&'static str, Bytes),
+    Call,
+}
+
+impl Found {
+    fn at(path: &str, sources: &Sources) -> Option<Found> {
+        if let Some((_, media, bytes)) = FILES.iter().find(|(name, ..)| *name == path) {
+            return Some(Found::File(media, Bytes::from_static(bytes)));
+        }
+        if calls::PASSED_ON.contains(&path) {
+            return Some(Found::Call);
+        }
+        // Where there is none the answer is `null`: the browser would tell of a 404 as an error.
+        let json =
+            |bytes: Option<Bytes>| Found::File(JSON, bytes.unwrap_or(Bytes::from_static(b"null")));
+        let results = sources.results.as_ref();
+        match path {
+            "/recording.json" => {
+                let shown = sources.recording.as_ref();
+                Some(json(shown.map(|shown| shown.json.clone().into())))
+            }
+            "/results.json" => {
+                let list = results.map(|results| serde_json::to_vec(&results.list()));
+                Some(json(list.and_then(Result::ok).map(Bytes::from)))
+            }
+            _ => {
+                let name = percent_decode_str(path.strip_prefix(REPORTS)?);
+                let (media, bytes) = results?.file(&name.decode_utf8().ok()?)?;
+                Some(Found::File(media, bytes.into()))
+            }
+        }
+    }
+}
+
+async fn find(request: &Request<Incoming>, sources: &Sources) -> Result<Response<Body>, ApiError> {
     check_host(request.headers())?;
     let path = request.uri().path();
-    let file = FILES.iter().find(|(name, ..)| *name == path);
-    if file.is_none() && !calls::PASSED_ON.contains(&path) {
+    let Some(found) = Found::at(path, sources) else {
         let error = ApiError::new(ErrorKind::NotFound, format!("web: there is no {path}"));
         return Err(error.with_mend("open /"));
-    }
+    };
     if request.method() != Method::GET {
         return Ok((StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET")]).into_response());
     }
-    match file {
-        Some((_, media, bytes)) => Ok(([(CONTENT_TYPE, *media)], *bytes).into_response()),
-        None => calls::pass_on(request, socket).await,
+    match found {
+        Found::File(media, bytes) => Ok(([(CONTENT_TYPE, media)], bytes).into_response()),
+        Found::Call => calls::pass_on(request, &sources.socket).await,
     }
 }

@@ -35,3 +35,4 @@ mod support_kill;
 mod support_prometheus;
 mod top;
 mod web;
+mod web_recording;

@@ -10,8 +10,25 @@ use crate::support_prometheus::fetch;
 
 const BURN: &[&str] = &["sh", "-c", "while :; do :; done"];
 
-fn top() -> PathBuf {
+/// The source's folder.
+pub fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Whether the build has the page; if not, why is printed.
+pub fn has_page() -> bool {
+    let has_plots = top().join("web/node_modules/uplot").exists();
+    if !has_plots {
+        eprintln!("skipped: web: no page in this build; `make setup` adds it");
+    }
+    has_plots
+}
+
+/// Where pictures of the page are kept.
+pub fn pictures() -> PathBuf {
+    let folder = top().join("target/web");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 /// The page, and its address; `None` with the reason printed where the build has no page.
@@ -38,7 +55,7 @@ fn served(instance: &Instance) -> Option<(Background, String)> {
 }
 
 /// The browser, where what drives it is there too.
-fn browser() -> Option<String> {
+pub fn browser() -> Option<String> {
     let script =
         "command -v node >/dev/null && { command -v chromium || command -v chromium-browser; }";
     let output = Command::new("sh").args(["-c", script]).output().unwrap();
@@ -74,11 +91,9 @@ fn the_page_shows_the_agent_and_follows_the_next() {
     )
     .unwrap();
     instance.ok(&["apply", "--for", "10m"]);
-    let pictures = top().join("target/web");
-    std::fs::create_dir_all(&pictures).unwrap();
     let mut script = Command::new("node")
         .arg(top().join("web/test/page.mjs"))
-        .args([url.as_str(), pictures.to_str().unwrap()])
+        .args([url.as_str(), pictures().to_str().unwrap()])
         .env("CHROMIUM", chromium)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

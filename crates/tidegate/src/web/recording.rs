@@ -1,0 +1,51 @@
+//! A recording and its arms, as the page takes them.
+
+use serde_json::{Number, Value, json};
+use tidegate_replay::ReplayView;
+
+/// Figures of the page have so many parts of one: finer ones make it twice as large.
+const PARTS: f64 = 10_000.0;
+
+/// A recording that is shown.
+pub struct Shown {
+    /// What it is called.
+    pub name: String,
+    /// The name, and the view.
+    pub json: String,
+}
+
+impl Shown {
+    /// Of a view.
+    pub fn new(name: String, view: &ReplayView) -> Shown {
+        let mut value = json!({ "name": name, "view": view });
+        round(&mut value);
+        let json = value.to_string();
+        Shown { name, json }
+    }
+}
+
+fn round(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let rounded = number.as_f64().map(|float| (float * PARTS).round() / PARTS);
+            if let Some(rounded) = rounded.and_then(Number::from_f64) {
+                *number = rounded;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(round),
+        Value::Object(fields) => fields.values_mut().for_each(round),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_rounded_and_times_keep_their_milliseconds() {
+        let mut value = json!({ "a": [0.300_000_011_920_928_96], "t": 1_795_766_400.123, "n": 7 });
+        round(&mut value);
+        assert_eq!(value.to_string(), r#"{"a":[0.3],"n":7,"t":1795766400.123}"#);
+    }
+}

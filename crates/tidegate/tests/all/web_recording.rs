@@ -1,0 +1,264 @@
+//! A recording and reports in `tidegate web`: in a real browser, without an agent, and as one file.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tidegate_recording::{Event, Machine, Recording, Second, Work, WorkSecond, save};
+
+use crate::common::{Background, describe, stderr, stdout};
+use crate::support_prometheus::fetch;
+use crate::web::{browser, has_page, pictures, top};
+
+const MARKUP: &str = "<img src=x onerror=\"document.title=1\">";
+const CLOSING: &str = "</script><script>document.title=2</script>";
+const ARMS: &[&str] = &[
+    "--recording",
+    "night.tgr",
+    "--policy",
+    "bold.toml",
+    "--policy",
+    "shy.toml",
+];
+
+fn tidegate(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
+        .current_dir(dir)
+        .env("TIDEGATE_RUN_DIR", dir.join("run"))
+        .args(args);
+    command
+}
+
+fn output(dir: &Path, args: &[&str]) -> Output {
+    tidegate(dir, args).output().unwrap()
+}
+
+/// A hundred seconds of a server and a backup on two CPUs; one gate's name and an event are markup.
+fn recording() -> Recording {
+    let work = |id, name: &str, cgroup: &str, class: &str| Work {
+        id,
+        name: name.to_owned(),
+        is_gate: class != "neutral",
+        class: class.to_owned(),
+        cgroup: cgroup.to_owned(),
+        ..Work::default()
+    };
+    let works = [
+        work(0, "web", "/system.slice/web.service", "main"),
+        work(1, "backup", "/system.slice/backup.service", "side"),
+        work(2, MARKUP, "/markup", "main"),
+        work(3, CLOSING, "/closing", "neutral"),
+    ];
+    let used = |id, used_cpus, allowance_cpus| WorkSecond {
+        id,
+        used_cpus,
+        allowance_cpus,
+        processes: 2,
+        ..WorkSecond::default()
+    };
+    let second = |nth: u16| {
+        let web = if (40..70).contains(&nth) { 0.9 } else { 0.4 };
+        Second {
+            unix_ms: 1_795_766_400_000 + u64::from(nth) * 1_000,
+            capacity_cpus: 2.0,
+            main_cpus: web + 0.1,
+            side_cpus: 1.5 - web,
+            idle_cpus: 0.4,
+            allowance_cpus: 1.5 - web,
+            headroom_pct: 20.0,
+            tolerance_pct: 1.0,
+            main_turns: 600,
+            main_wait_us: 60_000,
+            main_wait_p99_us: 1_024,
+            works: vec![
+                used(0, web, None),
+                used(1, 1.5 - web, Some(1.5 - web)),
+                used(2, 0.05, None),
+                used(3, 0.05, None),
+            ],
+            ..Second::default()
+        }
+    };
+    let event = |second: u64, kind: &str, message: &str| Event {
+        unix_ms: 1_795_766_400_000 + second * 1_000,
+        kind: kind.to_owned(),
+        gate: Some("web".to_owned()),
+        message: message.to_owned(),
+    };
+    Recording {
+        machine: Machine {
+            cpus: 2,
+            threads_per_core: 1,
+            engine: "knobs".to_owned(),
+            sensing: "bpf".to_owned(),
+            ..Machine::default()
+        },
+        works: works
+            .into_iter()
+            .map(|work| (work.id, work))
+            .collect::<BTreeMap<_, _>>(),
+        seconds: (1..=100).map(second).collect(),
+        events: vec![
+            event(40, "decision.cut", "main rose to 1.00 CPUs"),
+            event(70, "decision.cut", CLOSING),
+        ],
+        ..Recording::default()
+    }
+}
+
+/// A folder with the recording and two policies.
+fn bed() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    save(&recording(), &dir.path().join("night.tgr")).unwrap();
+    for (file, headroom) in [("bold.toml", "5%"), ("shy.toml", "50%")] {
+        let text = format!(
+            "version = 1\n[[rule]]\nname = \"web\"\nmatch = {{ unit = \"web.service\" }}\nterms = {{ class = \"main\", headroom = \"{headroom}\" }}\n\
+             [[rule]]\nname = \"backups\"\nmatch = {{ unit = \"backup.service\" }}\nterms = {{ class = \"side\" }}\n"
+        );
+        std::fs::write(dir.path().join(file), text).unwrap();
+    }
+    dir
+}
+
+/// A report and a picture, in `results`.
+fn write_results(dir: &Path) {
+    let args = [
+        "lab", "law", "--on", "sim", "--quick", "--quiet", "--out", "results",
+    ];
+    let made = output(dir, &args);
+    assert!(made.status.success(), "{}", describe(&made));
+    let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"20\"><rect width=\"40\" height=\"20\"/></svg>";
+    std::fs::write(dir.join("results/picture.svg"), picture).unwrap();
+    std::fs::write(dir.join("results/notes.txt"), "secret").unwrap();
+}
+
+/// The page, and where it says what is.
+fn served(dir: &Path, args: &[&str]) -> (Background, Vec<String>) {
+    let mut child = tidegate(dir, &["web", "--listen", "127.0.0.1:0", "--quiet"])
+        .args(args)
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let shown = 1 + args
+        .iter()
+        .filter(|arg| ["--recording", "--results"].contains(arg))
+        .count();
+    let said = lines.take(shown).map(Result::unwrap).collect();
+    (Background(child), said)
+}
+
+#[test]
+fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_file() {
+    let bed = bed();
+    let dir = bed.path();
+    let (Some(chromium), true) = (browser(), has_page()) else {
+        return;
+    };
+    write_results(dir);
+    let written = output(dir, &[&["web", "--out", "night.html"], ARMS].concat());
+    assert!(written.status.success(), "{}", describe(&written));
+    let file = dir.join("night.html");
+    let size = std::fs::metadata(&file).unwrap();
+    eprintln!("{}", stdout(&written).trim());
+    assert!(size.len() < 500_000, "{} bytes", size.len());
+    assert_eq!(size.permissions().mode() & 0o777, 0o600);
+    let (_web, said) = served(dir, &[ARMS, &["--results", "results"]].concat());
+    let url = said[0].split(' ').next().unwrap();
+    assert_eq!(said[1], format!("{url}#/recording shows night.tgr"));
+    assert_eq!(said[2], format!("{url}#/results shows 1 report"));
+    let output = Command::new("node")
+        .arg(top().join("web/test/recording.mjs"))
+        .args([url, file.to_str().unwrap(), pictures().to_str().unwrap()])
+        .env("CHROMIUM", chromium)
+        .output()
+        .unwrap();
+    eprint!("{}", stderr(&output));
+    assert!(output.status.success(), "{}", describe(&output));
+}
+
+#[test]
+fn of_a_folder_of_results_only_reports_are_served() {
+    let bed = bed();
+    if !has_page() {
+        return;
+    }
+    write_results(bed.path());
+    let (_web, said) = served(bed.path(), &["--results", "results"]);
+    let url = said[0].split(' ').next().unwrap().to_owned();
+    let call = |path: &str| fetch(&format!("{url}{path}"), &["-i", "--path-as-is"]);
+    let page = call("results/law-sim.html");
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("content-type: text/plain"),
+        "{page}"
+    );
+    assert!(page.contains(
+        "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    ));
+    assert!(call("results/law-sim.csv").contains("content-type: text/csv"));
+    assert!(call("results/picture.svg").contains("content-type: image/svg+xml"));
+    assert!(call("recording.json").ends_with("\r\n\r\nnull"));
+    for path in [
+        "results/notes.txt",
+        "results/../night.tgr",
+        "results/%2e%2e/night.tgr",
+        "results/..%2fbold.toml",
+        "results//etc/passwd",
+        "results/",
+        "single.html",
+    ] {
+        let found = call(path);
+        assert!(found.starts_with("HTTP/1.1 404"), "{path}: {found}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_told_with_its_mend() {
+    let bed = bed();
+    if !has_page() {
+        return;
+    }
+    for (args, expected) in [
+        (
+            &["--last", "10min"][..],
+            "web: --from, --to, --last: they are parts of a recording; add --recording FILE",
+        ),
+        (
+            &["--recording", "no.tgr"],
+            "web: no.tgr: there is no such file or directory",
+        ),
+        (
+            &["--results", "no"],
+            "name a folder that lab or sim wrote with --out",
+        ),
+    ] {
+        let refused = output(bed.path(), &[&["web"], args].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
+        assert!(
+            stderr(&refused).contains(expected),
+            "{}",
+            describe(&refused)
+        );
+    }
+    let lost = output(
+        bed.path(),
+        &[
+            "web",
+            "--recording",
+            "night.tgr",
+            "--out",
+            "no/such/night.html",
+            "-q",
+        ],
+    );
+    assert!(
+        stderr(&lost).contains("web: --out: no/such/night.html: No such file"),
+        "{}",
+        describe(&lost)
+    );
+}

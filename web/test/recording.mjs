@@ -1,0 +1,169 @@
+// Drives the recording and the results of `tidegate web` in a real browser, without an agent:
+// `node recording.mjs URL FILE PICTURES`. The caller serves a recording with the works `web`, `backup` and one whose name is markup, under
+// the policies `bold.toml` and `shy.toml`; the results of `tidegate lab law`; and has written FILE from the same recording.
+
+import assert from 'node:assert/strict';
+import { on, open, run } from './browser.mjs';
+
+const [url, file, pictures] = process.argv.slice(2);
+const MARKUP = '<img src=x onerror="document.title=1">';
+const CLOSING = '</script><script>document.title=2</script>';
+const ARMS = ['as it was', 'bold.toml', 'shy.toml'];
+
+const served = await open();
+const { page } = served;
+const { text, waitForText, picture, focused, tabTo, drawn, background, fitsNarrow } = on(page, pictures);
+
+/** What the view has, wherever it is opened. */
+async function checkRecording(opened, name) {
+  const here = on(opened, pictures);
+  await here.drawn(ARMS.length);
+  assert.deepEqual(await opened.locator('.arms h2').allInnerTexts(), ARMS);
+  assert.deepEqual(await opened.locator('.arms .badge').allInnerTexts(), ['recorded', 'simulated', 'simulated']);
+  await here.waitForText('.decision', /2026-11-27 .*, 100 s on 2 CPUs\.$/);
+  await here.waitForText('tbody tr', /idle kept % of the machine\s*2\d\.\d/);
+  await here.waitForText('tbody tr', /side work CPUs\s*\d\.\d\d\s*\d\.\d\d \(\d\.\d\d to \d\.\d\d\)\s*\+0\.\d\d/);
+  await here.waitForText('tbody tr', /web\s*main\s*0\.\d\d\s*main/);
+  await here.waitForText('tbody tr', MARKUP);
+  await here.waitForText('tbody tr', CLOSING);
+  assert.ok(await opened.locator('.notes li').count() > 0, 'no assumptions');
+  assert.equal(await opened.locator('img').count(), 0, 'a name became markup');
+  assert.equal(await opened.title(), name);
+}
+
+async function recording() {
+  await page.goto(`${url}#/recording`);
+  await checkRecording(page, 'Recording · Tidegate');
+  await picture('recording');
+}
+
+/** The cursor of all arms, by keys alone. */
+async function keys() {
+  await page.locator('#view').focus();
+  await page.keyboard.press('Tab');
+  assert.match(await page.evaluate(() => document.activeElement.ariaLabel), /^Time in as it was/);
+  await page.keyboard.press('Home');
+  const times = () => page.locator('figcaption .time').allInnerTexts();
+  const first = await times();
+  assert.equal(new Set(first).size, 1, `all arms tell the same time: ${first}`);
+  assert.match(first[0], /^at \d\d:\d\d:\d\d$/);
+  await page.keyboard.press('ArrowRight');
+  assert.notDeepEqual(await times(), first);
+  await page.keyboard.press('ArrowLeft');
+  assert.deepEqual(await times(), first);
+  assert.match(await page.evaluate(() => document.activeElement.ariaValueText), /main \d\.\d\d, side \d\.\d\d, idle \d\.\d\d/);
+  assert.match(await text('.legend .figure'), /^\d\.\d\d$/);
+  await page.keyboard.press('Escape');
+  assert.deepEqual(await times(), ['', '', '']);
+  await tabTo('As a table');
+  await page.keyboard.press('Enter');
+  assert.equal(await page.locator('details[open] tbody tr').count(), 12);
+  await page.keyboard.press('Enter');
+  // An event's button shows its time in every arm.
+  const moment = await page.locator('td button').first().innerText();
+  await tabTo(moment);
+  await page.keyboard.press('Enter');
+  assert.deepEqual(await times(), ARMS.map(() => `at ${moment}`));
+}
+
+/** Without an agent the other views say so. */
+async function noAgent() {
+  await page.keyboard.press('1');
+  await waitForText('#absent', 'No agent runs here');
+  await waitForText('#state', 'no agent runs, looking for one');
+  await page.keyboard.press('5');
+  assert.ok(!await page.locator('#absent').isVisible());
+}
+
+async function results() {
+  await page.keyboard.press('6');
+  await waitForText('h2', /./);
+  assert.equal(await focused(), 'Results');
+  await waitForText('ul.picks a[aria-current]', 'law-sim');
+  assert.deepEqual(await page.locator('ul.picks a').allInnerTexts(), ['law-sim', 'picture.svg']);
+  const lines = await page.locator('.report svg polyline, .report svg rect').count();
+  assert.ok(lines > 100, `${lines} lines and bars`);
+  assert.equal(await page.locator('.report svg script, .report [onload]').count(), 0);
+  await waitForText('.report caption', 'Headline');
+  await waitForText('.report tbody tr', /idle against due, constant main.*met/);
+  await picture('results');
+  await tabTo('picture.svg');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('img.picture')?.naturalWidth > 0);
+  await page.keyboard.press('6');
+  await page.goto(`${url}#/results/law-sim`);
+  await waitForText('summary', /^All \d+ measurements$/);
+  await page.locator('summary').focus();
+  await page.keyboard.press('Enter');
+  await waitForText('th', 'reclaim pct');
+}
+
+async function looks() {
+  const light = await background();
+  await page.emulateMedia({ colorScheme: 'dark' });
+  assert.notEqual(await background(), light);
+  await picture('results-dark');
+  await page.keyboard.press('5');
+  await drawn(ARMS.length);
+  await picture('recording-dark');
+  await page.setViewportSize({ width: 360, height: 700 });
+  for (const key of ['5', '6']) {
+    await page.keyboard.press(key);
+    await page.waitForTimeout(300);
+    await fitsNarrow(`view ${key}`);
+    if (key === '5') await picture('recording-narrow');
+  }
+}
+
+/** While there is no agent, the browser tells of each answer that says so. */
+async function quiet() {
+  assert.deepEqual(served.complaints.filter((what) => !/^Failed to load resource.*\/v1\//.test(what)), []);
+}
+
+/** How long the view takes with arms of as many points as there may be. */
+async function speed() {
+  const { ms, plots } = await page.evaluate(async () => {
+    const { recordingView } = await import('/recording.js');
+    const { name, view } = await (await fetch('/recording.json')).json();
+    for (const arm of view.arms) {
+      arm.points = Array.from({ length: 600 }, (_, index) => ({ ...arm.points[index % arm.points.length],
+        time_unix_seconds: view.recording.from_unix_seconds + index / 5 }));
+    }
+    const begun = performance.now();
+    document.getElementById('view').replaceChildren(recordingView(name, view));
+    await new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); });
+    return { ms: performance.now() - begun, plots: document.querySelectorAll('canvas').length };
+  });
+  console.error(`three arms of 600 points: ${Math.round(ms)} ms`);
+  assert.equal(plots, ARMS.length);
+  assert.ok(ms < 3000, `${ms} ms`);
+}
+
+/** The file alone, with every request refused. */
+async function singleFile() {
+  const alone = await open();
+  const asked = [];
+  await alone.page.context().setOffline(true);
+  await alone.page.route('**/*', (route) => {
+    const address = route.request().url();
+    if (address === `file://${file}`) return route.continue();
+    asked.push(address);
+    return route.abort();
+  });
+  const begun = Date.now();
+  await alone.page.goto(`file://${file}`);
+  await checkRecording(alone.page, 'night.tgr · Tidegate');
+  console.error(`the file is drawn in ${Date.now() - begun} ms`);
+  await on(alone.page, pictures).picture('single');
+  await alone.page.emulateMedia({ colorScheme: 'dark' });
+  await on(alone.page, pictures).picture('single-dark');
+  await alone.page.setViewportSize({ width: 360, height: 700 });
+  await alone.page.waitForTimeout(200);
+  await on(alone.page, pictures).fitsNarrow('the file');
+  assert.deepEqual(asked, [], 'requests');
+  assert.deepEqual(alone.complaints, []);
+  await alone.browser.close();
+}
+
+await run([recording, keys, noAgent, results, looks, quiet, speed, singleFile]);
+await served.browser.close();
