@@ -102,6 +102,7 @@ impl Keeper {
                 client.clone(),
                 settings.node.clone(),
                 settings.constants.clone(),
+                followed.failures.clone(),
             ),
             client,
             followed,

@@ -242,6 +242,7 @@ impl Bed {
             "mean_s=2",
             "window_s=4",
             "write_gap_s=1",
+            "settle_s=1",
             "short_gap_s=1",
             "rise_gap_s=1",
         ] {
