@@ -24,6 +24,8 @@ use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
 
 const STEP: Duration = Duration::from_secs(1);
+/// The agent is asked for its gates when the pods want others, and this often: for each, it reads kernel files.
+const GATES_PERIOD: Duration = Duration::from_secs(10);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -89,6 +91,7 @@ struct Keeper {
     publisher: Publisher,
     sampler: Sampler,
     given: Given,
+    compared: Option<Compared>,
     started: Instant,
     is_agent_there: bool,
 }
@@ -108,6 +111,7 @@ impl Keeper {
             followed,
             sampler: Sampler::default(),
             given: Given::default(),
+            compared: None,
             started: Instant::now(),
             is_agent_there: true,
             settings,
@@ -158,8 +162,23 @@ impl Keeper {
             }
         }
         self.teller.keep(pods);
+        let is_same = |last: &Compared| last.is_still(&wanted, status);
+        if self.compared.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let gates = match self.agent.gates().await {
+            Ok(gates) => gates,
+            Err(error) => return warn!("{error}; gates stay as they are"),
+        };
         let now_s = self.started.elapsed().as_secs();
-        for (group, change) in self.given.changes(&wanted, &status.gates, now_s) {
+        let changes = self.given.changes(&wanted, &gates, now_s);
+        // What was changed is looked at once more.
+        self.compared = changes.is_empty().then(|| Compared {
+            wanted: wanted.clone(),
+            uptime_seconds: status.uptime_seconds,
+            at: Instant::now(),
+        });
+        for (group, change) in changes {
             let whose = wanted.iter().find(|one| one.group == group);
             let shown_as = whose.map_or(group.as_str(), |one| one.pod.as_str());
             let pod = pods.iter().find(|pod| shown(pod) == shown_as);
@@ -241,6 +260,22 @@ impl Keeper {
              that its side pods request: {note}"
         );
         self.teller.starved(pod, action, why);
+    }
+}
+
+/// When the agent had last just the gates that were wanted.
+struct Compared {
+    wanted: Vec<Wanted>,
+    /// The agent's, then: one that has run for less is another one, and may have none.
+    uptime_seconds: f64,
+    at: Instant,
+}
+
+impl Compared {
+    fn is_still(&self, wanted: &[Wanted], status: &StatusView) -> bool {
+        self.wanted == wanted
+            && self.uptime_seconds <= status.uptime_seconds
+            && self.at.elapsed() < GATES_PERIOD
     }
 }
 
