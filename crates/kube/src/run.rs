@@ -248,6 +248,9 @@ impl Keeper {
             Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
             Ok(Ok(Answer::Gone)) => return,
             Ok(Ok(Answer::NotNow)) => ("Wait", "a disruption budget keeps it here for now"),
+            Ok(Ok(Answer::NotAsked)) => {
+                ("DryRun", "it would be told to move, were eviction enabled")
+            }
             Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
                 ("DryRun", "it would move, were eviction enabled")
             }
