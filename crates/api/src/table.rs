@@ -18,6 +18,14 @@ const TARGET: Parameter = Parameter {
     doc: "`gate:NAME`, `pid:N`, `unit:NAME` or `cgroup:/PATH`, percent-encoded; a plus is itself.",
 };
 
+const GATES: Parameter = Parameter {
+    name: "gates",
+    value: "none",
+    kind: ParameterKind::Text,
+    is_required: false,
+    doc: "`none` leaves the gates out: no kernel file of one is read, so it costs the agent the same however many there are.",
+};
+
 const SINCE: Parameter = Parameter {
     name: "since",
     value: "N",
@@ -126,7 +134,8 @@ pub const CALLS: &[Call] = &[
         "/v1/status",
         "The machine, the agent and the gates at a glance",
         json::<StatusView>(),
-    ),
+    )
+    .asks(&[GATES]),
     get(
         CallId::Gates,
         "/v1/gates",

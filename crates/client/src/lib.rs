@@ -130,6 +130,11 @@ impl Client {
         self.call(Method::GET, "/v1/status", None::<&()>)
     }
 
+    /// The same without gates, which costs the agent the same however many there are.
+    pub fn status_without_gates(&self) -> Result<StatusView, ApiError> {
+        self.call(Method::GET, "/v1/status?gates=none", None::<&()>)
+    }
+
     /// Every gate.
     pub fn gates(&self) -> Result<Vec<GateView>, ApiError> {
         self.call(Method::GET, "/v1/gates", None::<&()>)

@@ -121,6 +121,8 @@ impl<'a> Cluster<'a> {
             bound_milli,
             leaving_milli: 0,
             standing_milli,
+            is_allocatable: standing_milli.is_some(),
+            has_failed: false,
             is_starved: surplus_milli < floor_milli && bound_milli > floor_milli,
         };
         let pods = node.pods();

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ErrorKind, ExplainView, SetRequest, StatusView, UnsetRequest};
+use tidegate_api::{
+    ApiError, ErrorKind, ExplainView, GateView, SetRequest, StatusView, UnsetRequest,
+};
 use tidegate_client::Client;
 
 use crate::gates::Change;
@@ -23,9 +25,14 @@ impl Agent {
         Agent { socket }
     }
 
-    /// The node at a glance.
+    /// The node at a glance, without gates: cheap, however many there are.
     pub async fn status(&self) -> Result<StatusView, ApiError> {
-        self.call(Client::status).await
+        self.call(Client::status_without_gates).await
+    }
+
+    /// Its gates.
+    pub async fn gates(&self) -> Result<Vec<GateView>, ApiError> {
+        self.call(Client::gates).await
     }
 
     /// Why a gate runs as it does.

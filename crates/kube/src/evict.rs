@@ -10,7 +10,7 @@ use crate::resource::{has_ended, request_milli};
 /// Whether pods are really told to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// The API server is asked and changes nothing; an event says so.
+    /// The API server is asked, if it may be, and changes nothing; an event says so.
     DryRun,
     /// They are.
     Enabled,
@@ -50,6 +50,8 @@ pub enum Answer {
     NotNow,
     /// It is gone already.
     Gone,
+    /// A dry run has no right to ask, and needs none: whether a disruption budget would let it go is not known.
+    NotAsked,
 }
 
 /// Asks the API server to evict a pod, so that disruption budgets hold.
@@ -76,6 +78,9 @@ pub async fn evict(
         Ok(_) => Ok(Answer::Accepted),
         Err(Error::Api(status)) if status.code == 429 => Ok(Answer::NotNow),
         Err(Error::Api(status)) if status.code == 404 => Ok(Answer::Gone),
+        Err(Error::Api(status)) if status.code == 403 && mode == Mode::DryRun => {
+            Ok(Answer::NotAsked)
+        }
         Err(error) => Err(error),
     }
 }

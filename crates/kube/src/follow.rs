@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,6 +20,22 @@ use crate::policy::{Labels, TidegatePolicy};
 
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// Whether the API server has failed us.
+#[derive(Clone, Debug, Default)]
+pub struct Failures(Arc<AtomicBool>);
+
+impl Failures {
+    /// Notes one.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there was one since this was asked last.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// What is followed. A store keeps what it knew while the API server is away.
 pub struct Followed {
     /// Pods that are bound to the node.
@@ -28,6 +46,8 @@ pub struct Followed {
     pub namespaces: Store<Namespace>,
     /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,
+    /// Those of the watches.
+    pub failures: Failures,
     /// The watches; they end with it.
     _watches: JoinSet<()>,
 }
@@ -39,11 +59,20 @@ impl Followed {
         let the_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
         let everything = watcher::Config::default;
         let mut watches = JoinSet::new();
+        let failures = Failures::default();
         Followed {
-            pods: store(&mut watches, client, of_node, "pods"),
-            node: store(&mut watches, client, the_node, "the node"),
-            namespaces: store(&mut watches, client, everything(), "namespaces"),
-            policies: store(&mut watches, client, everything(), "policies"),
+            pods: store(&mut watches, client, of_node, "pods", &failures),
+            node: store(&mut watches, client, the_node, "the node", &failures),
+            namespaces: store(&mut watches, client, everything(), "namespaces", &failures),
+            // A cluster that does not know the resource says so as a failure, again and again.
+            policies: store(
+                &mut watches,
+                client,
+                everything(),
+                "policies",
+                &Failures::default(),
+            ),
+            failures,
             _watches: watches,
         }
     }
@@ -85,12 +114,13 @@ async fn until_unknown(policies: Api<TidegatePolicy>) {
     }
 }
 
-/// Follows objects of one kind by a watch of its own.
+/// Follows objects of one kind by a watch of its own, whose failures are noted.
 pub fn store<K>(
     watches: &mut JoinSet<()>,
     client: &Client,
     config: watcher::Config,
     what: &'static str,
+    failures: &Failures,
 ) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -103,10 +133,12 @@ where
             // Who wrote which field is most of an object, and nobody here asks.
             object.managed_fields_mut().clear();
         });
+    let failures = failures.clone();
     let mut stream = Box::pin(reflector::reflector(writer, stream));
     watches.spawn(async move {
         while let Some(event) = stream.next().await {
             if let Err(error) = event {
+                failures.note();
                 // With its causes: the first one is no more than "service error".
                 let error = anyhow::Error::from(error);
                 warn!(

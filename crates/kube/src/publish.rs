@@ -1,18 +1,20 @@
 //! A node's side CPU in its status: a step of the rule each second, and the writes that it asks for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_publish::{Constants, Rule, Seen, Step, Write};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::follow::Failures;
 use crate::node::{self, Sample};
 use crate::resource;
 
@@ -33,11 +35,12 @@ pub struct Publisher {
     written: Option<Node>,
     writing: Option<JoinHandle<Option<Node>>>,
     write_failed: Option<Instant>,
+    failures: Failures,
 }
 
 impl Publisher {
-    /// Of the node with this name; nothing is written yet.
-    pub fn new(client: Client, name: String, constants: Constants) -> Self {
+    /// Of the node with this name; nothing is written yet. `failures` are those of the watches.
+    pub fn new(client: Client, name: String, constants: Constants, failures: Failures) -> Self {
         Publisher {
             client,
             name,
@@ -46,6 +49,7 @@ impl Publisher {
             written: None,
             writing: None,
             write_failed: None,
+            failures,
         }
     }
 
@@ -65,14 +69,17 @@ impl Publisher {
             bound_milli: bound.milli,
             leaving_milli: bound.leaving_milli,
             standing_milli: resource::standing_milli(node),
+            is_allocatable: resource::is_allocatable(node),
+            has_failed: self.failures.take(),
             is_starved: bound.pods > 0 && sample.is_some_and(|one| one.is_starved),
         });
         let condition = node::standing_condition(node);
-        self.write(&step, condition);
+        let standing_milli = resource::standing_milli(node);
+        self.write(&step, condition, standing_milli);
         step
     }
 
-    fn write(&mut self, step: &Step, condition: Option<bool>) {
+    fn write(&mut self, step: &Step, condition: Option<bool>, standing_milli: Option<u64>) {
         let patch = node::patch(step, condition, Timestamp::now());
         let pauses = self
             .write_failed
@@ -87,10 +94,23 @@ impl Publisher {
             Write::Delete => info!("{}: deleted: {}", resource::SIDE_CPU, step.because),
         }
         let (client, name) = (self.client.clone(), self.name.clone());
+        let (write, failures) = (step.write, self.failures.clone());
         self.writing = Some(tokio::spawn(async move {
-            let written = patch_status(client, &name, patch, WRITE_PATIENCE).await;
+            let written = match write {
+                Write::Set(milli) => {
+                    let amount = write_amount(client, &name, patch, milli, standing_milli);
+                    let written = tokio::time::timeout(WRITE_PATIENCE, amount).await;
+                    written.context("no answer").flatten()
+                }
+                _ => patch_status(client, &name, patch, WRITE_PATIENCE).await,
+            };
             written
-                .inspect_err(|error| warn!("node {name}: {error:#}; it is tried again"))
+                .inspect_err(|error| {
+                    warn!("node {name}: {error:#}; it is tried again");
+                    if !is_change(error) {
+                        failures.note();
+                    }
+                })
                 .ok()
         }));
     }
@@ -129,6 +149,47 @@ fn newest<'a>(written: Option<&'a Node>, watched: &'a Node) -> &'a Node {
     }
 }
 
+/// Writes an amount that counts every pod which the API server knows to be bound, however far our watch of them is behind; and
+/// only onto the node as it was read with them: its status is as the rule saw it, and no late write of ours has changed it.
+async fn write_amount(
+    client: Client,
+    name: &str,
+    mut patch: Value,
+    milli: u64,
+    seen_milli: Option<u64>,
+) -> anyhow::Result<Node> {
+    // Without a version asked for, both answers are no older than the call.
+    let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
+    let pods = Api::<Pod>::all(client.clone()).list(&on_node).await;
+    let pods = pods.context("its pods")?;
+    let nodes: Api<Node> = Api::all(client);
+    let node = nodes.get(name).await.context("its status")?;
+    let standing_milli = resource::standing_milli(&node);
+    if standing_milli != seen_milli || standing_milli.is_none() && resource::is_allocatable(&node) {
+        bail!(OtherState);
+    }
+    let bound_milli = resource::bound(&pods.items).milli;
+    patch["status"]["capacity"] = json!({resource::SIDE_CPU: milli.max(bound_milli).to_string()});
+    patch["metadata"] = json!({"resourceVersion": node.resource_version()});
+    let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    nodes
+        .patch_status(name, &parameters, &patch)
+        .await
+        .context("patch of its status")
+}
+
+/// The watch is behind.
+#[derive(Debug, thiserror::Error)]
+#[error("its status is not what it was when the amount was computed")]
+struct OtherState;
+
+/// Whether a write failed since the node had changed: the API server is well.
+fn is_change(error: &anyhow::Error) -> bool {
+    let is_conflict =
+        |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
+    error.is::<OtherState>() || error.downcast_ref().is_some_and(is_conflict)
+}
+
 /// Patches a node's status.
 ///
 /// # Errors
@@ -147,3 +208,6 @@ pub async fn patch_status(
         .context("no answer")?
         .context("patch of its status")
 }
+
+#[cfg(test)]
+mod tests;

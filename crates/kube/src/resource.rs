@@ -68,6 +68,13 @@ pub fn standing_milli(node: &Node) -> Option<u64> {
     whole(capacity.get(SIDE_CPU)?)
 }
 
+/// Whether the scheduler may place by an amount: it looks at what is allocatable.
+pub fn is_allocatable(node: &Node) -> bool {
+    let status = node.status.as_ref();
+    let allocatable = status.and_then(|status| status.allocatable.as_ref());
+    allocatable.is_some_and(|all| all.contains_key(SIDE_CPU))
+}
+
 fn container_milli(container: &Container) -> u64 {
     let requests = container
         .resources

@@ -24,6 +24,8 @@ use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
 
 const STEP: Duration = Duration::from_secs(1);
+/// The agent is asked for its gates when the pods want others, and this often: for each, it reads kernel files.
+const GATES_PERIOD: Duration = Duration::from_secs(10);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -89,6 +91,7 @@ struct Keeper {
     publisher: Publisher,
     sampler: Sampler,
     given: Given,
+    compared: Option<Compared>,
     started: Instant,
     is_agent_there: bool,
 }
@@ -102,11 +105,13 @@ impl Keeper {
                 client.clone(),
                 settings.node.clone(),
                 settings.constants.clone(),
+                followed.failures.clone(),
             ),
             client,
             followed,
             sampler: Sampler::default(),
             given: Given::default(),
+            compared: None,
             started: Instant::now(),
             is_agent_there: true,
             settings,
@@ -157,8 +162,23 @@ impl Keeper {
             }
         }
         self.teller.keep(pods);
+        let is_same = |last: &Compared| last.is_still(&wanted, status);
+        if self.compared.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let gates = match self.agent.gates().await {
+            Ok(gates) => gates,
+            Err(error) => return warn!("{error}; gates stay as they are"),
+        };
         let now_s = self.started.elapsed().as_secs();
-        for (group, change) in self.given.changes(&wanted, &status.gates, now_s) {
+        let changes = self.given.changes(&wanted, &gates, now_s);
+        // What was changed is looked at once more.
+        self.compared = changes.is_empty().then(|| Compared {
+            wanted: wanted.clone(),
+            uptime_seconds: status.uptime_seconds,
+            at: Instant::now(),
+        });
+        for (group, change) in changes {
             let whose = wanted.iter().find(|one| one.group == group);
             let shown_as = whose.map_or(group.as_str(), |one| one.pod.as_str());
             let pod = pods.iter().find(|pod| shown(pod) == shown_as);
@@ -228,6 +248,9 @@ impl Keeper {
             Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
             Ok(Ok(Answer::Gone)) => return,
             Ok(Ok(Answer::NotNow)) => ("Wait", "a disruption budget keeps it here for now"),
+            Ok(Ok(Answer::NotAsked)) => {
+                ("DryRun", "it would be told to move, were eviction enabled")
+            }
             Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
                 ("DryRun", "it would move, were eviction enabled")
             }
@@ -240,6 +263,22 @@ impl Keeper {
              that its side pods request: {note}"
         );
         self.teller.starved(pod, action, why);
+    }
+}
+
+/// When the agent had last just the gates that were wanted.
+struct Compared {
+    wanted: Vec<Wanted>,
+    /// The agent's, then: one that has run for less is another one, and may have none.
+    uptime_seconds: f64,
+    at: Instant,
+}
+
+impl Compared {
+    fn is_still(&self, wanted: &[Wanted], status: &StatusView) -> bool {
+        self.wanted == wanted
+            && self.uptime_seconds <= status.uptime_seconds
+            && self.at.elapsed() < GATES_PERIOD
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Constants {
     pub write_gap_s: u64,
     /// A smaller change is not written.
     pub write_milli: u64,
+    /// For so long the scheduler and kubelet may act by an older state of the node: their watches pause for 30 to 60 s after a
+    /// failure of the API server, and a pod that is placed takes a moment to be bound.
+    pub settle_s: u64,
     /// After so long without a sample nothing is published.
     pub stale_s: u64,
     /// Between two changes of the condition, which are writes of their own.
@@ -53,6 +56,7 @@ impl Default for Constants {
             rise_milli: 1_000,
             write_gap_s: 30,
             write_milli: 250,
+            settle_s: 90,
             stale_s: 180,
             short_gap_s: 60,
             starved_s: 600,
@@ -104,7 +108,7 @@ impl Constants {
     }
 
     /// Each with its name.
-    fn named(&mut self) -> [(&'static str, &mut u64); 17] {
+    fn named(&mut self) -> [(&'static str, &mut u64); 18] {
         [
             ("window_s", &mut self.window_s),
             ("low_percent", &mut self.low_percent),
@@ -117,6 +121,7 @@ impl Constants {
             ("rise_milli", &mut self.rise_milli),
             ("write_gap_s", &mut self.write_gap_s),
             ("write_milli", &mut self.write_milli),
+            ("settle_s", &mut self.settle_s),
             ("stale_s", &mut self.stale_s),
             ("short_gap_s", &mut self.short_gap_s),
             ("starved_s", &mut self.starved_s),

@@ -19,6 +19,10 @@ pub struct Seen {
     pub leaving_milli: u64,
     /// What the node's status says now; none where the key is absent.
     pub standing_milli: Option<u64>,
+    /// The key is in what is allocatable, by which the scheduler places. Kubelet takes it over from the capacity, seconds later.
+    pub is_allocatable: bool,
+    /// A call or a watch of the API server has failed since the last second.
+    pub has_failed: bool,
     /// Side work stands at its tolerance: the law would give it less.
     pub is_starved: bool,
 }
@@ -28,7 +32,7 @@ pub struct Seen {
 pub enum Write {
     /// Nothing.
     Keep,
-    /// Write this amount.
+    /// Write this amount, or what is bound where that is more: the pods are counted once more for it.
     Set(u64),
     /// Delete the key: the scheduler places nothing more here, and kubelet lets run what runs. An amount below what is bound,
     /// or zero, would have kubelet reject running pods when it starts next.
@@ -92,6 +96,9 @@ pub struct Rule {
     sampled_s: Option<u64>,
     began_s: Option<u64>,
     wrote_s: Option<u64>,
+    /// Since when the key has been gone, also from what is allocatable.
+    gone_s: Option<u64>,
+    failed_s: Option<u64>,
     is_short: bool,
     short_changed_s: Option<u64>,
 }
@@ -112,6 +119,8 @@ impl Rule {
             sampled_s: None,
             began_s: None,
             wrote_s: None,
+            gone_s: None,
+            failed_s: None,
             is_short: false,
             short_changed_s: None,
         }
@@ -120,6 +129,7 @@ impl Rule {
     /// One second.
     pub fn step(&mut self, seen: &Seen) -> Step {
         self.take_sample(seen);
+        self.take_state(seen);
         let promise_milli = self.estimate.milli();
         let (wanted_milli, because) = self.wanted(seen);
         let write = self.write(seen, wanted_milli);
@@ -154,6 +164,27 @@ impl Rule {
         } else if self.is_stale(seen.time_s) {
             self.estimate = Estimate::new(&self.constants);
         }
+    }
+
+    fn take_state(&mut self, seen: &Seen) {
+        if seen.has_failed {
+            self.failed_s = Some(seen.time_s);
+        }
+        let is_gone = seen.standing_milli.is_none() && !seen.is_allocatable;
+        self.gone_s = is_gone.then(|| self.gone_s.unwrap_or(seen.time_s));
+    }
+
+    /// Whether an amount may be written.
+    ///
+    /// None is while others may still act by what the node's status said before. A lower one than before would reject the pods
+    /// that the scheduler goes on placing by the higher one; so the key is deleted, and once it has been gone from what is
+    /// allocatable for `settle_s`, every pod that came by the higher amount is bound, and no other comes. Those are then counted,
+    /// and no less is written. A higher one after a failure could be known to the scheduler before kubelet, which would reject
+    /// what it places.
+    fn may_write_amount(&self, seen: &Seen) -> bool {
+        let is_over = |since_s: u64| seen.time_s >= since_s + self.constants.settle_s;
+        self.failed_s.is_none_or(is_over)
+            && (seen.standing_milli.is_some() || self.gone_s.is_some_and(is_over))
     }
 
     fn is_stale(&self, time_s: u64) -> bool {
@@ -202,13 +233,12 @@ impl Rule {
             {
                 Write::Keep
             }
-            // The scheduler may be placing pods by the larger amount. Kubelet would reject them by a smaller one, and takes
-            // them while the key is absent: so the smaller one is the next write.
+            // Kubelet takes what the scheduler places by the larger amount while the key is absent.
             (Some(standing_milli), Some(wanted_milli)) if wanted_milli < standing_milli => {
                 Write::Delete
             }
-            (_, Some(wanted_milli)) => Write::Set(wanted_milli),
-            (None, None) => Write::Keep,
+            (_, Some(wanted_milli)) if self.may_write_amount(seen) => Write::Set(wanted_milli),
+            (_, Some(_)) | (None, None) => Write::Keep,
         }
     }
 
@@ -227,5 +257,7 @@ impl Rule {
     }
 }
 
+#[cfg(test)]
+mod lag_tests;
 #[cfg(test)]
 mod tests;

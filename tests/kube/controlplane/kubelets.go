@@ -99,13 +99,29 @@ func (k *kubelets) keep(ctx context.Context, name string) error {
 		}
 	}
 	for _, pod := range coming {
-		lacked := lacks(node, append(running, pod))
+		lacked, err := k.lacks(ctx, node, append(running, pod))
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
 		if lacked == "" {
 			running = append(running, pod)
 		}
 		errs = append(errs, k.start(ctx, pod, lacked))
 	}
 	return errors.Join(errs...)
+}
+
+// lacks looks again before it says that something lacks. The node's state comes here by one watch of all nodes, which can be behind
+// that of the pods by more than the watch of a kubelet, which is of its own node alone.
+func (k *kubelets) lacks(ctx context.Context, node *corev1.Node, pods []*corev1.Pod) (string, error) {
+	if lacks(node, pods) == "" {
+		return "", nil
+	}
+	node, err := k.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return lacks(node, pods), nil
 }
 
 // lacks is the extended resource of which the pods request more than is allocatable. One that is absent is not looked at.

@@ -10,17 +10,21 @@ use crate::peer::{Peer, is_admin};
 use crate::view::Detail;
 
 /// The machine at a glance, as `peer` may see it.
-pub(crate) fn status_for(agent: &Agent, peer: Option<&Peer>) -> Result<StatusView, ApiError> {
+pub(crate) fn status_for(
+    agent: &Agent,
+    peer: Option<&Peer>,
+    detail: Detail,
+) -> Result<StatusView, ApiError> {
     if peer.is_some_and(is_admin) {
-        return Ok(agent.status());
+        return Ok(agent.status_in(detail));
     }
     admit(agent, peer)?;
-    Ok(shared_status_for(agent, peer))
+    Ok(shared_status_for(agent, peer, detail))
 }
 
 /// The same, no older than a second: readers share it, so it costs the same however many there are.
-pub(crate) fn shared_status_for(agent: &Agent, peer: Option<&Peer>) -> StatusView {
-    let mut view = StatusView::clone(&agent.shared(Detail::Whole));
+pub(crate) fn shared_status_for(agent: &Agent, peer: Option<&Peer>, detail: Detail) -> StatusView {
+    let mut view = StatusView::clone(&agent.shared(detail));
     if !peer.is_some_and(is_admin) {
         view.gates.iter_mut().for_each(|gate| hide(gate, peer));
     }

@@ -30,6 +30,7 @@ use crate::api::report::report;
 use crate::metrics::{self, Format};
 use crate::peer::Peer;
 use crate::policy::apply as rules;
+use crate::view::Detail;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -130,12 +131,16 @@ async fn stop(call: Call) -> Answer<Done> {
     call.agent.stop(call.peer()?).map(Json)
 }
 
-async fn status(call: Call) -> Answer<StatusView> {
-    status_for(&call.agent, call.peer.as_ref()).map(Json)
+async fn status(call: Call, RawQuery(query): RawQuery) -> Answer<StatusView> {
+    let detail = match query::wants_gates(&query.unwrap_or_default())? {
+        true => Detail::Whole,
+        false => Detail::NoGates,
+    };
+    status_for(&call.agent, call.peer.as_ref(), detail).map(Json)
 }
 
 async fn gates(call: Call) -> Answer<Vec<GateView>> {
-    let status = status_for(&call.agent, call.peer.as_ref())?;
+    let status = status_for(&call.agent, call.peer.as_ref(), Detail::Whole)?;
     Ok(Json(status.gates))
 }
 

@@ -34,6 +34,18 @@ pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
     Ok(Some(number))
 }
 
+/// Whether gates are wanted: not by `gates=none`.
+pub(super) fn wants_gates(query: &str) -> Result<bool, ApiError> {
+    match value(query, "gates") {
+        None => Ok(true),
+        Some("none") => Ok(false),
+        Some(_) => Err(wrong(
+            "gates is not none",
+            "write ?gates=none, or leave it out",
+        )),
+    }
+}
+
 /// A stretch of the past, in seconds since 1970, and what one point of it covers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
@@ -86,6 +98,15 @@ mod tests {
         assert_eq!(found("to=7").unwrap(), (0, 7, 1));
         for wrong in ["from=8&to=7", "from=10001", "step=0", "step=3601", "to=-1"] {
             assert_eq!(found(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn gates_are_wanted_or_not() {
+        assert!(wants_gates("").unwrap());
+        assert!(!wants_gates("x=1&gates=none").unwrap());
+        for wrong in ["gates=", "gates=all"] {
+            assert_eq!(wants_gates(wrong).unwrap_err().kind, ErrorKind::Usage);
         }
     }
 

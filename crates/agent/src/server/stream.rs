@@ -23,6 +23,7 @@ use super::query;
 use crate::agent::Agent;
 use crate::api::reads::shared_status_for;
 use crate::peer::Peer;
+use crate::view::Detail;
 
 /// A comment tells reader and agent that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -182,7 +183,7 @@ impl Reader {
             return None;
         }
         *due = now + *period;
-        let view = shared_status_for(&self.agent, self.peer.as_ref());
+        let view = shared_status_for(&self.agent, self.peer.as_ref(), Detail::Whole);
         Some(message(None, "status", &view))
     }
 }

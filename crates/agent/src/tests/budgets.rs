@@ -11,6 +11,7 @@ use super::{Bed, KINDS, Kind, root, run_side, terms};
 use crate::agent::Agent;
 use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
+use crate::view::Detail;
 
 const FIRST_PID: i32 = 10_000;
 const USER: u32 = 1000;
@@ -80,7 +81,7 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
         run_as(&agent, &peer, vec![format!("secret-of-{uid}")]).unwrap();
     }
     let commands = |peer: Option<&Peer>| -> Vec<Option<String>> {
-        let gates = status_for(&agent, peer).unwrap().gates;
+        let gates = status_for(&agent, peer, Detail::Whole).unwrap().gates;
         gates.into_iter().map(|gate| gate.command).collect()
     };
     let (first, second) = ("secret-of-1000".to_owned(), "secret-of-1001".to_owned());
@@ -111,7 +112,7 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
         commands(Some(&user(600)));
     }
     assert_eq!(reads() - before, once);
-    let refused = (0..100).filter(|_| status_for(&agent, Some(&user(600))).is_err());
+    let refused = (0..100).filter(|_| status_for(&agent, Some(&user(600)), Detail::Whole).is_err());
     assert!(refused.count() >= 90);
     assert!(
         status_for(
@@ -119,9 +120,10 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
             Some(&Peer {
                 uid: 1001,
                 ..user(601)
-            })
+            }),
+            Detail::Whole
         )
         .is_ok()
     );
-    assert!((0..100).all(|_| status_for(&agent, Some(&root(1))).is_ok()));
+    assert!((0..100).all(|_| status_for(&agent, Some(&root(1)), Detail::Whole).is_ok()));
 }

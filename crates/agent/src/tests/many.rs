@@ -145,6 +145,28 @@ fn a_policy_writes_the_ledger_as_often_for_many_groups_as_for_few() {
 }
 
 #[test]
+fn a_status_without_gates_reads_no_file_of_one() {
+    let bed = Bed::new(Kind::V2);
+    (0..40).for_each(|nth| policy::group(&bed, &format!("batch-{nth}")));
+    let agent = bed.agent().unwrap();
+    policy::write(&bed, "10-batch.toml", QUOTA);
+    policy::apply_now(&agent).unwrap();
+    let whole = agent.status();
+    let since = bed.fs.log().len();
+    let without = agent.status_in(Detail::NoGates);
+    let log = bed.fs.log();
+    let of_gates = log[since..]
+        .iter()
+        .filter(|(_, path)| path.to_string_lossy().contains("batch-"));
+    assert_eq!(of_gates.count(), 0);
+    assert!(without.gates.is_empty());
+    assert_eq!(
+        (without.headroom_pct, without.decision),
+        (whole.headroom_pct, whole.decision)
+    );
+}
+
+#[test]
 fn a_scrape_measures_the_gates_that_have_series_of_their_own() {
     let bed = Bed::new(Kind::V1);
     let count = GATES_MAX + 10;

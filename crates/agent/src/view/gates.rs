@@ -27,6 +27,8 @@ pub(crate) enum Detail {
     Whole,
     /// What metrics have: neither terms nor notes, and gates without series of their own as they were last polled.
     Figures,
+    /// No gate is shown, and no kernel file of one is read.
+    NoGates,
 }
 
 impl Detail {
@@ -35,6 +37,7 @@ impl Detail {
         match self {
             Detail::Whole => usize::MAX,
             Detail::Figures => GATES_MAX,
+            Detail::NoGates => 0,
         }
     }
 }
@@ -57,11 +60,14 @@ pub(super) fn gate_views(
     detail: Detail,
     now_ns: u64,
 ) -> Vec<GateView> {
+    if detail == Detail::NoGates {
+        return Vec::new();
+    }
     let mut roots = HashMap::new();
     let shown = gates.iter().map(|gate| {
         let figures = figures(runtime, gate, &mut roots);
         match detail {
-            Detail::Figures => figures,
+            Detail::Figures | Detail::NoGates => figures,
             Detail::Whole => with_terms(runtime, gate, given, figures, now_ns),
         }
     });

@@ -17,6 +17,7 @@ pub struct SharedStatus {
     rate: Mutex<RateLimit>,
     whole: Mutex<Snapshot>,
     figures: Mutex<Snapshot>,
+    no_gates: Mutex<Snapshot>,
 }
 
 /// The last status, and when it was made.
@@ -38,6 +39,7 @@ impl SharedStatus {
         let mut kept = lock(match detail {
             Detail::Whole => &self.whole,
             Detail::Figures => &self.figures,
+            Detail::NoGates => &self.no_gates,
         });
         match &*kept {
             Some((made_ns, view)) if now_ns.saturating_sub(*made_ns) < SNAPSHOT_NS => {

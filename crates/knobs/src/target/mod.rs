@@ -112,7 +112,9 @@ impl Target {
             "gate" => Ok(Self::Gate(GateName::parse(rest)?)),
             "unit" => Ok(Self::Unit(UnitName::parse(rest)?)),
             "pod" => {
-                let instead = "cgroup: with the pod's own group below /kubepods.slice".to_owned();
+                let instead = "an annotation of the pod (docs/kubernetes.md), or cgroup: with its own group below \
+                               /kubepods.slice"
+                    .to_owned();
                 Err(TargetError::Later {
                     text: shown,
                     kind: "pod",

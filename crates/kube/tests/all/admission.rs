@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bed::{Bed, NAMESPACE, bed};
+use crate::bed::{Bed, bed};
 
 /// A pod that no node takes.
 fn pod(namespace: &str, name: &str, annotations: &str) -> String {
@@ -106,21 +106,8 @@ fn what_a_pod_may_not_say_is_refused_with_the_mend() {
 
 /// kubectl with the token that the DaemonSet's pod on a node has.
 fn as_node(bed: &Bed, node: &str, arguments: &[&str]) -> crate::bed::Printed {
-    let uid = bed.field(&["node", node], ".metadata.uid");
-    let token = bed.kubectl(&[
-        "-n",
-        NAMESPACE,
-        "create",
-        "token",
-        "tidegate-kube",
-        "--bound-object-kind",
-        "Node",
-        "--bound-object-name",
-        node,
-        "--bound-object-uid",
-        &uid,
-    ]);
-    bed.try_kubectl(&[&["--token", token.trim(), "--username", ""], arguments].concat())
+    let token = bed.token(node);
+    bed.try_kubectl(&[&["--token", &token, "--username", ""], arguments].concat())
 }
 
 #[test]

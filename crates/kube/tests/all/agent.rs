@@ -109,7 +109,8 @@ fn reply(path: &str, body: Value, state: &mut State, started: Instant) -> Value 
         .trim_start_matches("cgroup:")
         .to_owned();
     match path {
-        "/v1/status" => {
+        "/v1/gates" => json!(state.gates),
+        "/v1/status?gates=none" => {
             let uptime_seconds = started.elapsed().as_secs_f64();
             let status = StatusView {
                 pid: 1,
@@ -123,7 +124,6 @@ fn reply(path: &str, body: Value, state: &mut State, started: Instant) -> Value 
                 } else {
                     0.0
                 },
-                gates: state.gates.clone(),
                 ..StatusView::default()
             };
             json!(status)

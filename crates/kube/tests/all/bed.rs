@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::agent::FakeAgent;
+
 /// The control plane: `make kube` says where it is.
 const CONTROL_PLANE: &str = "TIDEGATE_CONTROL_PLANE";
 /// How many nodes without a machine it has.
@@ -214,6 +216,16 @@ impl Bed {
         signal("-CONT");
     }
 
+    /// The token that the DaemonSet's pod on a node has.
+    pub fn token(&self, node: &str) -> String {
+        let uid = self.field(&["node", node], ".metadata.uid");
+        let account = ["-n", NAMESPACE, "create", "token", "tidegate-kube"];
+        let bound = ["--bound-object-kind", "Node", "--bound-object-name", node];
+        let uid = ["--bound-object-uid", &uid];
+        let token = self.kubectl(&[&account[..], &bound, &uid].concat());
+        token.trim().to_owned()
+    }
+
     /// What a node publishes.
     pub fn published(&self, node: &str) -> String {
         self.field(&["node", node], r".status.capacity.tidegate\.dev/side-cpu")
@@ -231,7 +243,28 @@ impl Bed {
 
     /// `tidegate-kube` of a node, with the numbers of the rule made short.
     pub fn keeper(&self, node: &str, socket: &Path, cgroups: &Path, more: &[&str]) -> Keeper {
+        let command = self.tidegate_kube(&["run", "--node", node]);
+        self.started(command, socket, cgroups, more)
+    }
+
+    /// The same with the rights that the manifests give it.
+    pub fn keeper_of_node(&self, node: &str, agent: &FakeAgent, more: &[&str]) -> Keeper {
+        let admin = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
+        let own = self.kubeconfig.with_file_name(format!("{node}.tidegate"));
+        std::fs::write(&own, admin.replace("admin-token", &self.token(node)))
+            .expect("it can be written");
         let mut command = self.tidegate_kube(&["run", "--node", node]);
+        command.env("KUBECONFIG", own);
+        self.started(command, &agent.socket(), agent.cgroups(), more)
+    }
+
+    fn started(
+        &self,
+        mut command: Command,
+        socket: &Path,
+        cgroups: &Path,
+        more: &[&str],
+    ) -> Keeper {
         command
             .arg("--socket")
             .arg(socket)
@@ -242,6 +275,7 @@ impl Bed {
             "mean_s=2",
             "window_s=4",
             "write_gap_s=1",
+            "settle_s=1",
             "short_gap_s=1",
             "rise_gap_s=1",
         ] {

@@ -6,11 +6,12 @@ use crate::bed::{Bed, NAMESPACE, bed};
 use crate::machine::{Machine, NAME};
 
 /// The rule's numbers made short, and one test for all: a boot takes a minute.
-const SHORT: [&str; 6] = [
+const SHORT: [&str; 7] = [
     "warm_up_s=5",
     "mean_s=5",
     "window_s=10",
     "write_gap_s=2",
+    "settle_s=5",
     "short_gap_s=5",
     "rise_gap_s=2",
 ];

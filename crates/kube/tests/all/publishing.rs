@@ -120,16 +120,11 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
 
 #[test]
 #[ignore = "needs a control plane: make kube"]
-fn an_eviction_that_is_not_enabled_says_so_and_moves_nothing() {
+fn an_eviction_that_is_not_enabled_says_so_without_the_right_to_evict_and_moves_nothing() {
     let bed = bed();
     bed.namespace("dry", "");
     let agent = FakeAgent::start(8.0);
-    let _keeper = bed.keeper(
-        "node-1",
-        &agent.socket(),
-        agent.cgroups(),
-        &["--with", "starved_s=2"],
-    );
+    let _keeper = bed.keeper_of_node("node-1", &agent, &["--with", "starved_s=2"]);
     bed.until(|| bed.published("node-1") == "8k", "the node publishes");
     bed.apply(&side_pod("dry", "stays", 7_500, "node-1"));
     bed.until(
@@ -137,7 +132,11 @@ fn an_eviction_that_is_not_enabled_says_so_and_moves_nothing() {
         "the pod is placed",
     );
     agent.with(|state| (state.main_cpus, state.is_starved) = (16.0, true));
-    an_event_says(bed, "dry", "it would move, were eviction enabled");
+    an_event_says(
+        bed,
+        "dry",
+        "it would be told to move, were eviction enabled",
+    );
     assert!(is_running_on(bed, "dry", "stays", "node-1"));
     bed.kubectl(&["-n", "dry", "delete", "pod", "stays"]);
 }

@@ -64,7 +64,10 @@ fn side_pods_are_placed_and_kept_through_outages_conflicts_and_limits() {
     let admin = handle.block_on(async { Client::try_from(config.clone()).expect("a client") });
     let observer = handle.block_on(Observer::start(&admin));
     let lives = handle.block_on(fleet::start(&config, nodes));
-    observer.until(|seen| seen.publishing * 10 >= nodes * 9, "nodes publish");
+    observer.until(
+        |seen| seen.have_published.len() * 10 >= nodes * 9,
+        "nodes publish",
+    );
     phase("nodes publish", started, &observer);
 
     let coming = handle.spawn(pods::come(admin.clone(), pods, COMING));
@@ -94,7 +97,13 @@ fn side_pods_are_placed_and_kept_through_outages_conflicts_and_limits() {
 fn judge(bed: &Bed, observer: &Observer, pods: usize) {
     let seen = observer.seen();
     let audit = audit::read(&bed.audit());
-    println!("{seen:#?}\n{audit:#?}");
+    println!("{observer}\n{audit:#?}");
+    for (node, pod) in &seen.rejections {
+        println!(
+            "{node} rejected {pod}; it published {:?}",
+            audit.of_node(node)
+        );
+    }
     assert_eq!(
         (seen.rejected, seen.lost),
         (0, 0),

@@ -28,6 +28,7 @@ impl Node {
         let seen = Seen {
             time_s: self.time_s,
             standing_milli: self.standing_milli,
+            is_allocatable: self.standing_milli.is_some(),
             ..seen
         };
         let step = self.rule.step(&seen);
@@ -92,7 +93,7 @@ fn pods_beyond_what_stands_delete_the_key_at_once_even_within_the_gap() {
 }
 
 #[test]
-fn a_lower_amount_comes_thirty_seconds_after_the_key_is_deleted_and_counts_the_pods_of_the_higher_one()
+fn a_lower_amount_comes_ninety_seconds_after_the_key_is_deleted_and_counts_the_pods_of_the_higher_one()
  {
     let mut node = Node::with(None);
     node.seconds(300, surplus(6_000));
@@ -108,7 +109,8 @@ fn a_lower_amount_comes_thirty_seconds_after_the_key_is_deleted_and_counts_the_p
         bound_milli: 4_000,
         ..surplus(3_800)
     };
-    node.seconds(29, bound);
+    // The first of them sees that the key is gone.
+    node.seconds(90, bound);
     assert_eq!(node.standing_milli, None);
     node.seconds(1, bound);
     assert!(
@@ -129,7 +131,7 @@ fn a_node_that_is_short_takes_no_more_until_enough_pods_have_ended() {
     node.seconds(120, bound(2_000, 4_000));
     assert_eq!(node.standing_milli, None);
     assert!(node.second(bound(2_000, 4_000)).is_short);
-    node.seconds(120, bound(2_000, 1_000));
+    node.seconds(300, bound(2_000, 1_000));
     let stands = node.standing_milli;
     assert!(
         stands.is_some_and(|milli| (2_000..2_250).contains(&milli)),

@@ -23,13 +23,31 @@ pub struct Audit {
     pub early_deletions: usize,
     /// Calls that the API server refused for their number.
     pub too_many_requests: usize,
+    /// Of each node the amounts that it published, with their times; null for a deletion.
+    pub amounts: Amounts,
+}
+
+/// They are printed of the nodes in question alone.
+#[derive(Default)]
+pub struct Amounts(HashMap<String, Vec<(Timestamp, Value)>>);
+
+impl std::fmt::Debug for Amounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "of {} nodes", self.0.len())
+    }
+}
+
+impl Audit {
+    /// What a node published.
+    pub fn of_node(&self, node: &str) -> &[(Timestamp, Value)] {
+        self.amounts.0.get(node).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Reads the log.
 pub fn read(log: &Path) -> Audit {
     let text = std::fs::read_to_string(log).expect("the log is there");
     let mut audit = Audit::default();
-    let mut last: HashMap<String, Timestamp> = HashMap::new();
     for line in text.lines() {
         let Ok(call) = serde_json::from_str::<Value>(line) else {
             // The API server was killed while it wrote.
@@ -46,8 +64,11 @@ pub fn read(log: &Path) -> Audit {
             continue;
         };
         let at: Timestamp = field("requestReceivedTimestamp").parse().expect("a time");
-        let before = last.insert(of("name").to_owned(), at);
-        let is_soon = before.is_some_and(|before| at.duration_since(before) < GAP);
+        let of_node = audit.amounts.0.entry(of("name").to_owned()).or_default();
+        let is_soon = of_node
+            .last()
+            .is_some_and(|(before, _)| at.duration_since(*before) < GAP);
+        of_node.push((at, amount.clone()));
         // The last write of a publisher that ends is not one of its rule.
         let is_last = status["conditions"][0]["$patch"] == "delete";
         audit.writes += 1;

@@ -45,7 +45,8 @@ async fn publisher(admin: Config, at: usize, mut lives: watch::Receiver<u32>, be
         let client = client(&admin, &name).await;
         let followed = Followed::start(&client, &name);
         followed.is_listed(&client).await;
-        let mut publisher = Publisher::new(client, name.clone(), constants());
+        let mut publisher =
+            Publisher::new(client, name.clone(), constants(), followed.failures.clone());
         let mut ticks = tokio::time::interval(STEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while at.is_multiple_of(3) || !lives.has_changed().expect("the test is there") {

@@ -21,10 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Seen {
     /// Nodes that publish side CPU.
     pub publishing: usize,
+    /// Nodes that have done so at some time.
+    pub have_published: HashSet<String>,
     /// Pods that run.
     pub running: usize,
     /// Pods that a node rejected.
     pub rejected: usize,
+    /// Each of them, with its node, when it was made and why.
+    pub rejections: Vec<(String, String)>,
     /// Pods that are not there any more.
     pub lost: usize,
     /// How often a node was seen to publish less than what is bound there.
@@ -38,8 +42,21 @@ pub struct Observer(Arc<Mutex<Seen>>);
 impl Observer {
     pub async fn start(admin: &Client) -> Self {
         let mut watches = JoinSet::new();
-        let pods = follow::store(&mut watches, admin, watcher::Config::default(), "pods");
-        let nodes = follow::store(&mut watches, admin, watcher::Config::default(), "nodes");
+        let failures = follow::Failures::default();
+        let pods = follow::store(
+            &mut watches,
+            admin,
+            watcher::Config::default(),
+            "pods",
+            &failures,
+        );
+        let nodes = follow::store(
+            &mut watches,
+            admin,
+            watcher::Config::default(),
+            "nodes",
+            &failures,
+        );
         let seen = Arc::new(Mutex::new(Seen::default()));
         tokio::spawn(look(watches, pods, nodes, Arc::clone(&seen)));
         Observer(seen)
@@ -101,7 +118,10 @@ async fn look(_watches: JoinSet<()>, pods: Store<Pod>, nodes: Store<Node>, seen:
                 .get(&name)
                 .map_or(0, |pods| resource::bound(pods.iter().copied()).milli);
             let standing_milli = resource::standing_milli(node);
-            seen.publishing += usize::from(standing_milli.is_some());
+            if standing_milli.is_some() {
+                seen.publishing += 1;
+                seen.have_published.insert(name.clone());
+            }
             if standing_milli.is_some_and(|milli| milli < bound_milli) {
                 let since = *below_since.entry(name).or_insert_with(|| {
                     seen.below += 1;
@@ -113,10 +133,29 @@ async fn look(_watches: JoinSet<()>, pods: Store<Pod>, nodes: Store<Node>, seen:
             }
         }
         seen.running = is_in("Running");
-        seen.rejected = is_in("Failed");
+        seen.rejections = pods.iter().filter_map(|pod| rejection(pod)).collect();
+        seen.rejected = seen.rejections.len();
         seen.lost += known.difference(&there).count();
         known = there;
     }
+}
+
+/// Of a rejected pod its node, and what is known of it.
+fn rejection(pod: &Pod) -> Option<(String, String)> {
+    let status = pod.status.as_ref()?;
+    let is_failed = status.phase.as_deref() == Some("Failed");
+    let conditions = status.conditions.iter().flatten();
+    let placed = conditions.filter(|one| one.type_ == "PodScheduled");
+    let placed = placed.map(|one| &one.last_transition_time).next();
+    let node = pod.spec.as_ref()?.node_name.clone()?;
+    let milli = resource::request_milli(pod);
+    let name = pod.name_any();
+    is_failed.then(|| {
+        (
+            node,
+            format!("{name} of {milli}, placed {placed:?}: {:?}", status.reason),
+        )
+    })
 }
 
 fn by_node(pods: &[Arc<Pod>]) -> HashMap<String, Vec<&Pod>> {
