@@ -43,6 +43,7 @@ fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
         engine: "knobs/tidegate".into(),
         measured_ns: 10 * S,
         events: 123_456,
+        at_tolerance_ns: None,
         idle_ns: 20 * S - 6 * S - side_ns,
         groups: vec![
             group("root", Class::Neutral, 6 * S + side_ns, false),
