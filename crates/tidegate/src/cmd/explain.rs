@@ -45,13 +45,16 @@ fn of_pod(pod: &str) -> Failure {
             format!("{what}; write it as pod:NAMESPACE/NAME"),
         );
     };
+    // On one line, to be copied.
+    let node = format!("kubectl -n {namespace} get pod {name} -o jsonpath={{.spec.nodeName}}");
+    let kube =
+        format!("kubectl -n tidegate get pods -o name --field-selector spec.nodeName=$({node})");
+    let command =
+        format!("kubectl -n tidegate exec $({kube}) -c kube -- /tidegate-kube explain pod:{pod}");
     Failure::new(
         Exit::Usage,
         format!(
-            "explain: pod:{pod}: tidegate-kube explains pods, on the pod's node; run\n\
-             \x20 node=$(kubectl -n {namespace} get pod {name} -o jsonpath='{{.spec.nodeName}}')\n\
-             \x20 kube=$(kubectl -n tidegate get pods -o name --field-selector spec.nodeName=$node)\n\
-             \x20 kubectl -n tidegate exec $kube -c kube -- /tidegate-kube explain pod:{pod}"
+            "explain: pod:{pod}: tidegate-kube explains pods, on the pod's node; run {command}"
         ),
     )
 }
