@@ -149,6 +149,15 @@ fn a_replay_stands_beside_what_was() {
         (idle(0) - 21.0).abs() < 0.1 && (idle(1) - 5.0).abs() < 2.0 && (idle(2) - 50.0).abs() < 2.0,
         "{view:#}"
     );
+    let works = arms[1]["works"].as_array().unwrap();
+    let other = works
+        .iter()
+        .find(|work| work["name"] == "everything else")
+        .unwrap();
+    assert!(
+        (other["used_cpus"].as_f64().unwrap() - 0.05).abs() < 0.03,
+        "{other}"
+    );
     assert_eq!(arms[1]["points"].as_array().unwrap().len(), 20);
 }
 
