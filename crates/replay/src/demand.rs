@@ -138,7 +138,7 @@ impl Demand {
                 own_cpus: own[at].clone(),
             });
         }
-        demand.add_everything_else(recording, &works, &own, &requests);
+        demand.add_everything_else(recording, &own, &requests, &fullest);
         demand
     }
 
@@ -146,10 +146,11 @@ impl Demand {
     fn add_everything_else(
         &mut self,
         recording: &Recording,
-        works: &[&tidegate_recording::Work],
         own: &[Vec<f64>],
         requests: &Requests,
+        fullest: &[f64],
     ) {
+        let works: Vec<_> = recording.works.values().collect();
         let is_side = |at: &usize| works[*at].class == Class::Side.name();
         let others: Vec<usize> = (0..works.len()).filter(|at| !is_side(at)).collect();
         let left = recording.seconds.iter().enumerate().map(|(nth, second)| {
@@ -158,13 +159,26 @@ impl Demand {
         });
         let left: Vec<f64> = left.collect();
         if left.iter().any(|cpus| *cpus >= USED_MIN_CPUS) {
+            let second = |cpus: &f64| WorkSecond {
+                used_cpus: *cpus as f32,
+                ..WorkSecond::default()
+            };
+            let seconds: Vec<WorkSecond> = left.iter().map(second).collect();
+            let limit = Limit {
+                cpus: None,
+                is_main: false,
+            };
+            let wants = match limit.holds(recording, &seconds, fullest) {
+                true => more(recording, &seconds, &left),
+                false => requests.wants_of(Class::Neutral.name()),
+            };
             self.works.push(WorkDemand {
                 name: EVERYTHING_ELSE.to_owned(),
                 id: None,
                 cgroup: String::new(),
                 used_cpus: mean(&left),
                 own_cpus: left,
-                wants: requests.wants_of(Class::Neutral.name()),
+                wants,
             });
         }
     }
