@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 TIDEGATE = os.environ.get("TIDEGATE", str(HERE / "target/release/tidegate"))
 PORT = 18197
 RATE = float(os.environ.get("RATE", "120"))  # requests a second: 15 % of two CPUs
+OBJECTIVE = os.environ.get("OBJECTIVE", "p99<5ms")
 BATCH = "incident-batch"
 
 
@@ -37,11 +38,11 @@ def tidegate(*words, check=True):
     return done.stdout
 
 
-def cpu_root():
-    for name in ("cpu", "cpu,cpuacct"):
-        if (pathlib.Path("/sys/fs/cgroup") / name / "cgroup.procs").exists():
-            return pathlib.Path("/sys/fs/cgroup") / name
-    return pathlib.Path("/sys/fs/cgroup")
+def batch_groups():
+    """The batch job's group: on v1 in the hierarchies of cpu and cpuacct, which may be one."""
+    roots = [pathlib.Path("/sys/fs/cgroup") / name for name in ("cpu", "cpuacct")]
+    roots = {root.resolve() for root in roots if (root / "cgroup.procs").exists()}
+    return [root / BATCH for root in roots or {pathlib.Path("/sys/fs/cgroup")}]
 
 
 def site(folder):
@@ -106,10 +107,10 @@ def batch_words():
     return ["stress-ng", "--cpu", str(2 * os.cpu_count()), "--quiet"]
 
 
-def start_batch(group):
+def start_batch(groups):
     def enter():
-        os.setpgid(0, 0)
-        (group / "cgroup.procs").write_text(str(os.getpid()))
+        for group in groups:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
 
     return subprocess.Popen(batch_words(), preexec_fn=enter, stdout=subprocess.DEVNULL)
 
@@ -128,11 +129,11 @@ def alerts(run_dir):
     return sorted((run_dir / "recording/alerts").glob("*.tgr"))
 
 
-async def night(folder, group, background):
+async def night(folder, groups, background):
     """Quiet, then the batch job; returns the load and the alert's recording."""
     run_dir = pathlib.Path(os.environ["TIDEGATE_RUN_DIR"])
     words = site(folder)
-    web = subprocess.Popen([TIDEGATE, "run", "--main", "--objective", "p99<5ms", "--name", "web", "--", *words])
+    web = subprocess.Popen([TIDEGATE, "run", "--main", "--objective", OBJECTIVE, "--name", "web", "--", *words])
     background.append(web)
     await until("nginx", 10, lambda: (folder / "pid").exists())
     load = Load()
@@ -141,7 +142,7 @@ async def night(folder, group, background):
     await asyncio.sleep(20)
     say(f"03:00  quiet: 99 of 100 requests take at most {load.p99_ms(began + 2):.1f} ms")
     began = time.time()
-    background.append(start_batch(group))
+    background.append(start_batch(groups))
     earlier = alerts(run_dir)
     if earlier:
         sys.exit(f"incident: an alert before the batch job began: this machine is not quiet ({earlier[-1].name})")
@@ -151,15 +152,15 @@ async def night(folder, group, background):
     return load, task, alerts(run_dir)[-1], p99
 
 
-async def walk(folder, group, background):
-    load, task, alert, p99_hurt = await night(folder, group, background)
+async def walk(folder, groups, background):
+    load, task, alert, p99_hurt = await night(folder, groups, background)
     say(tidegate("events").strip().splitlines()[-1])
     shown = tidegate("top", "--once", "--recording", str(alert))
     say(shown)
     if f"/{BATCH}" not in shown or "web" not in shown:
         sys.exit("incident: the recording does not show the batch job and the server")
     policy = folder / "policy.toml"
-    say(tidegate("tune", f"cgroup:/{BATCH}", "--recording", str(alert), "--aim", "p99<5ms", "--out", str(policy)))
+    say(tidegate("tune", f"cgroup:/{BATCH}", "--recording", str(alert), "--aim", OBJECTIVE, "--out", str(policy)))
     say(policy.read_text())
     say(tidegate("check", str(policy)))
     say(tidegate("replay", str(alert), "--policy", str(policy)))
@@ -200,11 +201,12 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-incident."))
     os.environ.update(TIDEGATE_RUN_DIR=str(folder / "run"), TIDEGATE_PREFIX="tgincident")
     (folder / "run").mkdir()
-    group = cpu_root() / BATCH
-    group.mkdir(exist_ok=True)
+    groups = batch_groups()
+    for group in groups:
+        group.mkdir(exist_ok=True)
     background = []
     try:
-        asyncio.run(walk(folder, group, background))
+        asyncio.run(walk(folder, groups, background))
     finally:
         for process in background[1:]:
             process.kill()
@@ -215,7 +217,8 @@ def main():
             process.wait()
         subprocess.run([TIDEGATE, "repair"], capture_output=True)
         time.sleep(0.5)
-        group.rmdir()
+        for group in groups:
+            group.rmdir()
         shutil.rmtree(folder)
 
 

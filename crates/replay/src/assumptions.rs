@@ -3,6 +3,7 @@
 use tidegate_recording::Recording;
 
 use crate::demand::{Demand, Wants};
+use crate::view::FiguresView;
 
 fn listed(names: &[&str]) -> String {
     const SHOWN: usize = 6;
@@ -16,6 +17,22 @@ fn listed(names: &[&str]) -> String {
         text += &format!(" and {} more", names.len() - SHOWN);
     }
     text
+}
+
+/// A simulated mean wait that is off the recorded one by this factor tells an order, and no more.
+const NEAR: f64 = 2.0;
+
+/// What is to be said where the same terms come out otherwise than they were: the machine was busier than the recording tells, with many
+/// tasks that each wanted little.
+pub fn caution(recorded: &FiguresView, simulated: &FiguresView) -> Option<String> {
+    let was_us = recorded.main_wait_mean_us?.value;
+    let is_us = simulated.main_wait_mean_us?.value;
+    let is_near = is_us * NEAR >= was_us && is_us <= was_us * NEAR;
+    (!is_near).then(|| {
+        format!(
+            "Under the recorded terms main waited {was_us:.0} us in the mean, and {is_us:.0} us in the simulation: trust the order of the rows, not their waits."
+        )
+    })
 }
 
 /// In sentences.
@@ -78,4 +95,30 @@ fn stolen_pct(recording: &Recording) -> f64 {
     let capacity: f64 = seconds.map(|second| f64::from(second.capacity_cpus)).sum();
     let whole = f64::from(recording.machine.cpus) * recording.seconds.len() as f64;
     (whole - capacity) * 100.0 / whole.max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::FigureView;
+
+    fn waits(mean_us: f64) -> FiguresView {
+        FiguresView {
+            main_wait_mean_us: Some(FigureView {
+                value: mean_us,
+                ..FigureView::default()
+            }),
+            ..FiguresView::default()
+        }
+    }
+
+    #[test]
+    fn a_simulation_that_is_far_off_what_was_says_so() {
+        let said = |was, is| caution(&waits(was), &waits(is));
+        assert_eq!(said(100.0, 60.0), None);
+        assert_eq!(said(100.0, 190.0), None);
+        assert!(said(1_790.0, 262.0).unwrap().contains("waited 1790 us"));
+        assert!(said(100.0, 210.0).is_some());
+        assert_eq!(caution(&FiguresView::default(), &waits(1.0)), None);
+    }
 }

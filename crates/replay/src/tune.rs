@@ -5,11 +5,11 @@ use tidegate_sim::outcome::Outcome;
 use tidegate_terms::{Class, Objective, Share, Terms, TimeSpan};
 
 use crate::arm::{Arm, side_terms};
-use crate::assumptions;
 use crate::demand::Wants;
 use crate::replay::Replay;
 use crate::simulate::{Prepared, Read, ReplayError, arm_view, figure};
 use crate::view::{ArmView, FigureView};
+use crate::{as_it_was, assumptions};
 
 /// Headrooms that are tried, in percent.
 const HEADROOMS_PCT: [u32; 13] = [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60];
@@ -203,6 +203,13 @@ pub fn tune(
         assumptions.insert(0, format!(
             "Another gate asks for {named}% headroom; of several the largest counts, so that less is not tried."
         ));
+    }
+    let was = as_it_was::arm(replay.recording, demand).figures;
+    let caution = rows
+        .first()
+        .and_then(|row| assumptions::caution(&was, &row.arm.figures));
+    if let Some(caution) = caution {
+        assumptions.insert(0, caution);
     }
     Ok(TuneView {
         target: target.name.clone(),
