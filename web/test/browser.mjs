@@ -39,7 +39,10 @@ export function on(page, pictures) {
     async drawn(count) {
       await page.waitForFunction((wanted) => document.querySelectorAll('canvas').length === wanted, count);
       await page.waitForFunction(() => [...document.querySelectorAll('canvas')].every((canvas) => {
-        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        // By a copy: a browser complains of a canvas that is read again and again.
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
         let opaque = 0;
         for (let at = 3; at < data.length; at += 4) opaque += data[at] === 255;
         return opaque > 100;
