@@ -3,11 +3,15 @@
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 
+/** Longer than anything here takes on a loud machine. */
+const PATIENCE_MS = 30000;
+const POLL_MS = 200;
+
 /** Opens a browser, in light colours. */
 export async function open({ height = 900 } = {}) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
   const page = await browser.newPage({ viewport: { width: 1200, height }, colorScheme: 'light' });
-  page.setDefaultTimeout(10000);
+  page.setDefaultTimeout(PATIENCE_MS);
   const complaints = [];
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
@@ -39,11 +43,14 @@ export function on(page, pictures) {
     async drawn(count) {
       await page.waitForFunction((wanted) => document.querySelectorAll('canvas').length === wanted, count);
       await page.waitForFunction(() => [...document.querySelectorAll('canvas')].every((canvas) => {
-        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        // By a copy: a browser complains of a canvas that is read again and again.
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
         let opaque = 0;
         for (let at = 3; at < data.length; at += 4) opaque += data[at] === 255;
         return opaque > 100;
-      }));
+      }), undefined, { polling: POLL_MS });
     },
     background: () => page.evaluate(() => getComputedStyle(document.body).backgroundColor),
     /** That nothing is wider than a narrow window. */

@@ -155,6 +155,9 @@ async function singleFile() {
   await checkRecording(alone.page, 'night.tgr · Tidegate');
   console.error(`the file is drawn in ${Date.now() - begun} ms`);
   await on(alone.page, pictures).picture('single');
+  // The picture of docs/recordings.md: the plots and the figures.
+  const works = await alone.page.locator('section').nth(1).boundingBox();
+  await alone.page.screenshot({ path: `${pictures}/web-recording.png`, fullPage: true, clip: { x: 0, y: 0, width: 1200, height: works.y } });
   await alone.page.emulateMedia({ colorScheme: 'dark' });
   await on(alone.page, pictures).picture('single-dark');
   await alone.page.setViewportSize({ width: 360, height: 700 });

@@ -31,7 +31,7 @@ Examples:
 The page only reads, shows no command lines, and is for programs of this machine
 alone. It needs no agent to start: it waits for one, and follows the next.";
 
-/// Serve a page that shows the machine, its gates, events and policy, a recording beside replays of it, and reports
+/// Serve a page that shows the machine live, recordings and reports
 #[derive(clap::Args)]
 #[command(after_help = SAMPLE)]
 pub struct Args {

@@ -61,7 +61,8 @@ fn recording() -> Recording {
         ..WorkSecond::default()
     };
     let second = |nth: u16| {
-        let web = if (40..70).contains(&nth) { 0.9 } else { 0.4 };
+        let level = if (40..70).contains(&nth) { 0.9 } else { 0.4 };
+        let web = level + f32::from((nth * 37) % 13) / 100.0;
         Second {
             unix_ms: 1_795_766_400_000 + u64::from(nth) * 1_000,
             capacity_cpus: 2.0,
