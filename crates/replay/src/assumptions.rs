@@ -52,7 +52,7 @@ pub fn of(recording: &Recording, demand: &Demand) -> Vec<String> {
     }
     if !held.is_empty() {
         all.push(format!(
-            "Held back while it ran, so it wants more than it got, with as many endless tasks as it had processes: {}.",
+            "Held back in some or all seconds, so it wants more than it got then, with as many endless tasks as it had processes: {}.",
             listed(&held)
         ));
     }

@@ -13,8 +13,10 @@ const REQUEST_US_RANGE: (f64, f64) = (50.0, 20_000.0);
 
 /// Less is nothing.
 const USED_MIN_CPUS: f64 = 0.005;
-/// A span of work ends with so many seconds of nothing.
-const PAUSE_SECONDS: usize = 10;
+/// A span in which a work was held back ends with so many seconds in which it was not, or did nothing.
+const PAUSE_SECONDS: usize = 4;
+/// A shorter span is a burst.
+const SPAN_MIN_SECONDS: usize = 3;
 /// Of what it was allowed, a work that was held back used at least this.
 const NEARLY: f64 = 0.9;
 /// Throttled for less, all CPUs added up, is the end of a burst.
@@ -58,13 +60,33 @@ pub enum Wants {
         /// CPU time of one.
         request_us: f64,
     },
-    /// More than it got.
+    /// More than it got while it was held back, and what it used else.
     More {
         /// Endless tasks.
         tasks: u32,
         /// When they ran: from a second on, up to another.
         spans: Vec<(usize, usize)>,
+        /// CPU time of a request else.
+        request_us: f64,
     },
+}
+
+impl WorkDemand {
+    /// The CPUs of each second that it wanted as requests, and how long each is.
+    pub(crate) fn requests(&self) -> (Vec<f64>, f64) {
+        let mut cpus = self.own_cpus.clone();
+        match &self.wants {
+            Wants::Used { request_us } => (cpus, *request_us),
+            Wants::More {
+                spans, request_us, ..
+            } => {
+                for (from, to) in spans {
+                    cpus[*from..*to].fill(0.0);
+                }
+                (cpus, *request_us)
+            }
+        }
+    }
 }
 
 /// The name of what no work accounts for.
@@ -125,16 +147,14 @@ impl Demand {
                 cpus: limit_cpus(work),
                 is_main: work.class == Class::Main.name(),
             };
-            let held = limit.holds(recording, seconds, &fullest);
+            let spans = limit.spans(recording, seconds, &fullest);
+            let request_us = requests.request_us(&work.class);
             demand.works.push(WorkDemand {
                 name: work.name.clone(),
                 id: Some(work.id),
                 cgroup: work.cgroup.clone(),
                 used_cpus: mean(&used(seconds)),
-                wants: match held {
-                    true => more(recording, seconds, &own[at]),
-                    false => requests.wants_of(&work.class),
-                },
+                wants: wants(recording, seconds, spans, request_us),
                 own_cpus: own[at].clone(),
             });
         }
@@ -168,10 +188,9 @@ impl Demand {
                 cpus: None,
                 is_main: false,
             };
-            let wants = match limit.holds(recording, &seconds, fullest) {
-                true => more(recording, &seconds, &left),
-                false => requests.wants_of(Class::Neutral.name()),
-            };
+            let spans = limit.spans(recording, &seconds, fullest);
+            let request_us = requests.request_us(Class::Neutral.name());
+            let wants = wants(recording, &seconds, spans, request_us);
             self.works.push(WorkDemand {
                 name: EVERYTHING_ELSE.to_owned(),
                 id: None,
@@ -218,17 +237,26 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether the work was held back during most of the seconds in which it ran.
-    fn holds(&self, recording: &Recording, seconds: &[WorkSecond], fullest: &[f64]) -> bool {
-        let (mut ran, mut held) = (0, 0);
+    /// When the work was held back: from a second on, up to another.
+    fn spans(
+        &self,
+        recording: &Recording,
+        seconds: &[WorkSecond],
+        fullest: &[f64],
+    ) -> Vec<(usize, usize)> {
+        let mut spans: Vec<(usize, usize)> = Vec::new();
         for (nth, one) in seconds.iter().enumerate() {
-            if is_active(one) {
-                ran += 1;
-                let idle_cpus = f64::from(recording.seconds[nth].idle_cpus);
-                held += u32::from(self.holds_in(one, idle_cpus, fullest[nth]));
+            let idle_cpus = f64::from(recording.seconds[nth].idle_cpus);
+            if !self.holds_in(one, idle_cpus, fullest[nth]) {
+                continue;
+            }
+            match spans.last_mut() {
+                Some(span) if nth - span.1 < PAUSE_SECONDS => span.1 = nth + 1,
+                _ => spans.push((nth, nth + 1)),
             }
         }
-        held * 2 > ran
+        spans.retain(|(from, to)| to - from >= SPAN_MIN_SECONDS);
+        spans
     }
 
     fn holds_in(&self, one: &WorkSecond, idle_cpus: f64, fullest_cpus: f64) -> bool {
@@ -252,15 +280,19 @@ impl Limit {
     }
 }
 
-fn is_active(one: &WorkSecond) -> bool {
-    f64::from(one.used_cpus) >= USED_MIN_CPUS || one.throttled_us > 0
-}
-
-/// As many endless tasks as the work had processes, from its first to its last second, and not while it paused.
-fn more(recording: &Recording, seconds: &[WorkSecond], own_cpus: &[f64]) -> Wants {
+/// As many endless tasks as the work had processes, while it was held back.
+fn wants(
+    recording: &Recording,
+    seconds: &[WorkSecond],
+    spans: Vec<(usize, usize)>,
+    request_us: f64,
+) -> Wants {
+    if spans.is_empty() {
+        return Wants::Used { request_us };
+    }
     let cpus = recording.machine.cpus.max(1);
     let processes = seconds.iter().map(|one| one.processes).max().unwrap_or(0);
-    let mut used: Vec<f64> = own_cpus.to_vec();
+    let mut used = used(seconds);
     used.sort_by(f64::total_cmp);
     let most_cpus = used.get(used.len() * 95 / 100).copied().unwrap_or(0.0);
     // A machine has at most some thousand CPUs; a second of wall time is off by a few per cent.
@@ -271,19 +303,9 @@ fn more(recording: &Recording, seconds: &[WorkSecond], own_cpus: &[f64]) -> Want
     };
     Wants::More {
         tasks,
-        spans: spans(seconds),
+        spans,
+        request_us,
     }
-}
-
-fn spans(seconds: &[WorkSecond]) -> Vec<(usize, usize)> {
-    let mut spans: Vec<(usize, usize)> = Vec::new();
-    for (nth, _) in seconds.iter().enumerate().filter(|one| is_active(one.1)) {
-        match spans.last_mut() {
-            Some(span) if nth - span.1 < PAUSE_SECONDS => span.1 = nth + 1,
-            _ => spans.push((nth, nth + 1)),
-        }
-    }
-    spans
 }
 
 /// How long requests are.
@@ -321,12 +343,9 @@ impl Requests {
         }
     }
 
-    fn wants_of(&self, class: &str) -> Wants {
+    fn request_us(&self, class: &str) -> f64 {
         let is_main = class == Class::Main.name() || self.is_all && class != Class::Side.name();
-        let counted = self.main_us.filter(|_| is_main);
-        Wants::Used {
-            request_us: counted.unwrap_or(REQUEST_US),
-        }
+        self.main_us.filter(|_| is_main).unwrap_or(REQUEST_US)
     }
 }
 
@@ -430,6 +449,7 @@ mod tests {
         let more = Wants::More {
             tasks: 4,
             spans: vec![(0, 5)],
+            request_us: REQUEST_US,
         };
         assert_eq!(full[1], more);
         assert_eq!(wants(vec![second(1.0, 1.8); 5])[1], used);
@@ -442,5 +462,16 @@ mod tests {
             panic!("no more is wanted");
         };
         assert_eq!(*spans, [(0, 20), (35, 40)]);
+        // Where the machine was not full, it wanted what it used; a moment in which it was is a burst.
+        let mut seconds = vec![second(0.0, 2.8); 40];
+        seconds[10..30].fill(second(1.0, 1.8));
+        seconds[20..22].fill(second(0.0, 2.8));
+        let works = Demand::of(&recording(&works, seconds)).works;
+        let Wants::More { spans, .. } = &works[1].wants else {
+            panic!("no more is wanted");
+        };
+        assert_eq!(*spans, [(0, 10), (30, 40)]);
+        let (cpus, _) = works[1].requests();
+        assert_eq!((cpus[5], cpus[15] as f32, cpus[35]), (0.0, 1.8, 0.0));
     }
 }

@@ -124,9 +124,9 @@ pub fn write(recording: &Recording, demand: &Demand, arm: &Arm, engine: Engine) 
 
 /// How many times as long requests are made.
 fn coarser(demand: &Demand) -> f64 {
-    let requests = demand.works.iter().map(|work| match work.wants {
-        Wants::Used { request_us } => work.own_cpus.iter().sum::<f64>() * 1e6 / request_us,
-        Wants::More { .. } => 0.0,
+    let requests = demand.works.iter().map(|work| {
+        let (cpus, request_us) = work.requests();
+        cpus.iter().sum::<f64>() * 1e6 / request_us
     });
     (requests.sum::<f64>() / REQUESTS_MAX).max(1.0)
 }
@@ -306,50 +306,45 @@ fn write_work(
     seconds: usize,
     coarser: f64,
 ) -> Vec<String> {
-    match &work.wants {
-        Wants::Used { request_us } => {
-            let longest = REQUEST_US_MAX.max(*request_us);
-            let request_us = (request_us * coarser).min(longest);
-            match write_requests(text, work, group, request_us) {
-                true => vec![group.to_owned()],
-                false => Vec::new(),
-            }
-        }
-        Wants::More { tasks, spans } => {
-            let mut names = Vec::new();
-            for (nth, (from, to)) in spans.iter().enumerate() {
-                let name = match spans.len() {
-                    1 => group.to_owned(),
-                    _ => format!("{group}_{}", nth + 1),
-                };
-                let _ = writeln!(
-                    text,
-                    "\n[workload.{name}]\nkind = \"hog\"\ngroup = \"{group}\"\ntasks = {tasks}"
-                );
-                if *from > 0 {
-                    let _ = writeln!(text, "start = \"{}s\"", from + WARMUP_SECONDS);
-                }
-                if *to < seconds {
-                    let _ = writeln!(text, "end = \"{}s\"", to + WARMUP_SECONDS);
-                }
-                names.push(name);
-            }
-            names
-        }
+    let mut names = Vec::new();
+    let (cpus, request_us) = work.requests();
+    let request_us = (request_us * coarser).min(REQUEST_US_MAX.max(request_us));
+    if write_requests(text, &cpus, group, request_us) {
+        names.push(group.to_owned());
     }
+    let Wants::More { tasks, spans, .. } = &work.wants else {
+        return names;
+    };
+    for (nth, (from, to)) in spans.iter().enumerate() {
+        let name = match (spans.len(), names.is_empty()) {
+            (1, true) => group.to_owned(),
+            _ => format!("{group}_{}", nth + 1),
+        };
+        let _ = writeln!(
+            text,
+            "\n[workload.{name}]\nkind = \"hog\"\ngroup = \"{group}\"\ntasks = {tasks}"
+        );
+        if *from > 0 {
+            let _ = writeln!(text, "start = \"{}s\"", from + WARMUP_SECONDS);
+        }
+        if *to < seconds {
+            let _ = writeln!(text, "end = \"{}s\"", to + WARMUP_SECONDS);
+        }
+        names.push(name);
+    }
+    names
 }
 
 /// An open loop whose rate follows what was used: a step a second. False where that is nothing.
-fn write_requests(text: &mut String, work: &WorkDemand, group: &str, request_us: f64) -> bool {
-    let peak_cpus = work.own_cpus.iter().copied().fold(0.0, f64::max);
+fn write_requests(text: &mut String, cpus: &[f64], group: &str, request_us: f64) -> bool {
+    let peak_cpus = cpus.iter().copied().fold(0.0, f64::max);
     // The language has no higher one: 1024 CPUs of the shortest requests are twice that.
     let rate = (peak_cpus * 1e6 / request_us).min(1e7);
     if rate < 0.001 {
         return false;
     }
     // To a thousandth of the peak, so that equal seconds are one step.
-    let steps: Vec<u32> = work
-        .own_cpus
+    let steps: Vec<u32> = cpus
         .iter()
         .map(|cpus| (cpus / peak_cpus * 1e3).round() as u32)
         .collect();

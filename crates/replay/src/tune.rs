@@ -224,9 +224,10 @@ pub fn tune(
 /// The same demand without that of one work.
 fn without<'r>(replay: &Replay<'r>, work: usize) -> Replay<'r> {
     let mut demand = replay.demand.clone();
-    demand.works[work].wants = Wants::More {
-        tasks: 1,
-        spans: Vec::new(),
+    let target = &mut demand.works[work];
+    target.own_cpus.fill(0.0);
+    target.wants = Wants::Used {
+        request_us: 1_000.0,
     };
     Replay {
         recording: replay.recording,
