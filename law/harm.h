@@ -16,13 +16,17 @@
  * mixes of work widen the interval and make no finding. law/harm.md has the proof, the
  * measured figures, and what a main with a closed set of callers changes.
  *
+ * A mean hides a tail: the share of main's turns that begin late is compared in the same way.
+ * Harm is found if either says so, none only if both do.
+ *
  * LEARN: pair after pair, half of the time at each level, until the interval is clear of
  * the aim. PROBE: one level is held, and a pair now and then tells whether what was learnt
  * still holds: if it does not, LEARN.
  *
- * Bounds, for any input in any state: lower <= ratio <= upper; FOUND only with lower above
- * 10^6; RAISE only with lower above, LOWER only with upper below 10^6 + aim; between probes
- * at least probe / 2 at the held level.
+ * Bounds, for any input in any state: lower <= ratio <= upper, of the tail too; FOUND only with
+ * lower above 10^6 or the tail's above half of what is accepted; RAISE only with a lower bound
+ * above, LOWER only with upper below 10^6 + aim; between probes at least probe / 2 at the held
+ * level.
  *
  * Ranges: beside each product. A window that cannot be true is void, as is one in which the
  * level asked for was not in force all the time.
@@ -30,7 +34,7 @@
 #ifndef TG_LAW_HARM_H
 #define TG_LAW_HARM_H
 
-#include "harm_pairs.h"
+#include "harm_evidence.h"
 
 /* In probes the held level's block is so much longer: it costs nothing. */
 #define TG_HARM_HELD_BLOCKS 4ULL
@@ -90,6 +94,7 @@ TG_FN void tg_harm_learn(struct tg_harm *h, tg_u32 why)
 	a->reason = why;
 	a->wish = TG_HARM_HOLD;
 	a->closed = 0;
+	a->by_tail = 0;
 	tg_harm_begin_pair(h);
 }
 
@@ -100,6 +105,9 @@ TG_FN void tg_harm_restart(struct tg_harm *h)
 	h->answer.ratio_ppm = TG_HARM_NO_HARM;
 	h->answer.lower_ppm = 0;
 	h->answer.upper_ppm = TG_HARM_RATIO_MAX;
+	h->answer.tail_ppm = 0;
+	h->answer.tail_lower_ppm = -(tg_s32)TG_PPM;
+	h->answer.tail_upper_ppm = (tg_s32)TG_PPM;
 }
 
 /* `seed`: any number; the same one gives the same levels for the same windows. */
@@ -117,6 +125,7 @@ TG_FN void tg_harm_init(struct tg_harm *h, const struct tg_harm_config *cfg, tg_
 	c->half_us = (tg_u32)tg_max(c->half_us, 1000000);
 	c->probe_us = (tg_u32)tg_max(c->probe_us, 10ULL * c->block_us);
 	c->window_max_us = (tg_u32)tg_clamp(c->window_max_us, 1, TG_DT_MAX_NS / 1000);
+	c->tail_ppm = (tg_u32)tg_min(c->tail_ppm, TG_PPM);
 	/* xorshift has no 0; some rounds, so that seeds that are alike do not begin alike. */
 	h->random = seed ^ TG_HARM_SEED ? seed ^ TG_HARM_SEED : 1;
 	for (int round = 0; round < 16; round++)
@@ -133,96 +142,123 @@ TG_FN int tg_harm_useful(const struct tg_harm *h, const struct tg_harm_window *w
 	       w->delay_ns / TG_HARM_TASKS_MAX <= ns;
 }
 
+/* The signal whose ratio is told. */
+TG_FN struct tg_harm_sums *tg_harm_told(struct tg_harm *h)
+{
+	return &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
+}
+
 /* It knows, or gives up: one level until the next probe. */
 TG_FN void tg_harm_settle(struct tg_harm *h, tg_u32 held)
 {
-	struct tg_harm_sums *s = &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
-
 	h->phase = TG_HARM_PROBE;
 	h->phase_us = 0;
 	h->held = held;
-	h->watch = 0;
-	h->known_20 = tg_harm_share_20(s);
-	/* 1 + 1 / TG_HARM_HELD_BLOCKS, of 1 + 1 */
-	s->noise = s->noise * 5 / 8;
+	for (int tail = 0; tail < 2; tail++) {
+		struct tg_harm_sums *s = tail ? &h->sums[TG_HARM_TAIL] : tg_harm_told(h);
+
+		h->watch[tail] = 0;
+		h->known_20[tail] = tg_harm_share_20(s);
+		/* 1 + 1 / TG_HARM_HELD_BLOCKS, of 1 + 1 */
+		s->noise = s->noise * 5 / 8;
+	}
 	tg_harm_begin_gap(h);
 }
 
-/* Why it does not know. */
-TG_FN tg_u32 tg_harm_why(const struct tg_harm *h, int contradicting)
+/* What is told of it. */
+TG_FN void tg_harm_tell(struct tg_harm *h, const struct tg_harm_evidence *e)
 {
-	tg_u64 reach = tg_harm_reach(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
+	struct tg_harm_answer *a = &h->answer;
+	int found = e->found || e->tail_found;
 
-	if (contradicting)
-		return TG_HARM_CONTRADICTING;
-	return tg_abs(h->trend) > reach ? TG_HARM_DRIFT : h->why;
+	a->closed = (tg_u32)e->closed;
+	a->ratio_ppm = e->time.ratio_ppm;
+	a->lower_ppm = e->time.lower_ppm;
+	a->upper_ppm = e->time.upper_ppm;
+	a->tail_ppm = e->tail.ppm;
+	a->tail_lower_ppm = e->tail.lower_ppm;
+	a->tail_upper_ppm = e->tail.upper_ppm;
+	a->by_tail = e->tail_above ? !e->above : e->tail_found && !e->found;
+	a->verdict = found ? TG_HARM_FOUND : TG_HARM_UNKNOWN;
+	a->reason = found ? TG_HARM_KNOWN : tg_harm_why(h, e->within && !e->agree);
 }
 
-/*
- * What the pairs so far tell. Side work that takes main's CPU makes it wait; the arrivals of
- * an open main do not care, so its CPU time stays what it was. Those of a closed one come
- * later, so its CPU time falls as its delay rises, and the runnable time per CPU time tells.
- * Where the runnable time falls, work takes less time in both.
- *
- * Looks for harm are few, each at twice the pairs of the last: every look is a chance to be
- * wrong. That there is none may be seen at any pair; it ends the learning.
- */
+/* No harm above what is accepted: HIGH is held. */
+TG_FN void tg_harm_accept(struct tg_harm *h)
+{
+	struct tg_harm_answer *a = &h->answer;
+
+	if (a->verdict != TG_HARM_FOUND)
+		a->verdict = TG_HARM_NONE;
+	a->reason = TG_HARM_KNOWN;
+	a->wish = TG_HARM_LOWER;
+	tg_harm_settle(h, TG_HARM_HIGH);
+}
+
 TG_FN void tg_harm_judge(struct tg_harm *h)
 {
-	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
-	struct tg_harm_bounds b = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
-	struct tg_harm_bounds cpu = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_CPU]);
-	struct tg_harm_bounds delay = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_DELAY]);
-	struct tg_harm_bounds stretch = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_STRETCH]);
-	struct tg_harm_answer *a = &h->answer;
-	int closed, within, found, agree;
+	struct tg_harm_evidence e = tg_harm_weigh(h);
+	int within = e.within && e.tail_within && e.agree;
 
-	closed = cpu.upper_ppm < TG_HARM_NO_HARM && delay.lower_ppm > TG_HARM_NO_HARM &&
-		 b.upper_ppm >= TG_HARM_NO_HARM;
-	agree = closed || b.upper_ppm < TG_HARM_NO_HARM || stretch.upper_ppm < accepted_ppm;
-	if (closed)
-		b = stretch;
-	within = b.upper_ppm < accepted_ppm;
-	found = b.lower_ppm > TG_HARM_NO_HARM;
-	if (h->pairs < h->look && (found || !within || !agree || h->pairs < h->cfg.pairs_min))
+	if (h->pairs < h->look &&
+	    (e.found || e.tail_found || !within || h->pairs < h->cfg.pairs_min))
 		return;
 	if (h->pairs >= h->look)
 		h->look *= 2;
-	a->closed = closed;
-	a->ratio_ppm = b.ratio_ppm;
-	a->lower_ppm = b.lower_ppm;
-	a->upper_ppm = b.upper_ppm;
-	a->verdict = found ? TG_HARM_FOUND : TG_HARM_UNKNOWN;
-	a->reason = found ? TG_HARM_KNOWN : tg_harm_why(h, within && !agree);
-	if (within && agree && h->turns >= h->cfg.turns_min) {
-		a->verdict = found ? TG_HARM_FOUND : TG_HARM_NONE;
-		a->reason = TG_HARM_KNOWN;
-		a->wish = TG_HARM_LOWER;
-		tg_harm_settle(h, TG_HARM_HIGH);
-	} else if (found && b.lower_ppm > accepted_ppm) {
-		a->wish = TG_HARM_RAISE;
+	tg_harm_tell(h, &e);
+	if (within && h->turns >= h->cfg.turns_min) {
+		tg_harm_accept(h);
+	} else if (e.above || e.tail_above) {
+		h->answer.wish = TG_HARM_RAISE;
 		tg_harm_settle(h, TG_HARM_LOW);
 	}
 }
 
-/* A probe: is what was learnt still so? One pair counts for at most three times its noise. */
-TG_FN void tg_harm_watch(struct tg_harm *h, tg_u64 high, tg_u64 low)
+/*
+ * Learning took too long. A tail that could not be told holds nothing up: where the time that work
+ * takes is within, the tail's estimate decides.
+ */
+TG_FN void tg_harm_end_learning(struct tg_harm *h)
 {
-	struct tg_harm_sums *s = &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
-	tg_u64 most = 3 * (tg_sqrt(s->noise) + 1);
+	struct tg_harm_answer *a = &h->answer;
+	struct tg_harm_evidence e = tg_harm_weigh(h);
+	int tail_fits = !h->cfg.tail_ppm || e.tail.ppm <= (tg_s32)h->cfg.tail_ppm;
+
+	if (h->cfg.tail_ppm && e.within && e.agree && tail_fits && !e.found && !e.tail_found &&
+	    h->pairs >= h->cfg.pairs_min && h->turns >= h->cfg.turns_min) {
+		tg_harm_tell(h, &e);
+		tg_harm_accept(h);
+		return;
+	}
+	tail_fits = !h->cfg.tail_ppm || a->tail_ppm <= (tg_s32)h->cfg.tail_ppm;
+	tg_harm_settle(h, a->verdict != TG_HARM_UNKNOWN && tail_fits &&
+				  a->ratio_ppm <= TG_PPM + h->cfg.aim_ppm
+			      ? TG_HARM_HIGH
+			      : TG_HARM_LOW);
+}
+
+/*
+ * A probe of a signal: is what was learnt still so? One pair counts for at most three times its
+ * noise; that of a tail, which may be none at all, is half of the accepted share at least
+ * (diff / sum of a quarter of it, at 2^17). Late turns come in clumps: a tail takes a third more
+ * to be suspected. 1: it is not.
+ */
+TG_FN int tg_harm_watch(struct tg_harm *h, int tail, tg_u64 high, tg_u64 low)
+{
+	struct tg_harm_sums *s = tail ? &h->sums[TG_HARM_TAIL] : tg_harm_told(h);
+	tg_u64 least = tail ? h->cfg.tail_ppm * (TG_HARM_UNIT / 4) / TG_PPM : 0;
+	tg_u64 most = 3 * (tg_sqrt(tg_max(s->noise, least * least)) + 1);
 	tg_s64 off;
 
 	tg_harm_scale(s, &high, &low, 65536 / 32);
-	off = tg_harm_off((tg_s64)high - (tg_s64)low, high + low, h->known_20);
+	off = tg_harm_off((tg_s64)high - (tg_s64)low, high + low, h->known_20[tail]);
 	off = tg_clamp_s(off, -(tg_s64)most, (tg_s64)most);
-	h->watch -= tg_harm_part(h->watch, TG_HARM_WATCH_16);
-	h->watch += off;
+	h->watch[tail] -= tg_harm_part(h->watch[tail], TG_HARM_WATCH_16);
+	h->watch[tail] += off;
 	s->noise = tg_mean(s->noise, tg_abs(off) * tg_abs(off), 65536 / 32);
-	if (tg_abs(h->watch) * 100 >
-	    (tg_sqrt(TG_HARM_WATCH_SPAN(s->noise)) + 1) * h->cfg.suspect_pct)
-		tg_harm_learn(h, TG_HARM_DRIFT);
-	else
-		tg_harm_begin_gap(h);
+	return tg_abs(h->watch[tail]) * 100 * 3 >
+	       (tg_sqrt(TG_HARM_WATCH_SPAN(tg_max(s->noise, least * least))) + 1) *
+		   h->cfg.suspect_pct * (tail ? 4 : 3);
 }
 
 /* The share that is forgotten in a pair: ln 2 of its half-life. 4 * 10^8 us * 45426 < 2^45. */
@@ -231,19 +267,46 @@ TG_FN tg_u64 tg_harm_forget_16(const struct tg_harm *h, tg_u64 pair_us)
 	return tg_clamp(pair_us * 45426 / h->cfg.half_us, 64, 32768);
 }
 
+/* A pair while it learns: [1] is HIGH. */
+TG_FN void tg_harm_learn_pair(struct tg_harm *h, const tg_u64 *run, const tg_u64 *cpu,
+			      const tg_u64 *delay, const tg_u64 *stretch, tg_u64 pair_us)
+{
+	const struct tg_harm_block *lo = &h->block[TG_HARM_LOW], *hi = &h->block[TG_HARM_HIGH];
+	tg_u64 forget_16 = tg_harm_forget_16(h, pair_us);
+	tg_u64 level_16 = tg_max(65536 / (h->pairs + 1), 65536 / 32);
+	tg_s64 before = h->sums[TG_HARM_RUNNABLE].diff;
+	tg_u64 high, low;
+
+	h->turns += lo->turns + hi->turns;
+	h->pairs = (tg_u32)tg_min(h->pairs + 1ULL, 1 << 20);
+	before -= tg_harm_part(before, forget_16);
+	tg_harm_add(&h->sums[TG_HARM_RUNNABLE], run[1], run[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_CPU], cpu[1], cpu[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_DELAY], delay[1], delay[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_STRETCH], stretch[1], stretch[0], forget_16, level_16);
+	if (h->cfg.tail_ppm && tg_harm_tail(lo, hi, &high, &low))
+		tg_harm_add(&h->sums[TG_HARM_TAIL], high, low, forget_16, level_16);
+	h->trend -= tg_harm_part(h->trend, forget_16);
+	before = h->sums[TG_HARM_RUNNABLE].diff - before;
+	h->trend += h->answer.arm == TG_HARM_HIGH ? before : -before;
+	tg_harm_judge(h);
+	if (h->phase == TG_HARM_LEARN)
+		tg_harm_begin_pair(h);
+}
+
 /* Both blocks are there. */
 TG_FN void tg_harm_end_pair(struct tg_harm *h)
 {
 	const struct tg_harm_block *lo = &h->block[TG_HARM_LOW], *hi = &h->block[TG_HARM_HIGH];
-	tg_u64 forget_16 = tg_harm_forget_16(h, h->since_pair_us);
-	tg_u64 level_16 = tg_max(65536 / (h->pairs + 1), 65536 / 32);
 	tg_u64 cpu[2] = {tg_harm_rate(lo->cpu_ns, lo->used_us),
 			 tg_harm_rate(hi->cpu_ns, hi->used_us)};
 	tg_u64 delay[2] = {tg_harm_rate(lo->delay_ns, lo->used_us),
 			   tg_harm_rate(hi->delay_ns, hi->used_us)};
 	tg_u64 run[2] = {cpu[0] + delay[0], cpu[1] + delay[1]};
 	tg_u64 stretch[2] = {tg_harm_stretch(run[0], cpu[0]), tg_harm_stretch(run[1], cpu[1])};
-	tg_s64 before = h->sums[TG_HARM_RUNNABLE].diff;
+	tg_u64 pair_us = h->since_pair_us, high, low;
+	const tg_u64 *told = h->answer.closed ? stretch : run;
+	int off;
 
 	h->since_pair_us = 0;
 	if (run[0] + run[1] == 0) {
@@ -254,31 +317,24 @@ TG_FN void tg_harm_end_pair(struct tg_harm *h)
 			tg_harm_begin_gap(h);
 		return;
 	}
-	if (h->phase == TG_HARM_PROBE) {
-		if (h->answer.verdict == TG_HARM_UNKNOWN)
-			tg_harm_begin_gap(h);
-		else if (h->answer.closed)
-			tg_harm_watch(h, stretch[1], stretch[0]);
-		else
-			tg_harm_watch(h, run[1], run[0]);
+	if (h->phase == TG_HARM_LEARN) {
+		tg_harm_learn_pair(h, run, cpu, delay, stretch, pair_us);
 		return;
 	}
-	h->turns += lo->turns + hi->turns;
-	h->pairs = (tg_u32)tg_min(h->pairs + 1ULL, 1 << 20);
-	before -= tg_harm_part(before, forget_16);
-	tg_harm_add(&h->sums[TG_HARM_RUNNABLE], run[1], run[0], forget_16, level_16);
-	tg_harm_add(&h->sums[TG_HARM_CPU], cpu[1], cpu[0], forget_16, level_16);
-	tg_harm_add(&h->sums[TG_HARM_DELAY], delay[1], delay[0], forget_16, level_16);
-	tg_harm_add(&h->sums[TG_HARM_STRETCH], stretch[1], stretch[0], forget_16, level_16);
-	h->trend -= tg_harm_part(h->trend, forget_16);
-	before = h->sums[TG_HARM_RUNNABLE].diff - before;
-	h->trend += h->answer.arm == TG_HARM_HIGH ? before : -before;
-	tg_harm_judge(h);
-	if (h->phase == TG_HARM_LEARN)
-		tg_harm_begin_pair(h);
+	if (h->answer.verdict == TG_HARM_UNKNOWN) {
+		tg_harm_begin_gap(h);
+		return;
+	}
+	off = tg_harm_watch(h, 0, told[1], told[0]);
+	if (h->cfg.tail_ppm && tg_harm_tail(lo, hi, &high, &low))
+		off |= tg_harm_watch(h, 1, high, low);
+	if (off)
+		tg_harm_learn(h, TG_HARM_DRIFT);
+	else
+		tg_harm_begin_gap(h);
 }
 
-/* Time that is of use, in the block of its level. Turns: 2^32 a window are enough. */
+/* Time that is of use, in the block of its level. Turns: 2^32 a window are enough, 2^40 a block. */
 TG_FN void tg_harm_collect(struct tg_harm *h, const struct tg_harm_window *w, tg_u64 us)
 {
 	struct tg_harm_block *b = &h->block[h->answer.arm & 1];
@@ -291,6 +347,7 @@ TG_FN void tg_harm_collect(struct tg_harm *h, const struct tg_harm_window *w, tg
 	b->cpu_ns += w->cpu_ns;
 	b->delay_ns += w->delay_ns;
 	b->turns += tg_min(w->turns, 1ULL << 32);
+	b->late += tg_min(w->late, tg_min(w->turns, 1ULL << 32));
 	h->used_us += us;
 }
 
@@ -326,9 +383,7 @@ TG_FN void tg_harm_phase_age(struct tg_harm *h)
 		if (!knows && h->void_us > h->used_us)
 			a->reason = TG_HARM_VOID;
 		if (h->phase_us >= h->cfg.learn_us)
-			tg_harm_settle(h, knows && a->ratio_ppm <= TG_PPM + h->cfg.aim_ppm
-					      ? TG_HARM_HIGH
-					      : TG_HARM_LOW);
+			tg_harm_end_learning(h);
 	} else if (!knows && h->phase_us >= h->cfg.retry_us) {
 		tg_harm_learn(h, TG_HARM_TOO_LITTLE);
 	} else if (knows && h->since_pair_us >= (tg_u64)h->cfg.learn_us + 2ULL * h->cfg.probe_us) {

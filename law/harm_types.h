@@ -49,7 +49,8 @@ enum tg_harm_signal {
 	TG_HARM_CPU = 1,      /* of those, running */
 	TG_HARM_DELAY = 2,    /* of those, waiting */
 	TG_HARM_STRETCH = 3,  /* runnable time per CPU time */
-	TG_HARM_SIGNALS = 4,
+	TG_HARM_TAIL = 4,     /* share of turns that begin late */
+	TG_HARM_SIGNALS = 5,
 };
 
 struct tg_harm_config {
@@ -65,6 +66,7 @@ struct tg_harm_config {
 	tg_u32 suspect_pct;   /* probes that are off by this: hundredths of a standard error */
 	tg_u32 retry_us;      /* from giving up until it learns again */
 	tg_u32 window_max_us; /* a longer window is void, <= 10 s */
+	tg_u32 tail_ppm; /* share of turns that may be late by side work, <= 10^6; 0: no tail */
 };
 
 struct tg_harm_window {
@@ -72,6 +74,7 @@ struct tg_harm_window {
 	tg_u64 turns;	 /* times that a task of main began to run */
 	tg_u64 delay_ns; /* sum of what they had waited */
 	tg_u64 cpu_ns;	 /* main's CPU time */
+	tg_u64 late;	 /* of the turns, those that had waited for longer than is asked for */
 	tg_u32 arm;	 /* enum tg_harm_arm that was in force for all of it */
 	tg_u32 valid;	 /* 0: the sensor does not vouch for it */
 };
@@ -84,6 +87,9 @@ struct tg_harm_answer {
 	/* main at HIGH over main at LOW: 10^6 is no harm */
 	tg_u32 ratio_ppm, lower_ppm, upper_ppm;
 	tg_u32 closed; /* 1: the ratio is of the stretch, for a closed set of callers */
+	/* share of late turns at HIGH less that at LOW, within 10^6 */
+	tg_s32 tail_ppm, tail_lower_ppm, tail_upper_ppm;
+	tg_u32 by_tail; /* 1: that harm is found, or none is, hangs on the tail alone */
 };
 
 /*
@@ -100,12 +106,13 @@ struct tg_harm_sums {
 
 /* What main did in one block, without guard and void windows. */
 struct tg_harm_block {
-	tg_u64 used_us, cpu_ns, delay_ns, turns;
+	tg_u64 used_us, cpu_ns, delay_ns, turns, late;
 };
 
 struct tg_harm {
 	struct tg_harm_config cfg;
 	struct tg_harm_answer answer;
+	tg_u32 pad;
 	tg_u64 random;
 	tg_u32 phase;		 /* enum tg_harm_phase */
 	tg_u32 held;		 /* enum tg_harm_arm, outside of pairs */
@@ -121,11 +128,12 @@ struct tg_harm {
 	tg_u64 since_pair_us;
 	struct tg_harm_block block[2]; /* by arm */
 	struct tg_harm_sums sums[TG_HARM_SIGNALS];
-	tg_s64 trend;	 /* second block less first, of RUNNABLE; else as its diff */
-	tg_s64 known_20; /* what was learnt: diff / sum, in 2^-20 */
-	tg_s64 watch;	 /* sum of what probes are off from it by, what is old forgotten */
-	tg_u32 why;	 /* enum tg_harm_reason for which it learns */
-	tg_u32 look;	 /* pairs at the next check for harm; doubles, <= 2^21 */
+	tg_s64 trend; /* second block less first, of RUNNABLE; else as its diff */
+	/* Of the time that work takes, and of the tail: */
+	tg_s64 known_20[2]; /* what was learnt: diff / sum, in 2^-20 */
+	tg_s64 watch[2];    /* sum of what probes are off from it by, what is old forgotten */
+	tg_u32 why;	    /* enum tg_harm_reason for which it learns */
+	tg_u32 look;	    /* pairs at the next check for harm; doubles, <= 2^21 */
 };
 
 #endif /* TG_LAW_HARM_TYPES_H */

@@ -14,12 +14,14 @@ static struct tg_harm_window window(struct fuzz *f, const struct tg_harm *h, int
 		w.turns = fuzz_any(f);
 		w.delay_ns = fuzz_any(f);
 		w.cpu_ns = fuzz_any(f);
+		w.late = fuzz_any(f);
 		w.arm = odds ? h->answer.arm : (tg_u32)fuzz_any(f);
 		w.valid = (tg_u32)fuzz_below(f, 4);
 		return w;
 	}
 	w.length_ns = 250000000;
 	w.turns = odds;
+	w.late = odds / 8;
 	w.cpu_ns = (1 + fuzz_below(f, 200)) * 1000000;
 	w.delay_ns = odds & 1 ? w.cpu_ns / 4 : 0;
 	w.arm = odds == 63 ? !h->answer.arm : h->answer.arm;
@@ -38,15 +40,26 @@ static void check_sums(const struct tg_harm_sums *s)
 	CHECK(s->diff_square < 1ULL << 48 && s->level < 1ULL << 39 && s->noise < 1ULL << 39);
 }
 
+/* By the estimate at least: a tail that cannot be told holds nothing up. */
+static int tail_is_within(const struct tg_harm *h)
+{
+	return !h->cfg.tail_ppm || h->answer.tail_ppm <= (tg_s32)h->cfg.tail_ppm;
+}
+
 static void check(const struct tg_harm *old, const struct tg_harm *h)
 {
 	const struct tg_harm_answer *a = &h->answer;
 	tg_wide aim = (tg_wide)TG_PPM + h->cfg.aim_ppm;
+	tg_s32 half = (tg_s32)h->cfg.tail_ppm / 2;
 
 	CHECK(a->lower_ppm <= a->ratio_ppm && a->ratio_ppm <= a->upper_ppm);
-	CHECK(a->verdict != TG_HARM_FOUND || a->lower_ppm > TG_PPM);
+	CHECK(a->tail_lower_ppm <= a->tail_ppm && a->tail_ppm <= a->tail_upper_ppm);
+	CHECK(a->verdict != TG_HARM_FOUND || a->lower_ppm > TG_PPM || a->tail_lower_ppm > half);
 	CHECK(a->verdict != TG_HARM_NONE || (a->lower_ppm <= TG_PPM && a->upper_ppm < aim));
-	CHECK(a->wish != TG_HARM_RAISE || a->lower_ppm > aim);
+	CHECK(a->verdict != TG_HARM_NONE || tail_is_within(h));
+	CHECK(a->wish != TG_HARM_RAISE || a->lower_ppm > aim ||
+	      a->tail_lower_ppm > (tg_s32)h->cfg.tail_ppm);
+	CHECK(a->wish != TG_HARM_LOWER || tail_is_within(h));
 	CHECK(a->wish != TG_HARM_LOWER || a->upper_ppm < aim);
 	CHECK((a->verdict == TG_HARM_UNKNOWN) == (a->reason != TG_HARM_KNOWN));
 	CHECK(a->arm <= TG_HARM_HIGH && h->place <= 2 && h->random != 0);
@@ -68,8 +81,8 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 {
 	struct fuzz f = {data, size};
 	int wild = (int)fuzz_below(&f, 2);
-	struct tg_harm_config cfg = {50000,    280,	 500000,  50000, 4,	   10,
-				     60000000, 60000000, 5000000, 300,	 60000000, 2000000};
+	struct tg_harm_config cfg = {50000,    280,	500000, 50000,	  4,	   10,	60000000,
+				     60000000, 5000000, 300,	60000000, 2000000, 7500};
 	struct tg_harm h, old;
 
 	if (fuzz_below(&f, 2)) {
@@ -85,6 +98,7 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 		cfg.suspect_pct = (tg_u32)fuzz_any(&f);
 		cfg.retry_us = (tg_u32)fuzz_any(&f);
 		cfg.window_max_us = (tg_u32)fuzz_any(&f);
+		cfg.tail_ppm = (tg_u32)fuzz_any(&f);
 	}
 	tg_harm_init(&h, &cfg, fuzz_any(&f));
 	while (f.left > 0) {

@@ -363,6 +363,9 @@ pub struct ObjectiveView {
     pub raises: u32,
     /// Of those at the bound, how many did not help and were given back.
     pub vain: u32,
+    /// Objectives of other gates: one is in force, that of the shortest time, of a wait or of a reported latency.
+    #[serde(default)]
+    pub unused: Vec<String>,
 }
 
 /// Who uses how much CPU.

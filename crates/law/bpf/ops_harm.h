@@ -31,6 +31,7 @@ TG_OP(tg_op_harm_init)
 	x->cfg.suspect_pct = (tg_u32)tg_any(x->in[5] >> 3, 10);
 	x->cfg.retry_us = (tg_u32)tg_any(x->in[6] >> 3, 28);
 	x->cfg.window_max_us = x->in[1] & 8 ? 10000000 : (tg_u32)tg_any(x->in[7] >> 3, 32);
+	x->cfg.tail_ppm = (tg_u32)tg_any(x->in[5] >> 5, 21);
 	tg_harm_init(&x->law, &x->cfg, x->in[1]);
 	return 0;
 }
@@ -44,6 +45,7 @@ TG_OP(tg_op_harm_step)
 
 	w->length_ns = wild ? tg_any(x->in[1], 36) : 200000000 + (x->in[1] & 0xfffff);
 	w->turns = tg_any(x->in[2], 12);
+	w->late = tg_any(x->in[2] >> 7, 11);
 	w->delay_ns = wild ? tg_any(x->in[3], 52) : x->in[3] & 0x3ffffff;
 	w->cpu_ns = wild ? tg_any(x->in[4], 48) : 100000000 + (x->in[4] & 0x3ffffff);
 	w->arm = (x->in[0] >> 14 & 63) == 0 ? (tg_u32)tg_any(x->in[6], 3) : x->law.answer.arm;

@@ -28,6 +28,8 @@ pub struct Config {
     pub retry_us: u32,
     /// A longer window is void.
     pub window_max_us: u32,
+    /// Share of main's turns that may begin late because of side work, in millionths; 0: the tail does not count.
+    pub tail_ppm: u32,
 }
 
 impl Default for Config {
@@ -45,6 +47,7 @@ impl Default for Config {
             suspect_pct: 300,
             retry_us: 3_600_000_000,
             window_max_us: 2_000_000,
+            tail_ppm: 7_500,
         }
     }
 }
@@ -71,6 +74,8 @@ pub struct Window {
     pub delay_ns: u64,
     /// Main's CPU time.
     pub cpu_ns: u64,
+    /// Of the turns, those that began after a longer wait than the caller's threshold. It must be the same in all that is compared.
+    pub late: u64,
     /// The level in force. Set by [`Self::at`].
     pub arm: u32,
     /// 0: void. Set by [`Self::at`].
@@ -152,6 +157,10 @@ struct Answer {
     lower_ppm: u32,
     upper_ppm: u32,
     closed: u32,
+    tail_ppm: i32,
+    tail_lower_ppm: i32,
+    tail_upper_ppm: i32,
+    by_tail: u32,
 }
 
 #[repr(C)]
@@ -161,6 +170,7 @@ struct Block {
     cpu_ns: u64,
     delay_ns: u64,
     turns: u64,
+    late: u64,
 }
 
 #[repr(C)]
@@ -179,6 +189,7 @@ struct Sums {
 pub struct Harm {
     cfg: Config,
     answer: Answer,
+    pad: u32,
     random: u64,
     phase: u32,
     held: u32,
@@ -194,10 +205,10 @@ pub struct Harm {
     turns: u64,
     since_pair_us: u64,
     block: [Block; 2],
-    sums: [Sums; 4],
+    sums: [Sums; 5],
     trend: i64,
-    known_20: i64,
-    watch: i64,
+    known_20: [i64; 2],
+    watch: [i64; 2],
     why: u32,
     look: u32,
 }
@@ -216,6 +227,7 @@ impl Harm {
         let mut harm = Self {
             cfg,
             answer: Answer::default(),
+            pad: 0,
             random: 0,
             phase: 0,
             held: 0,
@@ -231,10 +243,10 @@ impl Harm {
             turns: 0,
             since_pair_us: 0,
             block: [Block::default(); 2],
-            sums: [Sums::default(); 4],
+            sums: [Sums::default(); 5],
             trend: 0,
-            known_20: 0,
-            watch: 0,
+            known_20: [0; 2],
+            watch: [0; 2],
             why: 0,
             look: 0,
         };
@@ -304,6 +316,17 @@ impl Harm {
     /// Is the ratio that of a closed set of callers, from runnable time per CPU time?
     pub fn closed(&self) -> bool {
         self.answer.closed != 0
+    }
+
+    /// Share of main's turns that begin late at [`Arm::High`], less that at [`Arm::Low`], in millionths: estimate and bounds.
+    pub fn tail_ppm(&self) -> [i32; 3] {
+        let a = &self.answer;
+        [a.tail_ppm, a.tail_lower_ppm, a.tail_upper_ppm]
+    }
+
+    /// Is the verdict, or the wish, that of the tail alone?
+    pub fn by_tail(&self) -> bool {
+        self.answer.by_tail != 0
     }
 
     /// Does it switch evenly (and not only probe)?

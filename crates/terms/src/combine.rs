@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | headroom | the largest number; `auto` where no gate names one | idle kept for one main serves every main, so headrooms do not add up |
 //! | tolerance | the smallest | it promises main how little side work takes at worst; the strictest promise holds |
-//! | objective | the shortest time, then the smallest share | the strictest counts; of equal times, the higher percentile |
+//! | objective | the shortest time, then the smallest share | the strictest counts; of equal times, the higher percentile. One is in force, whether on run delay or on a reported latency; `status` names the others as not used |
 //!
 //! Only gates that name a term are asked. A default does not compete with a named value: it holds where no gate names one.
 //! Of equal values the first gate's counts, so that messages keep the name that they have.

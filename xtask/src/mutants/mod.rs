@@ -64,7 +64,7 @@ fn tests_of(header: &str) -> &'static [&'static str] {
         "burst.h" => &["burst"],
         "cap.h" => &["cap"],
         "delay.h" => &["delay"],
-        "harm.h" | "harm_pairs.h" | "harm_types.h" => &["harm"],
+        "harm.h" | "harm_evidence.h" | "harm_pairs.h" | "harm_types.h" => &["harm"],
         "latency.h" => &["latency"],
         "share.h" => &["share"],
         "hweight.h" => &["hweight"],

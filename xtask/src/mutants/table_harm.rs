@@ -41,6 +41,18 @@ pub const TABLE: &[Mutant] = &[
         to: "\t\th->look++;\n",
     },
     Mutant {
+        header: "harm_evidence.h",
+        what: "the share of late turns is not divided by its level's turns",
+        from: "less = (lo->late << 20) / lo->turns;",
+        to: "less = (lo->late << 20) / hi->turns;",
+    },
+    Mutant {
+        header: "harm.h",
+        what: "the tail is not watched",
+        from: "\t\toff |= tg_harm_watch(h, 1, high, low);\n",
+        to: "\t\t(void)high;\n",
+    },
+    Mutant {
         header: "harm.h",
         what: "nothing is left to the guard",
         from: "h->in_guard = arm != h->answer.arm;",
@@ -65,19 +77,19 @@ pub const TABLE: &[Mutant] = &[
         to: "return ",
     },
     Mutant {
-        header: "harm.h",
+        header: "harm_evidence.h",
         what: "a closed main is taken for an open one",
         from: "closed = cpu.upper_ppm < TG_HARM_NO_HARM &&",
         to: "closed = 0 && cpu.upper_ppm < TG_HARM_NO_HARM &&",
     },
     Mutant {
-        header: "harm.h",
+        header: "harm_evidence.h",
         what: "a main that is faster is taken for a closed one",
         from: "delay.lower_ppm > TG_HARM_NO_HARM &&",
         to: "1 &&",
     },
     Mutant {
-        header: "harm.h",
+        header: "harm_evidence.h",
         what: "signals that disagree are no reason",
         from: "stretch.upper_ppm < accepted_ppm;",
         to: "1;",
@@ -85,14 +97,14 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "harm.h",
         what: "none is said of a main that never sleeps",
-        from: "agree && h->turns >= h->cfg.turns_min)",
-        to: "agree)",
+        from: "within && h->turns >= h->cfg.turns_min)",
+        to: "within)",
     },
     Mutant {
-        header: "harm.h",
+        header: "harm_evidence.h",
         what: "more headroom for any harm",
-        from: "found && b.lower_ppm > accepted_ppm",
-        to: "found",
+        from: "e.above = e.time.lower_ppm > accepted_ppm;",
+        to: "e.above = e.found;",
     },
     Mutant {
         header: "harm.h",
@@ -103,8 +115,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "harm.h",
         what: "probes are never off",
-        from: "h->watch += off;",
-        to: "h->watch += 0 * off;",
+        from: "h->watch[tail] += off;",
+        to: "h->watch[tail] += 0 * off;",
     },
     Mutant {
         header: "harm.h",
@@ -131,7 +143,7 @@ pub const TABLE: &[Mutant] = &[
         to: "else if (0 && h->since_pair_us",
     },
     Mutant {
-        header: "harm.h",
+        header: "harm_evidence.h",
         what: "a trend is no drift",
         from: "tg_abs(h->trend) > reach ? TG_HARM_DRIFT : h->why",
         to: "reach ? h->why : h->why",

@@ -195,6 +195,12 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
     }
 }
 
+/// The objectives of gates other than the one in force, in its words.
+pub fn unused_objectives(gates: &[Gate], in_force: &str) -> Vec<String> {
+    let named = gates.iter().filter_map(objective_of).map(|one| one.from);
+    named.filter(|from| from != in_force).collect()
+}
+
 fn objective_of(gate: &Gate) -> Option<Found> {
     let (figure, span) = match gate.terms.objective.value {
         Objective::None => return None,

@@ -20,7 +20,7 @@ use crate::errors::no_gate;
 
 #[cfg(test)]
 pub(crate) use gate::tests::gate as of_terms;
-pub(crate) use gate::{Gate, demand};
+pub(crate) use gate::{Gate, demand, unused_objectives};
 pub(crate) use hint::{HintCounts, HintRound, HintState};
 pub(crate) use rate::RateLimit;
 pub(crate) use record::{Attachment, Record};

@@ -113,6 +113,7 @@ fn a_stricter_objective_goes_before_it_and_the_answer_says_so() {
     set(&agent, &format!("pid:{}", PIDS[2]), &terms).unwrap();
     let said = report(&agent, 0, "other", "9ms").unwrap().message;
     assert!(said.contains("not used, p99<1ms of gate"), "{said}");
+    assert_eq!(objective(&agent).unused, ["reported<5ms of gate other"]);
 }
 
 #[test]

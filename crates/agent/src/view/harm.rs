@@ -1,7 +1,7 @@
 //! What is shown of a headroom that is found by measured harm.
 
 use tidegate_api::HarmView;
-use tidegate_knobs::control::{AutoState, Found};
+use tidegate_knobs::control::{AutoState, Found, FoundTail};
 
 /// All of it.
 pub(super) fn harm_view(found: &Found) -> HarmView {
@@ -18,6 +18,7 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
         let ratio_ppm = found.ratio_ppm?[nth];
         Some((f64::from(ratio_ppm) - 1e6) / 1e4)
     };
+    let tail_pct = |nth: usize| Some(f64::from(found.tail?.more_ppm[nth]) / 1e4);
     HarmView {
         state: state.to_owned(),
         level_pct: f64::from(found.level_ppm) / 1e4,
@@ -25,6 +26,10 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
         harm_pct: pct(0),
         harm_from_pct: pct(1),
         harm_to_pct: pct(2),
+        tail_pct: tail_pct(0),
+        tail_from_pct: tail_pct(1),
+        tail_to_pct: tail_pct(2),
+        tail_after_us: found.tail.map(|tail| tail.late_after_ns as f64 / 1e3),
         sentence: sentence(found),
     }
 }
@@ -32,7 +37,7 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
 /// Harm with its interval, the level, and why it is not known.
 pub(crate) fn sentence(found: &Found) -> String {
     let level = f64::from(found.level_ppm) / 1e4;
-    let aim = f64::from(found.aim_ppm) / 1e4;
+    let aim = accepted(found);
     let about = |what: String| match cost(found) {
         Some(cost) => format!("{cost}; {what}"),
         None => what,
@@ -56,10 +61,10 @@ pub(crate) fn sentence(found: &Found) -> String {
             "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
         )),
         AutoState::Known => about(format!(
-            "{level:.0} % of headroom{idle_class} is the least at which that is within {aim} %"
+            "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}"
         )),
         AutoState::Most => about(format!(
-            "that is above {aim} % even at {level:.0} % of headroom, the most that is tried; more can be named, as in headroom = 80%"
+            "that is above {aim} even at {level:.0} % of headroom, the most that is tried; more can be named, as in headroom = 80%"
         )),
         AutoState::Unknown(why) => format!(
             "it cannot be told what side work costs main ({why}): {level:.0} % of headroom is in force"
@@ -67,12 +72,31 @@ pub(crate) fn sentence(found: &Found) -> String {
     }
 }
 
-/// `side work costs main 1.3 % (0.4–2.2)`.
+/// `side work costs main 1.3 % (0.4–2.2)`, and where its waits decide also `2.1 % (1.0–3.2) more of main's turns wait longer than 1.0 ms`.
 fn cost(found: &Found) -> Option<String> {
     let [ratio, from, to] = found.ratio_ppm?.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
+    let cost = format!("side work costs main {ratio:.1} % ({from:.1}–{to:.1})");
+    let Some(tail) = deciding_tail(found) else {
+        return Some(cost);
+    };
+    let [more, from, to] = tail.more_ppm.map(|ppm| f64::from(ppm) / 1e4);
+    let ms = tail.late_after_ns as f64 / 1e6;
     Some(format!(
-        "side work costs main {ratio:.1} % ({from:.1}–{to:.1})"
+        "{cost}, and {more:.1} % ({from:.1}–{to:.1}) more of main's turns wait longer than {ms:.1} ms"
     ))
+}
+
+/// `5 %`, and `5 and 0.75 %` where main's waits decide.
+fn accepted(found: &Found) -> String {
+    let aim = f64::from(found.aim_ppm) / 1e4;
+    match deciding_tail(found) {
+        Some(tail) => format!("{aim} and {} %", f64::from(tail.aim_ppm) / 1e4),
+        None => format!("{aim} %"),
+    }
+}
+
+fn deciding_tail(found: &Found) -> Option<FoundTail> {
+    found.tail.filter(|tail| tail.decides)
 }
 
 #[cfg(test)]
@@ -85,9 +109,48 @@ mod tests {
             state,
             aim_ppm: 50_000,
             ratio_ppm,
+            tail: None,
             is_low: false,
         })
         .sentence
+    }
+
+    #[test]
+    fn where_main_s_waits_decide_they_are_told() {
+        let mut found = Found {
+            level_ppm: 600_000,
+            state: AutoState::Most,
+            aim_ppm: 50_000,
+            ratio_ppm: Some([1_013_000, 1_004_000, 1_022_000]),
+            tail: Some(FoundTail {
+                late_after_ns: 1_040_000,
+                more_ppm: [21_000, 9_000, 33_000],
+                aim_ppm: 7_500,
+                decides: true,
+            }),
+            is_low: false,
+        };
+        let view = harm_view(&found);
+        assert_eq!(
+            view.sentence,
+            "side work costs main 1.3 % (0.4–2.2), and 2.1 % (0.9–3.3) more of main's turns wait longer than 1.0 ms; that is \
+             above 5 and 0.75 % even at 60 % of headroom, the most that is tried; more can be named, as in headroom = 80%"
+        );
+        assert_eq!(
+            (view.tail_pct, view.tail_after_us),
+            (Some(2.1), Some(1040.0))
+        );
+        found.state = AutoState::Known;
+        let said = sentence(&found);
+        assert!(
+            said.ends_with("the least at which that is within 5 and 0.75 %"),
+            "{said}"
+        );
+        found.tail = found.tail.map(|tail| FoundTail {
+            decides: false,
+            ..tail
+        });
+        assert!(!sentence(&found).contains("turns"), "the mean decides");
     }
 
     #[test]

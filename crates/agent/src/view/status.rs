@@ -15,7 +15,7 @@ use super::figures::{cpus, percent, seconds};
 use super::gates::{Detail, gate_views};
 use super::harm::harm_view;
 use crate::ext::view::{copied_floor, engine, ext_alerts, ext_decision, ext_view};
-use crate::gates::{Gate, Gates};
+use crate::gates::{Gate, Gates, unused_objectives};
 use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
@@ -131,6 +131,9 @@ pub(crate) fn status(
     view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
     view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
     view.gates = gate_views(runtime, &gates, &given, detail, now_ns);
+    if let Some(objective) = &mut view.objective {
+        objective.unused = unused_objectives(&gates, &objective.from);
+    }
     drop(gates);
     view.domains = domain_views(runtime);
     view.lock_boost = lock(&runtime.lock_boost).view();
@@ -304,5 +307,6 @@ fn objective_view(found: &Protection) -> ObjectiveView {
         percentile_us: us(found.percentile_ns),
         raises: found.raises,
         vain: found.vain,
+        unused: Vec::new(),
     }
 }

@@ -19,6 +19,18 @@ pub struct HarmView {
     pub harm_from_pct: Option<f64>,
     /// The interval's upper end.
     pub harm_to_pct: Option<f64>,
+    /// How many more of main's turns wait long because side work runs, in percent of the turns; none before it is measured.
+    #[serde(default)]
+    pub tail_pct: Option<f64>,
+    /// The interval's lower end.
+    #[serde(default)]
+    pub tail_from_pct: Option<f64>,
+    /// The interval's upper end.
+    #[serde(default)]
+    pub tail_to_pct: Option<f64>,
+    /// A longer wait is long: the mean CPU time of a turn.
+    #[serde(default)]
+    pub tail_after_us: Option<f64>,
     /// All of it, and why it is not known.
     pub sentence: String,
 }

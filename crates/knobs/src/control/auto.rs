@@ -5,21 +5,30 @@
 //! side work that uses little of its allowance, and only the decision is replaced, so that entering and leaving cost one write each.
 //! The [`search`] says which level is next.
 //!
+//! Harm is of two kinds: main's work takes longer in the mean, or more of main's turns wait long ([`tail`]). A level is fit where neither
+//! is above what is accepted.
+//!
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
 mod activity;
 mod rest;
 mod search;
 mod seen;
+mod tail;
+mod told;
 
 use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window, Wish};
 use tidegate_law::{HeadroomDecision, Reason};
+
+use crate::sense::Sensor;
 
 use activity::Activity;
 use rest::Rest;
 pub use search::Stage;
 use search::{Finding, Next, Search};
 pub(super) use seen::Seen;
+use tail::Tail;
+pub use told::{Found, FoundTail, State};
 
 /// What is not told of a level by then is not told: side work has half of its CPU meanwhile. (The law's own 300 s narrow the interval
 /// by a third.)
@@ -38,40 +47,6 @@ const WINDOW_NS: u64 = 20_000_000;
 const NO_HARM_PPM: u32 = 1_000_000;
 const PPM_PER_PCT: u32 = 10_000;
 
-/// What is known of the level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// There is no side work, or it wants little more than its tolerance.
-    NoSide,
-    /// Main leaves side work little more than its tolerance at this level, which therefore costs main nothing.
-    NoRoom,
-    /// Main has hardly anything to do.
-    NoMain,
-    /// It is being measured.
-    Learning,
-    /// It is within the aim, and the one below is not.
-    Known,
-    /// Harmful even at the highest level that is tried.
-    Most,
-    /// Harm cannot be told, for this reason; the machine's default is in force.
-    Unknown(&'static str),
-}
-
-/// What was found, to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The headroom in force while side work is not held at its tolerance.
-    pub level_ppm: u32,
-    /// What is known of it.
-    pub state: State,
-    /// Harm that is accepted.
-    pub aim_ppm: u32,
-    /// Time that main's work takes, of that with side work at its tolerance: estimate and bounds, 1,000,000 for no harm.
-    pub ratio_ppm: Option<[u32; 3]>,
-    /// Side work is held at its tolerance at this moment, to compare.
-    pub is_low: bool,
-}
-
 /// The measurement and the search.
 pub(super) struct Auto {
     /// Harm that is accepted, and the level where it cannot be told; none: the headroom was named.
@@ -80,7 +55,10 @@ pub(super) struct Auto {
     aim_ppm: Option<u32>,
     law: Option<Harm>,
     /// Of the level that is fit, while others are measured.
-    fit_law: Option<Harm>,
+    fit_law: Option<(Harm, Tail)>,
+    tail: Tail,
+    /// The last harm that was found is of the tail alone.
+    by_tail: bool,
     search: Search,
     activity: Activity,
     tells_waits: bool,
@@ -110,6 +88,8 @@ impl Default for Auto {
             aim_ppm: None,
             law: None,
             fit_law: None,
+            tail: Tail::default(),
+            by_tail: false,
             search: Search::default(),
             activity: Activity::default(),
             tells_waits: true,
@@ -167,6 +147,17 @@ impl Auto {
         is_known.then(|| self.search.known_pct())
     }
 
+    /// Tells the sensor which waits are late. (An objective on run delay has a bound of its own; with an objective there is no `auto`.)
+    pub fn set_late_after(&self, sensor: &mut dyn Sensor) {
+        if let Some(late_after_ns) = self.late_after_ns() {
+            sensor.set_late_after(late_after_ns);
+        }
+    }
+
+    fn late_after_ns(&self) -> Option<u64> {
+        self.asked.and(self.tail.late_after_ns())
+    }
+
     /// Side work is held at its tolerance, to compare.
     pub fn is_low(&self) -> bool {
         self.is_low
@@ -221,46 +212,6 @@ impl Auto {
         self.is_written = is_written;
     }
 
-    /// What there is to show.
-    pub fn found(&self) -> Option<Found> {
-        let (aim_ppm, _) = self.asked?;
-        let law = self.law.as_ref();
-        // Until the first look there is no upper bound.
-        let judged = law.filter(|law| law.upper_ppm() < 1_000_000_000);
-        Some(Found {
-            level_ppm: self.level_ppm()?,
-            state: self.state(),
-            aim_ppm,
-            ratio_ppm: judged.map(|law| [law.ratio_ppm(), law.lower_ppm(), law.upper_ppm()]),
-            is_low: self.is_low,
-        })
-    }
-
-    fn state(&self) -> State {
-        if !self.activity.main() {
-            return State::NoMain;
-        }
-        if !self.tells_waits {
-            return State::Unknown(
-                "sensing by usage files does not tell how long main waits to run",
-            );
-        }
-        match self.search.stage() {
-            Stage::Fit => State::Known,
-            Stage::Most => State::Most,
-            Stage::Unknown if self.is_caused => {
-                State::Unknown("main's work grows with side work, which seems to cause it")
-            }
-            Stage::Unknown => State::Unknown(match self.law.as_ref().map(Harm::verdict) {
-                Some(Verdict::Unknown(reason)) => reason.as_str(),
-                _ => "too little data",
-            }),
-            Stage::Measuring if self.no_room_ns > 0 => State::NoRoom,
-            Stage::Measuring if self.activity.side() => State::Learning,
-            Stage::Measuring => State::NoSide,
-        }
-    }
-
     fn compare(&mut self, seen: &Seen) {
         let learns =
             seen.has_side && self.tells_waits && self.activity.main() && self.activity.side();
@@ -275,6 +226,7 @@ impl Auto {
         let is_usable = seen.window.wall_ns > 0;
         self.window.length_ns += seen.dt_ns;
         self.window.turns += seen.waits.runs;
+        self.window.late += seen.waits.late;
         self.window.delay_ns += seen.waits.wait_ns;
         self.window.cpu_ns += main_ns;
         self.is_sound &= is_usable && self.is_written;
@@ -290,6 +242,9 @@ impl Auto {
             let (used_ns, time_ns) = &mut self.main_use[usize::from(!self.is_low)];
             *used_ns += self.window.cpu_ns;
             *time_ns += self.window.length_ns;
+        }
+        if self.is_low {
+            self.tail.seen(&self.window, self.is_sound);
         }
         self.begin_window();
         self.window_ended(&window, seen.now_ns);
@@ -320,6 +275,7 @@ impl Auto {
         self.main_use = [(0, 0); 2];
         self.is_caused = false;
         self.rest = Rest::default();
+        self.tail.begin_level();
         if let Some(law) = &mut self.law {
             law.restart();
         }
@@ -339,6 +295,10 @@ impl Auto {
     }
 
     fn window_ended(&mut self, window: &Window, now_ns: u64) {
+        if self.tail.late_after_ns().is_none() {
+            self.is_low = true;
+            return;
+        }
         let aim_ppm = self.asked.map_or(0, |(aim_ppm, _)| aim_ppm);
         let config = Config {
             aim_ppm,
@@ -354,7 +314,12 @@ impl Auto {
                 law.step(&self.rest.without_remains(window));
                 let pairs = law.pairs();
                 let found = finding(law, aim_ppm);
-                let caused = matches!(found, Some(Finding::Harms { .. })) && self.is_caused();
+                let by_tail = law.by_tail() || is_within(law, aim_ppm);
+                let harms = matches!(found, Some(Finding::Harms { .. }));
+                if harms {
+                    self.by_tail = by_tail;
+                }
+                let caused = harms && self.is_caused();
                 if let Some(finding) =
                     found.map(|found| if caused { Finding::Unknown } else { found })
                 {
@@ -375,7 +340,7 @@ impl Auto {
                     let finding = finding(law, aim_ppm).unwrap_or(Finding::Unknown);
                     self.go_on(finding);
                 } else if self.search.passed(us) {
-                    self.fit_law = Some(*law);
+                    self.fit_law = Some((*law, self.tail));
                     self.begin_level();
                 }
             }
@@ -395,12 +360,12 @@ impl Auto {
             Next::Hold => {}
             Next::Measure => {
                 if finding == Finding::Fit {
-                    self.fit_law = self.law;
+                    self.fit_law = self.law.map(|law| (law, self.tail));
                 }
                 self.begin_level();
             }
             Next::Return => match self.fit_law.take() {
-                Some(fit) => self.law = Some(fit),
+                Some((fit, tail)) => (self.law, self.tail) = (Some(fit), tail),
                 None => self.begin_level(),
             },
         }
@@ -413,13 +378,19 @@ fn harms(law: &Harm) -> Finding {
     }
 }
 
+/// By the estimate, main's work takes no longer than is accepted.
+fn is_within(law: &Harm, aim_ppm: u32) -> bool {
+    law.ratio_ppm() <= NO_HARM_PPM + aim_ppm
+}
+
 /// What the law of harm has come to, if it has.
 fn finding(law: &Harm, aim_ppm: u32) -> Option<Finding> {
     match (law.wish(), law.verdict()) {
         (Wish::Raise, _) => Some(harms(law)),
         (Wish::Lower, _) => Some(Finding::Fit),
         (Wish::Hold, Verdict::Found) if !law.learning() || law.pairs() >= PAIRS_MAX => {
-            let is_fit = law.ratio_ppm() <= NO_HARM_PPM + aim_ppm;
+            let [tail_ppm, ..] = law.tail_ppm();
+            let is_fit = is_within(law, aim_ppm) && tail_ppm <= Config::default().tail_ppm as i32;
             Some(if is_fit { Finding::Fit } else { harms(law) })
         }
         (Wish::Hold, Verdict::None) if !law.learning() => Some(Finding::Fit),

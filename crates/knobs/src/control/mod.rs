@@ -25,7 +25,7 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
-pub use auto::{Found, State as AutoState};
+pub use auto::{Found, FoundTail, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use demand::Demand;
 pub use domains::DomainState;
@@ -380,6 +380,7 @@ impl Control {
             cpus: self.sensor.online_cpus(),
             floor_ucpu: self.machine.floor_ucpu,
         });
+        self.auto.set_late_after(self.sensor.as_mut());
         let extra_ppm = self.protect.extra_ppm();
         let demand = &self.demand;
         let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);

@@ -3,13 +3,14 @@
 use crate::support::queue::{Arrivals, Bed, Effect, MS, Main, Random, SECOND};
 use tidegate_law::harm::{Arm, Config, Harm, Reason, Verdict, Window, Wish};
 
-const NONE: Effect = Effect {
+pub const NONE: Effect = Effect {
     service: 0.0,
     wait: 0.0,
+    late_one_in: 0,
 };
 
 fn service(service: f64) -> Effect {
-    Effect { service, wait: 0.0 }
+    Effect { service, ..NONE }
 }
 
 fn found(law: &Harm) -> bool {
@@ -17,7 +18,7 @@ fn found(law: &Harm) -> bool {
 }
 
 /// Steps with windows of 50 ms that `main` makes from the level and the number of the window.
-fn steps(law: &mut Harm, seconds: u64, mut main: impl FnMut(Arm, u64) -> Window) {
+pub fn steps(law: &mut Harm, seconds: u64, mut main: impl FnMut(Arm, u64) -> Window) {
     for at in 0..seconds * 20 {
         let arm = law.arm();
         let window = Window {
@@ -29,7 +30,7 @@ fn steps(law: &mut Harm, seconds: u64, mut main: impl FnMut(Arm, u64) -> Window)
 }
 
 /// A main of one CPU's half, with some noise, whose work takes `by_pct` of its time at the higher level.
-fn even(arm: Arm, random: &mut Random, by_pct: u64) -> Window {
+pub fn even(arm: Arm, random: &mut Random, by_pct: u64) -> Window {
     let cpu_ns = 20 * MS + random.next() % (10 * MS);
     Window {
         turns: 25,
@@ -252,15 +253,7 @@ fn a_closed_set_of_callers_is_told_by_runnable_time_per_cpu_time() {
         ..Main::default()
     };
     let mut bed = Bed::new(main, Harm::new(Config::default(), 1), 1);
-    bed.until(
-        120,
-        Effect {
-            service: 0.0,
-            wait: 0.3,
-        },
-        found,
-    )
-    .unwrap();
+    bed.until(120, Effect { wait: 0.3, ..NONE }, found).unwrap();
     assert!(bed.law.closed());
     let ratio = bed.law.ratio_ppm();
     assert!((1_200_000..1_450_000).contains(&ratio), "{ratio}");

@@ -47,7 +47,10 @@ fn say(name: &str, main: Main, effect: Effect) {
 #[test]
 #[ignore = "minutes"]
 fn power() {
-    let service = |service| Effect { service, wait: 0.0 };
+    let service = |service| Effect {
+        service,
+        ..Effect::default()
+    };
     let base = Main::default();
     for effect in [0.05, 0.08, 0.1, 0.2, 1.0] {
         say("500/s, cv 1", base, service(effect));
@@ -76,8 +79,8 @@ fn power() {
         "500/s, wait",
         base,
         Effect {
-            service: 0.0,
             wait: 0.05,
+            ..Effect::default()
         },
     );
     say(
@@ -107,8 +110,8 @@ fn power() {
             ..base
         },
         Effect {
-            service: 0.0,
             wait: 0.1,
+            ..Effect::default()
         },
     );
 }
@@ -250,7 +253,10 @@ fn followed() {
         ] {
             let (mut times, mut known, mut probed) = (Vec::new(), 0, 0);
             for seed in 0..runs {
-                let of = |service| Effect { service, wait: 0.0 };
+                let of = |service| Effect {
+                    service,
+                    ..Effect::default()
+                };
                 let mut bed = Bed::new(main, Harm::new(config(), seed), seed + 3_000);
                 bed.until(300, of(from), |law| !law.learning());
                 bed.until(100 + seed % 60, of(from), |_| false);

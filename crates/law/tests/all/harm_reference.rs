@@ -11,12 +11,18 @@ fn differ(ours: &mut Harm, reference: &mut Reference, window: &Window) -> Option
     let valid = window.valid != 0 && window.arm == u32::from(reference.arm() == Arm::High);
     ours.step(window);
     reference.step(window, valid);
-    let got = (ours.arm(), ours.verdict(), ours.wish(), ours.closed());
+    let got = (
+        (ours.arm(), ours.verdict(), ours.wish(), ours.closed()),
+        (ours.tail_ppm(), ours.by_tail()),
+    );
     let due = (
-        reference.arm(),
-        reference.verdict,
-        reference.wish,
-        reference.closed,
+        (
+            reference.arm(),
+            reference.verdict,
+            reference.wish,
+            reference.closed,
+        ),
+        (reference.tail, reference.by_tail),
     );
     let bounds = [ours.ratio_ppm(), ours.lower_ppm(), ours.upper_ppm()];
     let same = got == due && bounds == reference.bounds;
@@ -24,16 +30,22 @@ fn differ(ours: &mut Harm, reference: &mut Reference, window: &Window) -> Option
 }
 
 /// What holds for any input: the order of the bounds, and what each verdict and wish asks for.
-fn unsound(h: &Harm, aim: u32) -> Option<String> {
+fn unsound(h: &Harm, cfg: &Config) -> Option<String> {
     let (ratio, lower, upper) = (h.ratio_ppm(), h.lower_ppm(), h.upper_ppm());
-    let aim = 1_000_000 + aim.clamp(1, 1_000_000);
+    let aim = 1_000_000 + cfg.aim_ppm.clamp(1, 1_000_000);
     let one = 1_000_000;
+    let [tail, tail_lower, tail_upper] = h.tail_ppm();
+    let most = cfg.tail_ppm.min(1_000_000) as i32;
+    let tail_fits = most == 0 || tail <= most;
     let sound = lower <= ratio
         && ratio <= upper
-        && (h.verdict() != Verdict::Found || lower > one)
-        && (h.verdict() != Verdict::None || lower <= one && upper < aim)
-        && (h.wish() != Wish::Raise || h.verdict() == Verdict::Found && lower > aim)
-        && (h.wish() != Wish::Lower || upper < aim);
+        && tail_lower <= tail
+        && tail <= tail_upper
+        && (h.verdict() != Verdict::Found || lower > one || tail_lower > most / 2)
+        && (h.verdict() != Verdict::None || lower <= one && upper < aim && tail_fits)
+        && (h.wish() != Wish::Raise
+            || h.verdict() == Verdict::Found && (lower > aim || tail_lower > most))
+        && (h.wish() != Wish::Lower || upper < aim && tail_fits);
     (!sound).then(|| format!("{h:?}"))
 }
 
@@ -57,8 +69,9 @@ fn small() -> impl Strategy<Value = Config> {
             0..20_000_000_u32,
             20_000..2_000_000_u32,
         ),
+        0..100_000_u32,
     )
-        .prop_map(|(a, b, c)| Config {
+        .prop_map(|(a, b, c, tail_ppm)| Config {
             aim_ppm: a.0,
             z_pct: a.1,
             block_us: a.2,
@@ -71,6 +84,7 @@ fn small() -> impl Strategy<Value = Config> {
             suspect_pct: c.1,
             retry_us: c.2,
             window_max_us: c.3,
+            tail_ppm: tail_ppm.saturating_sub(20_000),
         })
 }
 
@@ -87,6 +101,7 @@ fn window(word: u64, arm: Arm, effect: u64) -> Window {
     let window = Window {
         length_ns,
         turns: pick(16, 40),
+        late: pick(44, 8) * (1 + more) / 4,
         delay_ns: pick(24, 4 * MS) * (1 + more),
         cpu_ns: (10 * MS + pick(32, 8 * MS)) / (1 + more / 2),
         ..Window::default()
@@ -110,7 +125,7 @@ proptest! {
         for (at, word) in words.into_iter().enumerate() {
             let window = window(word, ours.arm(), effect);
             prop_assert_eq!(differ(&mut ours, &mut reference, &window), None);
-            prop_assert_eq!(unsound(&ours, cfg.aim_ppm), None);
+            prop_assert_eq!(unsound(&ours, &cfg), None);
             if at == restart {
                 ours.restart();
                 reference.restart();
@@ -120,25 +135,25 @@ proptest! {
 
     #[test]
     fn any_window_is_survived(
-        cfg in prop::array::uniform12(any::<u32>()), seed in any::<u64>(),
-        words in prop::collection::vec(prop::array::uniform5(any::<u64>()), 1..300),
+        cfg in prop::array::uniform13(any::<u32>()), seed in any::<u64>(),
+        words in prop::collection::vec(prop::array::uniform6(any::<u64>()), 1..300),
     ) {
         let cut = |x: u32| x >> (x % 32);
         let cfg = Config {
             aim_ppm: cut(cfg[0]), z_pct: cut(cfg[1]), block_us: cut(cfg[2]), guard_us: cut(cfg[3]), pairs_min: cut(cfg[4]) % 8,
             turns_min: cut(cfg[5]), half_us: cut(cfg[6]), learn_us: cut(cfg[7]), probe_us: cut(cfg[8]), suspect_pct: cut(cfg[9]),
-            retry_us: cut(cfg[10]), window_max_us: cut(cfg[11]),
+            retry_us: cut(cfg[10]), window_max_us: cut(cfg[11]), tail_ppm: cut(cfg[12]),
         };
         let (mut ours, mut reference) = (Harm::new(cfg, seed), Reference::new(cfg, seed));
         for w in words {
             let cut = |x: u64| x >> (x % 64);
             let window = Window {
-                length_ns: cut(w[0]), turns: cut(w[1]), delay_ns: cut(w[2]), cpu_ns: cut(w[3]),
+                length_ns: cut(w[0]), turns: cut(w[1]), delay_ns: cut(w[2]), cpu_ns: cut(w[3]), late: cut(w[5]),
                 ..Window::default()
             };
             let window = if w[4] & 15 == 0 { window.at(Arm::Low) } else { window.at(ours.arm()) };
             prop_assert_eq!(differ(&mut ours, &mut reference, &window), None);
-            prop_assert_eq!(unsound(&ours, cfg.aim_ppm), None);
+            prop_assert_eq!(unsound(&ours, &cfg), None);
         }
     }
 }
@@ -162,6 +177,7 @@ fn the_largest_main_does_not_overflow() {
         let most = Window {
             length_ns,
             turns: u64::MAX,
+            late: u64::MAX,
             delay_ns: 131_072 * length_ns,
             cpu_ns: 8_192 * length_ns,
             ..Window::default()

@@ -20,6 +20,7 @@ mod delay_walk;
 mod harm;
 mod harm_power;
 mod harm_reference;
+mod harm_tail;
 mod headroom;
 mod headroom_contend;
 mod headroom_reference;

@@ -94,6 +94,12 @@ const CALLERS: &[(&str, &str)] = &[
              void g(struct tg_harm_sums *s, tg_u64 a, tg_u64 b) { tg_harm_add(s, a, b, 64, 2048); }",
     ),
     (
+        "harm_evidence.h",
+        "int f(const struct tg_harm *h) { return tg_harm_weigh(h).tail_found; } \
+             int g(const struct tg_harm_block *a, const struct tg_harm_block *b, tg_u64 *x, tg_u64 *y) \
+             { return tg_harm_tail(a, b, x, y); }",
+    ),
+    (
         "harm.h",
         "tg_u32 f(struct tg_harm *h, const struct tg_harm_window *w) { return tg_harm_step(h, w); } \
              void g(struct tg_harm *h, const struct tg_harm_config *c) { tg_harm_init(h, c, 1); } \

@@ -142,13 +142,17 @@ fn domain(view: &DomainView) -> String {
 
 fn objective(found: &ObjectiveView) -> String {
     let is_reported = found.figure == "reported";
+    let unused = match found.unused.as_slice() {
+        [] => String::new(),
+        unused => format!("; not used: {}", unused.join(", ")),
+    };
     if !found.measured {
         let why = match is_reported {
             true => "no latency was reported in the last minute (`tidegate objective`)",
             false => "run delay needs BPF sensing",
         };
         return format!(
-            "{} cannot be followed: {why}; {:.0} % are kept on top",
+            "{} cannot be followed: {why}; {:.0} % are kept on top{unused}",
             found.from, found.extra_pct
         );
     }
@@ -172,7 +176,7 @@ fn objective(found: &ObjectiveView) -> String {
         ),
     };
     format!(
-        "{}: {seen}, {:.0} % of headroom found for it ({state})",
+        "{}: {seen}, {:.0} % of headroom found for it ({state}){unused}",
         found.from, found.extra_pct
     )
 }

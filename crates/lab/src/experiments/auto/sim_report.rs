@@ -310,7 +310,7 @@ fn notes() -> Vec<String> {
         "The oracle takes, of side work as people start it, cpu.idle alone and the fixed headrooms, the one with the most side work \
          among those that keep main's mean within {MEAN_AIM} and its p99 within {P99_AIM} of main alone; where none does, the one \
          that is nearest ('harms'). `auto` itself aims at main's CPU time and waits within 5 % of what they are with side work at its \
-         tolerance, and knows nothing of latencies."
+         tolerance, and at 0.75 % more turns that wait long; it knows nothing of latencies."
     );
     vec![
         aims,

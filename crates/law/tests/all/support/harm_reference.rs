@@ -1,19 +1,7 @@
 //! The measurement of harm as its page tells it, in 128-bit integers, pair by pair; no clamp that only guards a machine word.
 
+use super::harm_sums::{ONE, Sums, UNIT, mean, off, part, root};
 use tidegate_law::harm::{Arm, Config, Reason, Verdict, Window, Wish};
-
-const UNIT: i128 = 1 << 17;
-const ONE: i128 = 1_000_000;
-const MOST: i128 = 1_000_000_000;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    diff: i128,
-    sum: i128,
-    diff_square: i128,
-    level: i128,
-    noise: i128,
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
@@ -21,6 +9,7 @@ struct Block {
     cpu: i128,
     delay: i128,
     turns: i128,
+    late: i128,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +17,17 @@ enum Place {
     Gap(i128),
     First,
     Second,
+}
+
+/// What the time that work takes tells, and the tail.
+struct Told {
+    bounds: [u32; 3],
+    tail: [i32; 3],
+    closed: bool,
+    agree: bool,
+    found: [bool; 2],
+    above: [bool; 2],
+    within: [bool; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct Reference {
     place: Place,
     guard: bool,
     blocks: [Block; 2],
-    sums: [Sums; 4],
+    sums: [Sums; 5],
     trend: i128,
     pairs: i128,
     look: i128,
@@ -50,76 +50,15 @@ pub struct Reference {
     used_us: i128,
     since_us: i128,
     age_us: i128,
-    known: i128,
-    watch: i128,
+    known: [i128; 2],
+    watch: [i128; 2],
     why: Reason,
     pub verdict: Verdict,
     pub wish: Wish,
     pub bounds: [u32; 3],
     pub closed: bool,
-}
-
-fn root(x: i128) -> i128 {
-    (x as u128).isqrt() as i128
-}
-
-fn mean(old: i128, now: i128, weight: i128) -> i128 {
-    let by = ((now - old).abs() * weight + 32_768) >> 16;
-    if now < old { old - by } else { old + by }
-}
-
-/// Towards zero.
-fn part(x: i128, weight: i128) -> i128 {
-    ((x.abs() * weight) >> 16) * x.signum()
-}
-
-impl Sums {
-    fn scale(&mut self, high: i128, low: i128, weight: i128) -> (i128, i128) {
-        let total = high + low;
-        if self.level == 0 {
-            self.level = total;
-            return (0, 0);
-        }
-        let unit = self.level.max((total + 3) / 4);
-        self.level = mean(self.level, total.min(8 * self.level), weight);
-        (high * UNIT / unit, low * UNIT / unit)
-    }
-
-    fn share(&self) -> i128 {
-        (self.diff.abs() << 20) / self.sum.max(1) * self.diff.signum()
-    }
-
-    fn add(&mut self, (high, low): (i128, i128), forget: i128, weight: i128) {
-        let (high, low) = self.scale(high, low, weight);
-        let (diff, sum) = (high - low, high + low);
-        let less = |x: i128| x - (((x >> 8) * forget) >> 8);
-        self.diff += diff - part(self.diff, forget);
-        self.sum += sum - part(self.sum, forget);
-        self.diff_square = less(less(self.diff_square)) + diff * diff;
-        let off = off(diff, sum, self.share());
-        self.noise = mean(self.noise, off * off, weight);
-    }
-
-    fn reach(&self, cfg: &Config) -> i128 {
-        ((root(self.diff_square) + 1) * i128::from(cfg.z_pct) / 100).min(self.sum)
-    }
-
-    fn bounds(&self, cfg: &Config) -> [u32; 3] {
-        if self.sum == 0 {
-            return [1_000_000, 0, 1_000_000_000];
-        }
-        let ratio = |high: i128, low: i128| (high.max(0) * ONE / low.max(1)).min(MOST) as u32;
-        let (high, low, reach) = (self.sum + self.diff, self.sum - self.diff, self.reach(cfg));
-        [
-            ratio(high, low),
-            ratio(high - reach, low + reach),
-            ratio(high + reach, low - reach),
-        ]
-    }
-}
-
-fn off(diff: i128, sum: i128, at: i128) -> i128 {
-    diff - ((at.abs() * sum) >> 20) * at.signum()
+    pub tail: [i32; 3],
+    pub by_tail: bool,
 }
 
 impl Reference {
@@ -134,6 +73,7 @@ impl Reference {
             half_us: cfg.half_us.max(1_000_000),
             probe_us: cfg.probe_us.max(10 * block_us),
             window_max_us: cfg.window_max_us.clamp(1, 10_000_000),
+            tail_ppm: cfg.tail_ppm.min(1_000_000),
             ..cfg
         };
         let mut new = Self {
@@ -145,7 +85,7 @@ impl Reference {
             place: Place::First,
             guard: false,
             blocks: [Block::default(); 2],
-            sums: [Sums::default(); 4],
+            sums: [Sums::default(); 5],
             trend: 0,
             pairs: 0,
             look: 0,
@@ -155,13 +95,15 @@ impl Reference {
             used_us: 0,
             since_us: 0,
             age_us: 0,
-            known: 0,
-            watch: 0,
+            known: [0; 2],
+            watch: [0; 2],
             why: Reason::TooLittle,
             verdict: Verdict::Unknown(Reason::TooLittle),
             wish: Wish::Hold,
             bounds: [0; 3],
             closed: false,
+            tail: [0; 3],
+            by_tail: false,
         };
         for _ in 0..16 {
             new.random();
@@ -184,17 +126,18 @@ impl Reference {
     pub fn restart(&mut self) {
         self.learn(Reason::TooLittle);
         self.bounds = [1_000_000, 0, 1_000_000_000];
+        self.tail = [0, -1_000_000, 1_000_000];
     }
 
     fn learn(&mut self, why: Reason) {
-        self.sums = [Sums::default(); 4];
+        self.sums = [Sums::default(); 5];
         (self.learning, self.why) = (true, why);
         (self.pairs, self.turns, self.trend) = (0, 0, 0);
         self.look = i128::from(self.cfg.pairs_min);
         (self.phase_us, self.void_us, self.used_us, self.since_us) = (0, 0, 0, 0);
         self.verdict = Verdict::Unknown(why);
         self.wish = Wish::Hold;
-        self.closed = false;
+        (self.closed, self.by_tail) = (false, false);
         self.begin_pair();
     }
 
@@ -230,43 +173,100 @@ impl Reference {
         self.learning = false;
         self.phase_us = 0;
         self.held_high = high;
-        self.watch = 0;
-        let sums = &mut self.sums[if self.closed { 3 } else { 0 }];
-        self.known = sums.share();
-        sums.noise = sums.noise * 5 / 8;
+        self.watch = [0; 2];
+        for tail in [0, 1] {
+            let sums = &mut self.sums[Self::told(tail, self.closed)];
+            self.known[tail] = sums.share();
+            sums.noise = sums.noise * 5 / 8;
+        }
         self.begin_gap();
     }
 
-    fn judge(&mut self) {
+    fn told(tail: usize, closed: bool) -> usize {
+        match (tail, closed) {
+            (1, _) => 4,
+            (_, true) => 3,
+            (_, false) => 0,
+        }
+    }
+
+    fn weigh(&self) -> Told {
         let [run, cpu, delay, stretch] = [0, 1, 2, 3].map(|n| self.sums[n].bounds(&self.cfg));
         let accepted = 1_000_000 + self.cfg.aim_ppm;
         let closed = cpu[2] < 1_000_000 && delay[1] > 1_000_000 && run[2] >= 1_000_000;
         let agree = closed || run[2] < 1_000_000 || stretch[2] < accepted;
         let bounds = if closed { stretch } else { run };
-        let (found, within) = (bounds[1] > 1_000_000, bounds[2] < accepted);
-        let early = self.pairs < i128::from(self.cfg.pairs_min);
-        if self.pairs >= self.look {
-            self.look *= 2;
-        } else if found || !within || !agree || early {
-            return;
+        let (tail, most) = (self.sums[4].shares(&self.cfg), self.cfg.tail_ppm as i32);
+        let counts = most > 0;
+        Told {
+            bounds,
+            tail,
+            closed,
+            agree,
+            found: [bounds[1] > 1_000_000, counts && tail[1] > most / 2],
+            above: [bounds[1] > accepted, counts && tail[1] > most],
+            within: [bounds[2] < accepted, !counts || tail[2] < most],
         }
-        (self.closed, self.bounds) = (closed, bounds);
-        self.verdict = if found {
+    }
+
+    fn tell(&mut self, told: &Told) {
+        let ([time_found, tail_found], [time_above, tail_above]) = (told.found, told.above);
+        (self.closed, self.bounds, self.tail) = (told.closed, told.bounds, told.tail);
+        self.by_tail = match tail_above {
+            true => !time_above,
+            false => tail_found && !time_found,
+        };
+        self.verdict = if time_found || tail_found {
             Verdict::Found
-        } else if within && !agree {
+        } else if told.within[0] && !told.agree {
             Verdict::Unknown(Reason::Contradicting)
         } else if self.trend.abs() > self.sums[0].reach(&self.cfg) {
             Verdict::Unknown(Reason::Drift)
         } else {
             Verdict::Unknown(self.why)
         };
-        if within && agree && self.turns >= i128::from(self.cfg.turns_min) {
-            if !found {
-                self.verdict = Verdict::None;
-            }
-            self.wish = Wish::Lower;
-            self.settle(true);
-        } else if found && self.bounds[1] > accepted {
+    }
+
+    fn accept(&mut self) {
+        if self.verdict != Verdict::Found {
+            self.verdict = Verdict::None;
+        }
+        self.wish = Wish::Lower;
+        self.settle(true);
+    }
+
+    fn fits(&self, tail: [i32; 3]) -> bool {
+        self.cfg.tail_ppm == 0 || tail[0] <= self.cfg.tail_ppm as i32
+    }
+
+    fn end_learning(&mut self) {
+        let told = self.weigh();
+        let enough = self.pairs >= i128::from(self.cfg.pairs_min)
+            && self.turns >= i128::from(self.cfg.turns_min);
+        let none = told.found == [false, false] && told.within[0] && told.agree;
+        if self.cfg.tail_ppm > 0 && none && enough && self.fits(told.tail) {
+            self.tell(&told);
+            return self.accept();
+        }
+        let knows = !matches!(self.verdict, Verdict::Unknown(_));
+        let fits = self.bounds[0] <= 1_000_000 + self.cfg.aim_ppm && self.fits(self.tail);
+        self.settle(knows && fits);
+    }
+
+    fn judge(&mut self) {
+        let told = self.weigh();
+        let within = told.within == [true, true] && told.agree;
+        let found = told.found != [false, false];
+        let early = self.pairs < i128::from(self.cfg.pairs_min);
+        if self.pairs >= self.look {
+            self.look *= 2;
+        } else if found || !within || early {
+            return;
+        }
+        self.tell(&told);
+        if within && self.turns >= i128::from(self.cfg.turns_min) {
+            self.accept();
+        } else if told.above != [false, false] {
             self.wish = Wish::Raise;
             self.settle(false);
         }
@@ -281,6 +281,7 @@ impl Reference {
         let run = (cpu.0 + delay.0, cpu.1 + delay.1);
         let of = |run: i128, cpu: i128| ((run << 16) / cpu.max(1)).min(1 << 37);
         let stretch = (of(run.0, cpu.0), of(run.1, cpu.1));
+        let tail = self.tail_pair().filter(|_| self.cfg.tail_ppm > 0);
         let pair_us = std::mem::take(&mut self.since_us);
         if run == (0, 0) {
             return self.next();
@@ -289,7 +290,13 @@ impl Reference {
             if matches!(self.verdict, Verdict::Unknown(_)) {
                 return self.begin_gap();
             }
-            return self.probe(if self.closed { stretch } else { run });
+            let off = self.is_off(0, if self.closed { stretch } else { run });
+            let off = tail.is_some_and(|pair| self.is_off(1, pair)) | off;
+            match off {
+                true => self.learn(Reason::Drift),
+                false => self.begin_gap(),
+            }
+            return;
         }
         let forget = (pair_us * 45_426 / i128::from(self.cfg.half_us)).clamp(64, 32_768);
         self.turns += lo.turns + hi.turns;
@@ -299,6 +306,9 @@ impl Reference {
         for (sums, pair) in self.sums.iter_mut().zip([run, cpu, delay, stretch]) {
             sums.add(pair, forget, weight);
         }
+        if let Some(pair) = tail {
+            self.sums[4].add(pair, forget, weight);
+        }
         let diff = self.sums[0].diff - before;
         self.trend += if first_high { -diff } else { diff } - part(self.trend, forget);
         self.judge();
@@ -307,19 +317,31 @@ impl Reference {
         }
     }
 
-    fn probe(&mut self, pair: (i128, i128)) {
-        let sums = &mut self.sums[if self.closed { 3 } else { 0 }];
-        let most = 3 * (root(sums.noise) + 1);
-        let (high, low) = sums.scale(pair.0, pair.1, 2_048);
-        let off = off(high - low, high + low, self.known).clamp(-most, most);
-        self.watch += off - part(self.watch, 10_427);
-        sums.noise = mean(sums.noise, off * off, 2_048);
-        let bound = (root(sums.noise * 7 / 2) + 1) * i128::from(self.cfg.suspect_pct);
-        if self.watch.abs() * 100 > bound {
-            self.learn(Reason::Drift);
-        } else {
-            self.begin_gap();
+    /// Turns, and half of the difference in the share of late ones on either side.
+    fn tail_pair(&self) -> Option<(i128, i128)> {
+        let [lo, hi] = self.blocks;
+        if lo.turns == 0 || hi.turns == 0 {
+            return None;
         }
+        let share = |block: Block| (block.late << 20) / block.turns;
+        let weight = (lo.turns + hi.turns).min(1 << 26);
+        let off = share(hi) - share(lo);
+        let half = ((weight * off.abs()) >> 11) * off.signum();
+        Some(((weight << 10) + half, (weight << 10) - half))
+    }
+
+    fn is_off(&mut self, tail: usize, pair: (i128, i128)) -> bool {
+        let least = i128::from(self.cfg.tail_ppm) * (UNIT / 4) / ONE * tail as i128;
+        let sums = &mut self.sums[Self::told(tail, self.closed)];
+        let most = 3 * (root(sums.noise.max(least * least)) + 1);
+        let (high, low) = sums.scale(pair.0, pair.1, 2_048);
+        let off = off(high - low, high + low, self.known[tail]).clamp(-most, most);
+        let watch = &mut self.watch[tail];
+        *watch += off - part(*watch, 10_427);
+        sums.noise = mean(sums.noise, off * off, 2_048);
+        let noise = sums.noise.max(least * least);
+        let bound = (root(noise * 7 / 2) + 1) * i128::from(self.cfg.suspect_pct);
+        watch.abs() * 100 * 3 > bound * (3 + tail as i128)
     }
 
     fn collect(&mut self, w: &Window, us: i128) {
@@ -332,6 +354,7 @@ impl Reference {
         block.cpu += i128::from(w.cpu_ns);
         block.delay += i128::from(w.delay_ns);
         block.turns += i128::from(w.turns.min(1 << 32));
+        block.late += i128::from(w.late.min(w.turns).min(1 << 32));
         self.used_us += us;
     }
 
@@ -383,7 +406,7 @@ impl Reference {
                 self.verdict = Verdict::Unknown(Reason::Void);
             }
             if self.phase_us >= learn_us {
-                self.settle(knows && self.bounds[0] <= 1_000_000 + self.cfg.aim_ppm);
+                self.end_learning();
             }
         } else if !knows && self.phase_us >= i128::from(self.cfg.retry_us) {
             self.learn(Reason::TooLittle);

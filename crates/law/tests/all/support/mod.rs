@@ -2,6 +2,7 @@
 
 pub mod delay_reference;
 pub mod harm_reference;
+pub mod harm_sums;
 pub mod queue;
 
 use std::collections::HashMap;

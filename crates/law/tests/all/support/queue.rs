@@ -97,6 +97,8 @@ pub struct Effect {
     pub service: f64,
     /// A turn begins later by this share of the mean service time.
     pub wait: f64,
+    /// A turn in so many begins later by three times the mean service time; 0: none.
+    pub late_one_in: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,7 +230,7 @@ impl Queue {
     /// One window at this effect.
     pub fn window(&mut self, length_ns: u64, effect: Effect) -> Window {
         let (from, until) = (self.now, self.now + length_ns as f64);
-        let (mut turns, mut delay, mut cpu) = (0_u64, 0.0, 0.0);
+        let (mut turns, mut late, mut delay, mut cpu) = (0_u64, 0_u64, 0.0, 0.0);
         // Runs that the windows before left.
         for c in &self.cpus {
             cpu += (c.end.min(until) - c.start.max(from)).max(0.0);
@@ -248,12 +250,18 @@ impl Queue {
                     .random
                     .exponential(effect.wait * self.main.service_us * 1e3);
             }
+            let late_one_in = f64::from(effect.late_one_in);
+            if effect.late_one_in > 0 && self.random.unit() * late_one_in < 1.0 {
+                start += 3.0 * self.main.service_us * 1e3;
+            }
             let takes = self.service_ns(start) * (1.0 + effect.service);
             self.cpus[first] = Cpu {
                 start,
                 end: start + takes,
             };
             turns += 1;
+            // The threshold: the mean service time.
+            late += u64::from(start - at > self.main.service_us * 1e3);
             delay += start - at;
             cpu += ((start + takes).min(until) - start).max(0.0);
             if let Arrivals::Closed { think_us, .. } = self.main.arrivals {
@@ -265,6 +273,7 @@ impl Queue {
         Window {
             length_ns,
             turns,
+            late,
             delay_ns: delay as u64,
             cpu_ns: cpu as u64,
             ..Window::default()
