@@ -149,9 +149,9 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
     }
 }
 
-/// Where CPUs do not slow each other, the idle class costs main little.
+/// On two CPUs that do not slow each other, the idle class costs main little in the mean, and much in the tail: headroom is raised.
 #[test]
-fn a_found_headroom_keeps_main_and_gives_side_work_what_the_oracle_does() {
+fn a_found_headroom_keeps_main_and_leaves_side_work_a_third() {
     let (report, _dir) = run(&options(Experiment::Auto));
     complete(&report, Experiment::Auto);
     let of = |arm: &str, what: &str| {
@@ -163,7 +163,9 @@ fn a_found_headroom_keeps_main_and_gives_side_work_what_the_oracle_does() {
         number(rows(&report, &fields)[0], what)
     };
     assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
-    assert!(of("auto", "side_work_cpus") > 0.6 * of("cpu_idle", "side_work_cpus"));
+    assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
+    assert!(of("auto", "level_pct") >= 20.0);
+    assert!(of("auto", "side_work_cpus") > 0.3 * of("cpu_idle", "side_work_cpus"));
     for arm in [
         "perfiso",
         "smartharvest",
