@@ -1,0 +1,123 @@
+use std::collections::BTreeMap;
+
+use tidegate_recording::{Machine, Work};
+
+use super::*;
+
+#[test]
+fn a_group_lies_in_those_above_it_alone() {
+    assert!(is_within("/a/b/c", "/a/b") && is_within("/a/b", "/a/"));
+    for around in ["/a/b", "/a/bc", "/", "", "/b"] {
+        assert!(!is_within("/a/b", around), "{around}");
+    }
+    let groups = ["/a", "/a/b", "", "/a/bc"];
+    assert_eq!(nearest_around(&groups, "/a/b/c"), Some(1));
+    assert_eq!(nearest_around(&groups, "/x"), None);
+}
+
+fn one(id: u32, used_cpus: f32) -> WorkSecond {
+    WorkSecond {
+        id,
+        used_cpus,
+        ..WorkSecond::default()
+    }
+}
+
+fn recording(works: &[(&str, &str)], seconds: Vec<Second>) -> Recording {
+    let work = |(id, (cgroup, class)): (usize, &(&str, &str))| {
+        let work = Work {
+            id: id as u32,
+            name: (*cgroup).to_owned(),
+            is_gate: *class != "neutral",
+            class: (*class).to_owned(),
+            cgroup: (*cgroup).to_owned(),
+            ..Work::default()
+        };
+        (id as u32, work)
+    };
+    Recording {
+        machine: Machine {
+            cpus: 4,
+            ..Machine::default()
+        },
+        works: works
+            .iter()
+            .enumerate()
+            .map(work)
+            .collect::<BTreeMap<_, _>>(),
+        seconds,
+        ..Recording::default()
+    }
+}
+
+#[test]
+fn what_works_within_a_work_used_counts_once_and_the_rest_is_everything_else() {
+    let second = Second {
+        main_cpus: 1.0,
+        idle_cpus: 3.0,
+        works: vec![one(0, 0.6), one(1, 0.2)],
+        ..Second::default()
+    };
+    let recording = recording(&[("/a", "main"), ("/a/b", "neutral")], vec![second; 3]);
+    let demand = Demand::of(&recording);
+    let own: Vec<f64> = demand
+        .works
+        .iter()
+        .map(|work| mean(&work.own_cpus))
+        .collect();
+    for (own, expected) in own.iter().zip([0.4, 0.2, 0.4]) {
+        assert!((own - expected).abs() < 1e-6, "{own} is not {expected}");
+    }
+    assert_eq!(demand.works[2].name, EVERYTHING_ELSE);
+}
+
+#[test]
+fn a_work_that_filled_the_machine_wants_more_and_a_small_one_does_not() {
+    let second = |idle_cpus: f32, hog_cpus: f32| Second {
+        main_cpus: 4.0 - idle_cpus,
+        idle_cpus,
+        works: vec![one(0, 0.3), one(1, hog_cpus), one(2, 0.9)],
+        ..Second::default()
+    };
+    let works = [("/small", "neutral"), ("/hog", "neutral"), ("/web", "main")];
+    let wants = |seconds: Vec<Second>| {
+        let demand = Demand::of(&recording(&works, seconds));
+        demand
+            .works
+            .into_iter()
+            .map(|work| work.wants)
+            .collect::<Vec<_>>()
+    };
+    let full = wants(vec![second(0.0, 2.8); 5]);
+    let used = Wants::Used {
+        request_us: REQUEST_US,
+    };
+    assert_eq!((&full[0], &full[2]), (&used, &used));
+    let more = Wants::More {
+        tasks: 4,
+        spans: vec![(0, 5)],
+        request_us: REQUEST_US,
+    };
+    assert_eq!(full[1], more);
+    assert_eq!(wants(vec![second(1.0, 1.8); 5])[1], used);
+    // A pause ends a span, a short one does not.
+    let mut seconds = vec![second(0.0, 2.8); 40];
+    for nth in (5..8).chain(20..35) {
+        seconds[nth].works.retain(|one| one.id != 1);
+    }
+    let Wants::More { spans, .. } = &wants(seconds)[1] else {
+        panic!("no more is wanted");
+    };
+    assert_eq!(*spans, [(0, 20), (35, 40)]);
+    // Where the machine was not full, it wanted what it used; a moment in which it was is a burst.
+    let mut seconds = vec![second(0.0, 2.8); 40];
+    seconds[10..30].fill(second(1.0, 1.8));
+    seconds[20..22].fill(second(0.0, 2.8));
+    let works = Demand::of(&recording(&works, seconds)).works;
+    let Wants::More { spans, .. } = &works[1].wants else {
+        panic!("no more is wanted");
+    };
+    assert_eq!(*spans, [(0, 10), (30, 40)]);
+    let (cpus, _) = works[1].requests();
+    assert_eq!((cpus[5], cpus[15] as f32, cpus[35]), (0.0, 1.8, 0.0));
+}
