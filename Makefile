@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format mutants incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -48,6 +48,9 @@ format: ## Format all sources
 
 mutants: setup ## Break the law line by line: its tests must notice each (about three minutes)
 	@cargo xtask mutants
+
+incident: build ## Stage docs/incident.md on this machine: a batch job hurts nginx, is found, tuned and gated (as root; needs nginx; 3 minutes)
+	scripts/incident.py
 
 vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm
