@@ -129,15 +129,19 @@ def alerts(run_dir):
     return sorted((run_dir / "recording/alerts").glob("*.tgr"))
 
 
+async def start_web(folder, background, *terms):
+    """nginx as a main gate, and its load."""
+    words = [TIDEGATE, "run", "--main", *terms, "--name", "web", "--", *site(folder)]
+    background.append(subprocess.Popen(words))
+    await until("nginx", 10, lambda: (folder / "pid").exists())
+    load = Load()
+    return load, asyncio.create_task(load.run())
+
+
 async def night(folder, groups, background):
     """Quiet, then the batch job; returns the load and the alert's recording."""
     run_dir = pathlib.Path(os.environ["TIDEGATE_RUN_DIR"])
-    words = site(folder)
-    web = subprocess.Popen([TIDEGATE, "run", "--main", "--objective", OBJECTIVE, "--name", "web", "--", *words])
-    background.append(web)
-    await until("nginx", 10, lambda: (folder / "pid").exists())
-    load = Load()
-    task = asyncio.create_task(load.run())
+    load, task = await start_web(folder, background, "--objective", OBJECTIVE)
     began = time.time()
     await asyncio.sleep(20)
     say(f"03:00  quiet: 99 of 100 requests take at most {load.p99_ms(began + 2):.1f} ms")
@@ -172,7 +176,7 @@ async def walk(folder, groups, background):
     run_dir = pathlib.Path(os.environ["TIDEGATE_RUN_DIR"])
     shutil.copy(policy, run_dir / "tidegate.toml")
     say(tidegate("diff"))
-    say(tidegate("apply", "--for", "10min"))
+    say(tidegate("apply", "--for", "10m"))
     await asyncio.sleep(3)
     began = time.time()
     await asyncio.sleep(20)
@@ -193,7 +197,8 @@ def pictures(alert, policy):
     subprocess.run(["node", str(HERE / "web/test/incident.mjs"), str(page), folder], check=True)
 
 
-def main():
+def staged(walk):
+    """Runs `walk(folder, groups, background)` with an agent of its own, and leaves nothing."""
     if os.geteuid() != 0:
         sys.exit("incident: gates need root; run it as root")
     if not shutil.which("nginx"):
@@ -222,4 +227,5 @@ def main():
         shutil.rmtree(folder)
 
 
-main()
+if __name__ == "__main__":
+    staged(walk)

@@ -27,6 +27,8 @@ pub(crate) struct RecorderState {
     view: Mutex<Option<RecordingView>>,
     /// The directory and its limit, for the thread.
     place: Option<(PathBuf, u64)>,
+    /// Why there is no place though one is asked for.
+    no_room: Option<String>,
 }
 
 impl RecorderState {
@@ -59,16 +61,15 @@ impl RecorderState {
             );
         });
         let has_room = bytes_max >= BYTES_MIN;
-        if !has_room {
-            let dir = dir.display();
-            warn!(
-                "recorder: {dir}: four times {BYTES_MIN} bytes are not free; nothing is recorded"
-            );
-        }
+        let no_room = (!has_room).then(|| {
+            let (dir, least) = (dir.display(), 4 * BYTES_MIN >> 20);
+            format!("recorder: {dir}: less than {least} MiB are free; nothing is recorded")
+        });
         Self {
             flight: flight.ok(),
             view: Mutex::default(),
             place: has_room.then_some((dir, bytes_max)),
+            no_room,
         }
     }
 
@@ -88,6 +89,11 @@ impl RecorderState {
     pub(crate) fn place(&self) -> Option<(&Path, u64)> {
         let (dir, bytes_max) = self.place.as_ref()?;
         Some((dir, *bytes_max))
+    }
+
+    /// Why nothing is recorded, where that is not asked for.
+    pub(crate) fn no_room(&self) -> Option<&str> {
+        self.no_room.as_deref()
     }
 
     /// What status is to tell.

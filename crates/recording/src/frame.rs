@@ -24,8 +24,16 @@ pub fn push(bytes: &mut Vec<u8>, record: &Record) {
     bytes.extend(MARK);
     bytes.push(VERSION);
     bytes.extend((payload.len() as u32).to_le_bytes());
-    bytes.extend(crc32fast::hash(&payload).to_le_bytes());
+    bytes.extend(checksum(VERSION, &payload).to_le_bytes());
     bytes.extend(payload);
+}
+
+/// Of the version and the payload: a damaged version is no other one.
+fn checksum(version: u8, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[version]);
+    hasher.update(payload);
+    hasher.finalize()
 }
 
 /// What stands at a place.
@@ -86,7 +94,7 @@ fn whole(bytes: &[u8]) -> Option<(Found, usize)> {
     let version = head[0];
     let len = word(1)? as usize;
     let payload = rest.get(..len).filter(|_| len <= PAYLOAD_MAX)?;
-    if mark != MARK || crc32fast::hash(payload) != word(5)? {
+    if mark != MARK || checksum(version, payload) != word(5)? {
         return None;
     }
     let found = match version {
@@ -148,6 +156,10 @@ mod tests {
     fn a_later_version_is_told_and_not_misread() {
         let mut bytes = bytes_of(&[second(1)]);
         bytes[3] = VERSION + 1;
+        let found: Vec<Found> = Frames::new(&bytes).collect();
+        assert_eq!(found, [], "a damaged version");
+        let sum = checksum(VERSION + 1, &bytes[HEAD..]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         let found: Vec<Found> = Frames::new(&bytes).collect();
         assert_eq!(found, [Found::Newer(VERSION + 1)]);
     }

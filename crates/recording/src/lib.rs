@@ -7,11 +7,13 @@ pub mod load;
 pub mod record;
 pub mod recording;
 pub mod store;
+mod whole_file;
 
 pub use frame::VERSION;
 pub use load::{LoadError, load, save};
 pub use record::{Event, Machine, Record, Second, Step, Work, WorkSecond};
 pub use recording::Recording;
+pub use whole_file::write_whole;
 
 /// How a recording's file name ends.
 pub const ENDING: &str = "tgr";

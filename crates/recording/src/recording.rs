@@ -1,6 +1,6 @@
 //! A recording in memory, as readers take it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Event, Machine, Record, Second, Step, Work};
 
@@ -76,15 +76,23 @@ impl Recording {
     /// What lies from `from_ms` to `to_ms`, both included, with the works that it names.
     pub fn between(&self, from_ms: u64, to_ms: u64) -> Recording {
         let within = from_ms..=to_ms;
+        let seconds = self.seconds.iter();
+        let seconds: Vec<Second> = seconds
+            .filter(|second| within.contains(&second.unix_ms))
+            .cloned()
+            .collect();
+        let named: BTreeSet<u32> = seconds
+            .iter()
+            .flat_map(|second| second.works.iter().map(|work| work.id))
+            .collect();
+        let works = self.works.iter();
         Recording {
             machine: self.machine.clone(),
-            works: self.works.clone(),
-            seconds: self
-                .seconds
-                .iter()
-                .filter(|second| within.contains(&second.unix_ms))
-                .cloned()
+            works: works
+                .filter(|(id, _)| named.contains(id))
+                .map(|(id, work)| (*id, work.clone()))
                 .collect(),
+            seconds,
             steps: self
                 .steps
                 .iter()

@@ -41,6 +41,8 @@ pub struct Store {
     /// Oldest first; the current file is the last.
     files: Vec<(PathBuf, u64)>,
     lost: u64,
+    /// A full disk has cost an old file, and nothing could be written since.
+    has_given: bool,
 }
 
 /// The file that grows.
@@ -70,6 +72,7 @@ impl Store {
             current: None,
             files: files.collect(),
             lost: 0,
+            has_given: false,
         };
         store.make_room(0);
         Ok(store)
@@ -120,19 +123,32 @@ impl Store {
 
     fn write(&mut self, unix_ms: u64, works: &[&Work], record: &Record) -> io::Result<()> {
         self.remove_older_than(unix_ms.saturating_sub(self.limits.keep_ms));
-        let written = self.try_write(unix_ms, works, record).or_else(|error| {
-            // A full disk: the oldest hour for the newest second.
-            if error.kind() == io::ErrorKind::StorageFull && self.remove_oldest() {
-                return self.try_write(unix_ms, works, record);
+        let mut written = self.try_write(unix_ms, works, record);
+        if let Err(error) = &written {
+            self.leave_current();
+            // One old file for the newest second, and no more: another program may take whatever is freed.
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            if is_full && !self.has_given && self.remove_oldest() {
+                self.has_given = true;
+                written = self.try_write(unix_ms, works, record);
             }
-            Err(error)
-        });
-        if written.is_err() {
-            self.lost += 1;
-            // Whatever the file has by now, the next entry begins another.
-            self.current = None;
+        }
+        match written {
+            Ok(()) => self.has_given = false,
+            Err(_) => {
+                self.lost += 1;
+                self.leave_current();
+            }
         }
         written
+    }
+
+    /// The next entry begins another file; one that was begun in vain goes.
+    fn leave_current(&mut self) {
+        self.current = None;
+        if let Some((path, _)) = self.files.pop_if(|(_, bytes)| *bytes == 0) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     fn try_write(&mut self, unix_ms: u64, works: &[&Work], record: &Record) -> io::Result<()> {
@@ -256,10 +272,12 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Those that may hold something from `from_ms` to `to_ms`.
 pub(crate) fn files_between(dir: &Path, from_ms: u64, to_ms: u64) -> io::Result<Vec<PathBuf>> {
     let all = files(dir)?.into_iter();
+    // A name may be a little later than what is in it, and an event a little older.
+    const SLACK_MS: u64 = 60_000;
     let within = all.filter(|path| {
         let began_ms = began_ms(path).unwrap_or(0);
-        // A name may be a little later than what is in it.
-        began_ms <= to_ms.saturating_add(FILE_MS) && began_ms.saturating_add(2 * FILE_MS) >= from_ms
+        began_ms <= to_ms.saturating_add(SLACK_MS)
+            && began_ms.saturating_add(FILE_MS + SLACK_MS) >= from_ms
     });
     Ok(within.collect())
 }

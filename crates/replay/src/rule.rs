@@ -51,7 +51,7 @@ pub fn policy(
 }
 
 /// As a TOML text.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

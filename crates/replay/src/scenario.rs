@@ -8,6 +8,7 @@ use tidegate_terms::{Burst, Class, Objective, Share, Terms, TimeSpan, Weight, co
 
 use crate::arm::{Arm, Unnamed};
 use crate::demand::{Demand, Wants, WorkDemand};
+use crate::rule::quoted;
 
 /// Before the recording begins, its first second is played for so long: side work starts at the tolerance.
 pub const WARMUP_SECONDS: usize = 3;
@@ -137,8 +138,8 @@ fn write_top(text: &mut String, recording: &Recording, demand: &Demand, arm: &Ar
     let threads = machine.threads_per_core;
     let _ = writeln!(
         text,
-        "about = \"recorded demand under {}\"",
-        arm.name.replace(['"', '\\'], "'").escape_debug()
+        "about = {}",
+        quoted(&format!("recorded demand under {}", arm.name))
     );
     let seconds = demand.seconds + WARMUP_SECONDS;
     let _ = writeln!(

@@ -64,6 +64,15 @@ pub fn find(recording: &Recording, demand: &Demand, asked: &str) -> Result<usize
     let meant: Vec<usize> = (0..demand.works.len())
         .filter(|at| is_meant(asked, &demand.works[*at], work_of(at)))
         .collect();
+    // A group that became a gate is both: the gate is meant.
+    let is_gate = |at: &usize| work_of(at).is_some_and(|work| work.is_gate);
+    let gates: Vec<usize> = meant.iter().copied().filter(is_gate).collect();
+    let of_gate = |at: &usize| demand.works[*at].cgroup == demand.works[meant[0]].cgroup;
+    if let [one] = gates[..]
+        && meant.iter().all(of_gate)
+    {
+        return Ok(one);
+    }
     match meant.as_slice() {
         [one] => Ok(*one),
         [] => Err(TargetError::None {

@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod identity;
 mod inherited;
+mod lengths;
 mod plain_text;
 mod progress;
 mod recorded_span;

@@ -7,9 +7,9 @@ use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use tidegate_recording::{LoadError, Recording, load};
-use tidegate_terms::TimeSpan;
 
 use crate::exit::{Exit, Failure};
+use crate::lengths;
 
 /// Which part of a recording.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub struct Span {
     /// Up to this time
     #[arg(long, value_name = "TIME", value_parser = unix_ms, conflicts_with = "last")]
     to: Option<u64>,
-    /// The last part, as in 10min or 1h, up to now
+    /// The last part, as in 10m or 1h, up to now
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     last: Option<u64>,
 }
@@ -53,11 +53,7 @@ fn now_ms() -> u64 {
 }
 
 fn span_ms(text: &str) -> Result<u64, String> {
-    let span = TimeSpan::parse(text).map_err(|why| format!("{why}; write it as in 10min or 1h"))?;
-    match span.ns() / 1_000_000 {
-        0 => Err("is no span; write it as in 10min or 1h".to_owned()),
-        ms => Ok(ms),
-    }
+    lengths::seconds(text).map(|seconds| seconds * 1_000)
 }
 
 /// A time of a day is today's, and a date without a zone is local.

@@ -91,10 +91,17 @@ impl LoopWatch {
 
     fn tell_of_objective(&mut self, runtime: &Runtime, objective: Option<&Protection>) {
         let Some(found) = objective else {
-            self.misses = Lasting::default();
+            if std::mem::take(&mut self.misses).is_on {
+                let what = "no gate has an objective any longer";
+                runtime.events.tell(EventKind::ObjectiveMet, None, what);
+            }
             return;
         };
-        if !self.misses.turns(is_missed(found)) {
+        // Where main sleeps or reports end, nothing is met and nothing is missed.
+        let Some(is_missed) = is_missed(found) else {
+            return;
+        };
+        if !self.misses.turns(is_missed) {
             return;
         }
         let (waits, late) = (found.recent.runs, found.recent.late);
@@ -127,17 +134,16 @@ impl LoopWatch {
     }
 }
 
-/// More of the last minute or two was late than may be.
-fn is_missed(found: &Protection) -> bool {
+/// Whether more of the last minute or two was late than may be; none where there is too little to tell.
+fn is_missed(found: &Protection) -> Option<bool> {
     let figure = found.objective.figure;
     let count_min = match figure {
         Figure::RunDelay { .. } => WAITS_MIN,
         Figure::Reported => REPORTS_MIN,
     };
     let (runs, late) = (u128::from(found.recent.runs), u128::from(found.recent.late));
-    found.measured
-        && found.recent.runs >= count_min
-        && late * 1_000_000 > runs * u128::from(figure.share_ppm())
+    let can_tell = found.measured && found.recent.runs >= count_min;
+    can_tell.then(|| late * 1_000_000 > runs * u128::from(figure.share_ppm()))
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tidegate_api::EventView;
 use tidegate_recording::flight::Flight;
+use tidegate_recording::load::to_bytes;
 use tidegate_recording::store::Store;
-use tidegate_recording::{ENDING, load, save};
+use tidegate_recording::{ENDING, load, write_whole};
 use tracing::{info, warn};
 
 /// What a dump looks back over.
@@ -43,6 +44,13 @@ impl Dumps {
             .filter(|(path, _)| path.extension().is_some_and(|ending| ending == ENDING))
             .collect();
         files.sort();
+        // A killed agent's.
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        for entry in
+            entries.filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".partial"))
+        {
+            let _ = fs::remove_file(entry.path());
+        }
         Self {
             dir,
             bytes_max,
@@ -69,7 +77,7 @@ impl Dumps {
     }
 
     /// Writes the one that is due, if any.
-    pub(super) fn write_when_due(&mut self, flight: &Flight, store: &Store, now_ms: u64) {
+    pub(super) fn write_when_due(&mut self, flight: Option<&Flight>, store: &Store, now_ms: u64) {
         // A clock that was set back must not put it off.
         let is_due =
             |(due_ms, _): &mut (u64, String)| now_ms >= *due_ms || *due_ms - now_ms > AFTER_MS;
@@ -89,22 +97,33 @@ impl Dumps {
     fn write(
         &mut self,
         path: &Path,
-        flight: &Flight,
+        flight: Option<&Flight>,
         store: &Store,
         now_ms: u64,
     ) -> Result<(), String> {
         let from_ms = now_ms.saturating_sub(SPAN_MS);
         let mut recording =
             load(store.dir(), from_ms, u64::MAX).map_err(|error| error.to_string())?;
-        recording.steps = flight.since(from_ms * 1_000);
-        fs::create_dir_all(&self.dir).map_err(|error| error.to_string())?;
-        save(&recording, path).map_err(|error| error.to_string())?;
-        let bytes = fs::metadata(path).map_or(0, |meta| meta.len());
-        self.files.push((path.to_owned(), bytes));
-        while self.files.len() > KEPT || self.bytes() > self.bytes_max {
+        if let Some(flight) = flight {
+            recording.steps = flight.since(from_ms * 1_000);
+        }
+        let mut bytes = to_bytes(&recording);
+        if bytes.len() as u64 > self.bytes_max {
+            // Seconds are worth more than steps.
+            recording.steps.clear();
+            bytes = to_bytes(&recording);
+        }
+        let (len, max) = (bytes.len() as u64, self.bytes_max);
+        if len > max {
+            return Err(format!("{len} bytes, and {max} is the room for alerts"));
+        }
+        while self.files.len() >= KEPT || self.bytes() + len > max {
             let (path, _) = self.files.remove(0);
             let _ = fs::remove_file(path);
         }
+        fs::create_dir_all(&self.dir).map_err(|error| error.to_string())?;
+        write_whole(path, &bytes).map_err(|error| error.to_string())?;
+        self.files.push((path.to_owned(), len));
         Ok(())
     }
 }
@@ -146,7 +165,7 @@ mod tests {
                 unix_us: unix_s * 1_000_000,
                 ..Step::default()
             });
-            dumps.write_when_due(&flight, &store, unix_s * 1_000);
+            dumps.write_when_due(Some(&flight), &store, unix_s * 1_000);
         };
         for unix_s in 1_000..2_000 {
             poll(&mut dumps, unix_s);
@@ -186,7 +205,7 @@ mod tests {
                 ..Second::default()
             };
             store.add(&second, &BTreeMap::new()).unwrap();
-            dumps.write_when_due(&flight, &store, now_ms + AFTER_MS);
+            dumps.write_when_due(Some(&flight), &store, now_ms + AFTER_MS);
             assert!(dumps.bytes() <= 1_000 && dumps.files.len() <= KEPT);
         }
         let on_disk = fs::read_dir(dir.path().join("alerts")).unwrap().count();

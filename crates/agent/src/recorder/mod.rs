@@ -33,6 +33,10 @@ const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// Records until the agent leaves.
 pub(crate) fn run(agent: &Agent) {
     let runtime = &agent.runtime;
+    if let Some(why) = runtime.recorder.no_room() {
+        warn!("{why}");
+        lock(&runtime.alerts).insert(why.to_owned());
+    }
     let Some((dir, bytes_max)) = runtime.recorder.place() else {
         return;
     };
@@ -49,8 +53,12 @@ pub(crate) fn run(agent: &Agent) {
         }
     };
     info!("recorder: {}, at most {bytes_max} bytes", dir.display());
+    let clock = &runtime.kernel.clock;
+    let mut due_ns = clock.now_ns();
     while !agent.life.leaving.load(Ordering::Acquire) {
-        runtime.kernel.clock.sleep(POLL);
+        // A second is a second, whatever a poll takes; one that was missed is not made up for.
+        due_ns = clock.now_ns().max(due_ns + POLL.as_nanos() as u64);
+        clock.sleep(Duration::from_nanos(due_ns.saturating_sub(clock.now_ns())));
         recording.poll(agent);
     }
 }
@@ -104,10 +112,9 @@ impl Recording {
             written = written.and(self.store.add_event(&event));
         }
         self.tell_of_failure(written.err());
-        if let Some(flight) = runtime.recorder.flight() {
-            self.dumps
-                .write_when_due(flight, &self.store, second.unix_ms);
-        }
+        let flight = runtime.recorder.flight();
+        self.dumps
+            .write_when_due(flight, &self.store, second.unix_ms);
         runtime.recorder.tell(RecordingView {
             directory: self.store.dir().display().to_string(),
             bytes: self.store.bytes() + self.dumps.bytes(),

@@ -27,10 +27,17 @@ const USED_MIN_CPUS: f64 = 0.001;
 /// Below the root and slices: slices are looked into, other groups are one work each.
 const DEPTH_MAX: u32 = 8;
 
+/// A work that has not run for so many seconds is forgotten: sessions and jobs come and go by the thousand.
+const FORGOTTEN_POLLS: u32 = 3_600;
+
 /// Every work, and what was read of it last.
 #[derive(Default)]
 pub(super) struct Works {
     known: BTreeMap<u32, Work>,
+    /// The number of the next new work.
+    next_id: u32,
+    /// When each ran last, in polls.
+    ran: HashMap<u32, u32>,
     /// By name and whether it is a gate.
     ids: HashMap<(String, bool), u32>,
     changed: BTreeSet<u32>,
@@ -72,6 +79,7 @@ impl Works {
         if is_look {
             self.groups = groups(runtime, &gated);
             self.used.retain(|group, _| self.groups.contains(group));
+            self.forget();
         }
         active.extend(self.read_groups(runtime));
         active.sort_by(|a, b| b.used_cpus.total_cmp(&a.used_cpus));
@@ -141,11 +149,29 @@ impl Works {
         }
     }
 
+    /// Forgets works that have not run for long.
+    fn forget(&mut self) {
+        let polls = self.polls;
+        let is_old = |ran: &u32| polls.wrapping_sub(*ran) > FORGOTTEN_POLLS;
+        let old = self.ran.extract_if(|_, ran| is_old(ran));
+        let old: BTreeSet<u32> = old.map(|(id, _)| id).collect();
+        if old.is_empty() {
+            return;
+        }
+        self.known.retain(|id, _| !old.contains(id));
+        self.ids.retain(|_, id| !old.contains(id));
+        self.throttled_ns.retain(|id, _| !old.contains(id));
+        self.processes.retain(|id, _| !old.contains(id));
+    }
+
     /// Its number; a work whose terms changed is told once more.
     fn introduce(&mut self, work: Work) -> u32 {
-        let next = self.known.len() as u32;
         let key = (work.name.clone(), work.is_gate);
-        let id = *self.ids.entry(key).or_insert(next);
+        let id = *self.ids.entry(key).or_insert_with(|| {
+            self.next_id = self.next_id.wrapping_add(1);
+            self.next_id
+        });
+        self.ran.insert(id, self.polls);
         let work = Work { id, ..work };
         if self.known.get(&id) != Some(&work) {
             self.known.insert(id, work);
@@ -290,16 +316,37 @@ mod tests {
     fn a_work_keeps_its_number_and_is_told_again_with_other_terms() {
         let mut works = Works::default();
         let work = of_group(&path("/batch"));
-        assert_eq!(works.introduce(work.clone()), 0);
-        assert_eq!(works.introduce(of_group(&path("/other"))), 1);
-        assert_eq!(works.take_changed().collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(works.introduce(work.clone()), 0);
+        assert_eq!(works.introduce(work.clone()), 1);
+        assert_eq!(works.introduce(of_group(&path("/other"))), 2);
+        assert_eq!(works.take_changed().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(works.introduce(work.clone()), 1);
         assert_eq!(works.take_changed().count(), 0);
         let side = Work {
             class: "side".to_owned(),
             ..work
         };
-        assert_eq!(works.introduce(side), 0);
-        assert_eq!(works.take_changed().collect::<Vec<_>>(), [0]);
+        assert_eq!(works.introduce(side), 1);
+        assert_eq!(works.take_changed().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn works_that_ended_long_ago_are_forgotten() {
+        let mut works = Works::default();
+        works.introduce(of_group(&path("/batch")));
+        for poll in 0..10_000 {
+            works.polls = poll;
+            works.introduce(of_group(&path(&format!("/session-{poll}"))));
+            works.introduce(of_group(&path("/batch")));
+            works.forget();
+        }
+        let bound = FORGOTTEN_POLLS as usize + 3;
+        assert!(works.known().len() <= bound && works.ids.len() <= bound);
+        assert_eq!(
+            works.introduce(of_group(&path("/batch"))),
+            1,
+            "it ran all the time"
+        );
+        let last = works.introduce(of_group(&path("/session-0")));
+        assert_eq!(last, 10_002, "no number is used twice");
     }
 }

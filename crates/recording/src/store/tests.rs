@@ -186,6 +186,27 @@ fn a_full_disk_costs_the_oldest() {
         before.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "without a hole"
     );
+    // Another program takes whatever is freed: one file is given, and no more.
+    let count = files(path).unwrap().len();
+    drop(store);
+    let mut store = open(path, HOUR);
+    let _ = fs::write(path.join("other"), vec![0; 1 << 20]);
+    for unix_s in 1_300..1_310 {
+        let _ = store.add(&second(unix_s), &works());
+        let _ = fs::write(path.join(format!("other-{unix_s}")), vec![0; 1 << 20]);
+    }
+    assert!(files(path).unwrap().len() + 2 >= count, "at most one goes");
+    assert!(
+        files(path)
+            .unwrap()
+            .iter()
+            .all(|file| fs::metadata(file).unwrap().len() > 0)
+    );
+    for entry in fs::read_dir(path).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("other") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
     // Another fills it, and there is no older file to give: the second is lost, and told.
     drop(store);
     for file in files(path).unwrap() {

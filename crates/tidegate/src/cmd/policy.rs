@@ -5,6 +5,7 @@ use tidegate_api::{ApplyRequest, PolicyChangeView};
 
 use crate::connect;
 use crate::exit::{Exit, Failure};
+use crate::lengths;
 use crate::render::{self, policy};
 
 /// Show the policy in force: its files, rules and what they match
@@ -119,19 +120,9 @@ pub fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// Whole seconds of a time as people write it: `10m`, `1h 30m`.
 fn seconds(text: &str) -> Result<u64, Failure> {
-    let wrong = |why: String| {
-        Failure::new(
-            Exit::Usage,
-            format!("--for: \"{text}\": {why}; write a time from 1s to 7d, as in 10m"),
-        )
-    };
-    let span: SignedDuration = text.parse().map_err(|_| wrong("is no time".to_owned()))?;
-    match u64::try_from(span.as_secs()) {
-        Ok(seconds) if (1..=7 * 24 * 3600).contains(&seconds) => Ok(seconds),
-        _ => Err(wrong("is out of range".to_owned())),
-    }
+    lengths::seconds(text)
+        .map_err(|why| Failure::new(Exit::Usage, format!("--for: \"{text}\": {why}")))
 }
 
 pub fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidegate_agent::paths::RunDir;
 use tidegate_recording::flight::Flight;
 use tidegate_recording::{ENDING, LoadError, load, save};
-use tidegate_terms::TimeSpan;
 
 use crate::connect;
 use crate::exit::{Exit, Failure};
+use crate::lengths;
 use crate::progress::Progress;
 use crate::recordings;
 use crate::render;
@@ -18,11 +18,11 @@ use crate::render;
 const NOTES: &str = "\
 The agent records each second of the last seven days, and each step of its loop
 in the last ten minutes; after an event that needs a look it keeps those ten
-minutes in alerts/ of the same directory. A recording names gates, units and
-groups, and holds no command lines.
+minutes in alerts/ of the same directory. A recording names gates, units,
+groups and programs, and holds no command lines.
 
 Examples:
-  tidegate record --last 10min --out before.tgr
+  tidegate record --last 10m --out before.tgr
       what has just happened
   tidegate record --for 60s --out trial.tgr
       the next minute
@@ -33,12 +33,12 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// What has just happened [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "ahead")]
-    last: Option<TimeSpan>,
+    /// What has just happened [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = lengths::seconds, conflicts_with = "ahead")]
+    last: Option<u64>,
     /// What happens from now on: the command waits for so long
-    #[arg(long = "for", value_name = "TIME", id = "ahead", value_parser = span)]
-    ahead: Option<TimeSpan>,
+    #[arg(long = "for", value_name = "TIME", id = "ahead", value_parser = lengths::seconds)]
+    ahead: Option<u64>,
     /// The file [default: tidegate-SECONDS.tgr]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -47,35 +47,25 @@ pub struct Args {
     quiet: bool,
 }
 
-const LAST: TimeSpan = TimeSpan::from_secs(600);
-
-fn span(text: &str) -> Result<TimeSpan, String> {
-    let span = TimeSpan::parse(text).map_err(|refusal| refusal.to_string())?;
-    let week = TimeSpan::from_secs(7 * 24 * 3_600);
-    match span >= TimeSpan::from_secs(1) && span <= week {
-        true => Ok(span),
-        false => Err("is not from 1s to 168h".to_owned()),
-    }
-}
+const LAST_S: u64 = 600;
 
 /// The agent writes a second once it is over.
 const BEHIND: Duration = Duration::from_millis(2_200);
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let failed = |why: String| Failure::new(Exit::Failure, format!("record: {why}"));
-    if let Some(span) = args.ahead {
-        let status = connect::to_agent()?.status()?;
-        if status.recording.is_none() {
-            let why = "this agent records nothing; write recording = \"256MiB\" into /etc/tidegate/tidegate.toml and restart it";
+    if let Some(seconds) = args.ahead {
+        if !is_recording()? {
+            let why = "this agent records nothing: recording = \"off\" is in its configuration, or an alert of `tidegate status` says why";
             return Err(failed(why.to_owned()));
         }
-        wait(span, args.quiet);
+        wait(seconds, args.quiet);
     }
     let dir = recordings::directory();
     let to_ms = unix_ms();
     let from_ms = match args.ahead {
-        Some(span) => to_ms.saturating_sub(span.ns() / 1_000_000 + BEHIND.as_millis() as u64),
-        None => to_ms.saturating_sub(args.last.unwrap_or(LAST).ns() / 1_000_000),
+        Some(seconds) => to_ms.saturating_sub(seconds * 1_000 + BEHIND.as_millis() as u64),
+        None => to_ms.saturating_sub(args.last.unwrap_or(LAST_S) * 1_000),
     };
     let mut recording = load(&dir, from_ms, to_ms).map_err(|error| failed(told(&error)))?;
     if let Ok(flight) = Flight::look(&RunDir::from_env().flight()) {
@@ -104,14 +94,27 @@ fn told(error: &LoadError) -> String {
             format!("{error}; run as root")
         }
         LoadError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
-            format!("{error}; start an agent, which records while it runs")
+            format!(
+                "{error}; start an agent, which records while it runs (unless recording = \"off\", or an alert of `tidegate status` says why not)"
+            )
         }
         _ => error.to_string(),
     }
 }
 
-fn wait(span: TimeSpan, is_quiet: bool) {
-    let seconds = span.ns().div_ceil(1_000_000_000);
+/// An agent that has just started says so after its first second.
+fn is_recording() -> Result<bool, Failure> {
+    let agent = connect::to_agent()?;
+    for _ in 0..6 {
+        if agent.status()?.recording.is_some() {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    Ok(false)
+}
+
+fn wait(seconds: u64, is_quiet: bool) {
     let progress = Progress::new("recording", seconds, is_quiet);
     for _ in 0..seconds {
         thread::sleep(Duration::from_secs(1));

@@ -25,7 +25,8 @@ const SEEDS: u32 = 3;
 const NOTES: &str = "\
 Examples:
   tidegate tune backup.service --recording night.tgr
-      the least headroom beside which main's requests take at most 5 % longer
+      the terms under which it does most while main's requests take at most 5 %
+      longer
   tidegate tune unit:backup.service --aim 'p99<5ms' --out backup.toml
       of the last hour of this machine's agent: main waits at most 5 ms for a
       CPU in 99 of 100 cases; what is found is a policy file

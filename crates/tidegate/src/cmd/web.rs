@@ -128,7 +128,7 @@ fn replayed(path: &Path, args: &Args) -> Result<Shown, Failure> {
 fn write(shown: &Shown, path: &Path) -> Result<Exit, Failure> {
     let page = single::page(&shown.name, &shown.json);
     let to = path.display();
-    single::write(&page, path).map_err(|error| {
+    tidegate_recording::write_whole(path, page.as_bytes()).map_err(|error| {
         let why = format!("web: --out: {to}: {error}; choose another place");
         Failure::new(Exit::Failure, why)
     })?;

@@ -11,7 +11,7 @@ use crate::plain_text::escaped;
 /// For people.
 pub fn page(view: &TuneView, policy: Option<&str>, advice: &[Advice]) -> String {
     let mut out = format!(
-        "{BOLD}{}{BOLD:#}, so that {}\n\n",
+        "{BOLD}{}{BOLD:#}; the aim: {}\n\n",
         escaped(&view.target),
         escaped(&view.aim)
     );

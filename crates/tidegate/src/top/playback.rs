@@ -1,5 +1,7 @@
 //! A recording in the place of an agent: what it would have said at a moment.
 
+use std::collections::HashMap;
+
 use tidegate_api::{
     EventView, ExplainView, GateView, HistoryPointView, StatusView, SumLineView, TermView,
 };
@@ -14,6 +16,8 @@ const SPEEDS: [u64; 7] = [1, 2, 5, 10, 30, 60, 300];
 /// A recording, and where in it the screen is.
 pub struct Playback {
     recording: Recording,
+    /// Where each work was throttled, and for how long by then, in microseconds.
+    throttled: HashMap<u32, Vec<(usize, u64)>>,
     at: usize,
     /// Whether it moves by itself.
     pub is_playing: bool,
@@ -38,6 +42,7 @@ impl Playback {
     pub fn new(recording: Recording) -> Self {
         Self {
             at: recording.seconds.len().saturating_sub(1),
+            throttled: throttled(&recording),
             recording,
             is_playing: false,
             speed: 0,
@@ -53,7 +58,7 @@ impl Playback {
     pub fn label(&self) -> String {
         let state = match self.is_playing {
             true => format!("plays {}x", self.speed()),
-            false => "stands".to_owned(),
+            false => "paused".to_owned(),
         };
         let last = self.recording.seconds.len();
         let when = zoned(self.unix_s()).strftime("%d %b %H:%M:%S");
@@ -194,11 +199,9 @@ impl Playback {
 
     fn gate(&self, used: &WorkSecond) -> Option<GateView> {
         let work = self.recording.works.get(&used.id)?;
-        let throttled_us = self.recording.seconds[..=self.at]
-            .iter()
-            .flat_map(|second| &second.works)
-            .filter(|one| one.id == used.id)
-            .map(|one| u64::from(one.throttled_us));
+        let throttled = self.throttled.get(&used.id).map_or(&[][..], Vec::as_slice);
+        let by_now = throttled.partition_point(|(nth, _)| *nth <= self.at);
+        let throttled_us = by_now.checked_sub(1).map_or(0, |last| throttled[last].1);
         let allowance_cpus = used.allowance_cpus.map(f64::from);
         let used_cpus = f64::from(used.used_cpus);
         Some(GateView {
@@ -215,7 +218,7 @@ impl Playback {
             processes: used.processes.into(),
             usage_cpus: used_cpus,
             allowance_cpus,
-            throttled_seconds: throttled_us.sum::<u64>() as f64 / 1e6,
+            throttled_seconds: throttled_us as f64 / 1e6,
             binding: binding(used_cpus, allowance_cpus, self.second()).to_owned(),
             terms: terms(work),
             ..GateView::default()
@@ -263,6 +266,18 @@ impl Playback {
             ..ExplainView::default()
         })
     }
+}
+
+fn throttled(recording: &Recording) -> HashMap<u32, Vec<(usize, u64)>> {
+    let mut sums: HashMap<u32, Vec<(usize, u64)>> = HashMap::new();
+    for (nth, second) in recording.seconds.iter().enumerate() {
+        for work in second.works.iter().filter(|work| work.throttled_us > 0) {
+            let of_work = sums.entry(work.id).or_default();
+            let before_us = of_work.last().map_or(0, |(_, us)| *us);
+            of_work.push((nth, before_us + u64::from(work.throttled_us)));
+        }
+    }
+    sums
 }
 
 fn terms(work: &Work) -> Vec<TermView> {

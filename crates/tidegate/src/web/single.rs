@@ -1,10 +1,5 @@
 //! A recording's view as one HTML file, which loads nothing.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
@@ -63,26 +58,6 @@ fn in_script(json: &str) -> String {
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// Writes the page, whole or not at all. Like the recording, it is for its owner alone.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write(page: &str, path: &Path) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&partial)
-        .and_then(|mut file| file.write_all(page.as_bytes()))
-        .and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    written
 }
 
 #[cfg(test)]

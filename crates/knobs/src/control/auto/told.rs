@@ -77,7 +77,7 @@ impl Auto {
         let more_ppm = law.tail_ppm();
         let is_known = more_ppm[2] < ALL_PPM;
         is_known.then_some(FoundTail {
-            late_after_ns: self.tail.late_after_ns()?,
+            late_after_ns: self.tail.late_after_ns().filter(|ns| *ns < u64::MAX)?,
             more_ppm,
             aim_ppm: Config::default().tail_ppm,
             decides: self.by_tail,

@@ -1,0 +1,57 @@
+//! Lengths of time on the command line, from a second to a week.
+
+use jiff::SignedDuration;
+
+const WEEK_S: u64 = 7 * 24 * 3_600;
+
+/// Whole seconds of a time as people write it: `10m`, `10min`, `1h 30m`, `7d`.
+///
+/// # Errors
+/// Why it is none.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let mend = "write a time from 1s to 7d, as in 10m";
+    // Days are no fixed length to the library.
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u64>().ok());
+    let seconds = match days {
+        Some(days) => days.checked_mul(24 * 3_600),
+        None => {
+            let span: SignedDuration = text.parse().map_err(|_| format!("is no time; {mend}"))?;
+            u64::try_from(span.as_secs()).ok()
+        }
+    };
+    let within = seconds.filter(|seconds| (1..=WEEK_S).contains(seconds));
+    within.ok_or_else(|| format!("is out of range; {mend}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, expected) in [
+            ("10m", 600),
+            ("10min", 600),
+            ("90s", 90),
+            ("1h 30m", 5_400),
+            ("1h", 3_600),
+            ("7d", WEEK_S),
+        ] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for wrong in [
+            "",
+            "10",
+            "-5s",
+            "0s",
+            "8d",
+            "200h",
+            "soon",
+            "99999999999999999999d",
+        ] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}
