@@ -62,7 +62,7 @@ impl RecorderState {
         });
         let has_room = bytes_max >= BYTES_MIN;
         let no_room = (!has_room).then(|| {
-            let (dir, least) = (dir.display(), 4 * BYTES_MIN >> 20);
+            let (dir, least) = (dir.display(), (4 * BYTES_MIN) >> 20);
             format!("recorder: {dir}: less than {least} MiB are free; nothing is recorded")
         });
         Self {

@@ -11,6 +11,11 @@ pub(crate) const REQUEST_US: f64 = 1_000.0;
 /// The shortest and the longest request that turns are taken for.
 const REQUEST_US_RANGE: (f64, f64) = (50.0, 20_000.0);
 
+/// CPU time between two pauses of a task that wants more than it gets.
+pub(crate) const ROUND_US: f64 = 10_000.0;
+/// Shorter pauses are none.
+const PAUSE_MIN_US: f64 = 200.0;
+
 /// Less is nothing.
 const USED_MIN_CPUS: f64 = 0.005;
 /// A span in which a work was held back ends with so many seconds in which it was not, or did nothing.
@@ -66,6 +71,8 @@ pub enum Wants {
         tasks: u32,
         /// When they ran: from a second on, up to another.
         spans: Vec<(usize, usize)>,
+        /// How long each pauses after [`ROUND_US`] of CPU time, waiting for itself: nothing where it never did.
+        pause_us: f64,
         /// CPU time of a request else.
         request_us: f64,
     },
@@ -303,8 +310,38 @@ fn wants(
     };
     Wants::More {
         tasks,
+        pause_us: pause_us(recording, seconds, &spans, tasks),
         spans,
         request_us,
+    }
+}
+
+/// A task that got a share `got` of a CPU where it could have had `room` pauses for itself: a round takes `1 / room` of its CPU time and the
+/// pause, and came to `1 / got`. Where a limit held it, it is not known to pause.
+fn pause_us(
+    recording: &Recording,
+    seconds: &[WorkSecond],
+    spans: &[(usize, usize)],
+    tasks: u32,
+) -> f64 {
+    let nths = || spans.iter().flat_map(|(from, to)| *from..*to);
+    if nths().any(|nth| seconds[nth].allowance_cpus.is_some() || seconds[nth].throttled_us > 0) {
+        return 0.0;
+    }
+    let count = nths().count().max(1) as f64;
+    let each = |sum: f64| (sum / count / f64::from(tasks.max(1))).min(1.0);
+    let got = each(nths().map(|nth| f64::from(seconds[nth].used_cpus)).sum());
+    let idle: f64 = nths()
+        .map(|nth| f64::from(recording.seconds[nth].idle_cpus))
+        .sum();
+    let room = (got + idle / count / f64::from(tasks.max(1))).min(1.0);
+    if got <= 0.0 {
+        return 0.0;
+    }
+    let pause_us = ROUND_US * (1.0 / got - 1.0 / room);
+    match pause_us < PAUSE_MIN_US {
+        true => 0.0,
+        false => pause_us,
     }
 }
 

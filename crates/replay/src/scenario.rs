@@ -7,7 +7,7 @@ use tidegate_recording::Recording;
 use tidegate_terms::{Burst, Class, Objective, Share, Terms, TimeSpan, Weight, combine};
 
 use crate::arm::{Arm, Unnamed};
-use crate::demand::{Demand, Wants, WorkDemand};
+use crate::demand::{Demand, ROUND_US, Wants, WorkDemand};
 use crate::rule::quoted;
 
 /// Before the recording begins, its first second is played for so long: side work starts at the tolerance.
@@ -313,18 +313,27 @@ fn write_work(
     if write_requests(text, &cpus, group, request_us) {
         names.push(group.to_owned());
     }
-    let Wants::More { tasks, spans, .. } = &work.wants else {
+    let Wants::More {
+        tasks,
+        spans,
+        pause_us,
+        ..
+    } = &work.wants
+    else {
         return names;
+    };
+    let kind = match *pause_us > 0.0 {
+        true => format!(
+            "kind = \"closed-loop\"\ngroup = \"{group}\"\nclients = {tasks}\nwork = \"{ROUND_US:.0}us\"\nthink = \"{pause_us:.0}us\""
+        ),
+        false => format!("kind = \"hog\"\ngroup = \"{group}\"\ntasks = {tasks}"),
     };
     for (nth, (from, to)) in spans.iter().enumerate() {
         let name = match (spans.len(), names.is_empty()) {
             (1, true) => group.to_owned(),
             _ => format!("{group}_{}", nth + 1),
         };
-        let _ = writeln!(
-            text,
-            "\n[workload.{name}]\nkind = \"hog\"\ngroup = \"{group}\"\ntasks = {tasks}"
-        );
+        let _ = writeln!(text, "\n[workload.{name}]\n{kind}");
         if *from > 0 {
             let _ = writeln!(text, "start = \"{}s\"", from + WARMUP_SECONDS);
         }

@@ -96,6 +96,7 @@ fn a_work_that_filled_the_machine_wants_more_and_a_small_one_does_not() {
     let more = Wants::More {
         tasks: 4,
         spans: vec![(0, 5)],
+        pause_us: 0.0,
         request_us: REQUEST_US,
     };
     assert_eq!(full[1], more);
@@ -120,4 +121,28 @@ fn a_work_that_filled_the_machine_wants_more_and_a_small_one_does_not() {
     assert_eq!(*spans, [(0, 10), (30, 40)]);
     let (cpus, _) = works[1].requests();
     assert_eq!((cpus[5], cpus[15] as f32, cpus[35]), (0.0, 1.8, 0.0));
+}
+
+#[test]
+fn a_work_that_left_a_little_idle_pauses_for_itself() {
+    let second = |used_cpus: f32, idle_cpus: f32| Second {
+        main_cpus: 4.0 - idle_cpus,
+        idle_cpus,
+        works: vec![WorkSecond {
+            processes: 4,
+            ..one(0, used_cpus)
+        }],
+        ..Second::default()
+    };
+    let pause_us = |used_cpus, idle_cpus| {
+        let seconds = vec![second(used_cpus, idle_cpus); 5];
+        let demand = Demand::of(&recording(&[("/encode", "neutral")], seconds));
+        match demand.works[0].wants {
+            Wants::More { pause_us, .. } => pause_us,
+            Wants::Used { .. } => panic!("no more is wanted"),
+        }
+    };
+    assert_eq!(pause_us(3.0, 0.0), 0.0);
+    // 0.8 of a CPU each where 0.85 were to be had: 10 ms / 0.8 less 10 ms / 0.85.
+    assert!((pause_us(3.2, 0.2) - 735.3).abs() < 1.0);
 }
