@@ -36,7 +36,7 @@ fn checksum(version: u8, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What stands at a place.
+/// An item of [`Frames`].
 #[derive(Debug, PartialEq)]
 pub enum Found {
     /// An entry.

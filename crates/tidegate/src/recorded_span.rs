@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::lengths;
 
 /// Which part of a recording.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct Span {
     /// From this time on, as in 08:00, 2026-11-27T08:00 or 2026-11-27T08:00Z
     #[arg(long, value_name = "TIME", value_parser = unix_ms, conflicts_with = "last")]
@@ -47,7 +47,8 @@ impl Span {
     }
 }
 
-fn now_ms() -> u64 {
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     since_epoch.unwrap_or_default().as_millis() as u64
 }

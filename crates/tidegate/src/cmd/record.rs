@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tidegate_agent::paths::RunDir;
 use tidegate_recording::flight::Flight;
@@ -12,6 +12,7 @@ use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::lengths;
 use crate::progress::Progress;
+use crate::recorded_span::now_ms;
 use crate::recordings;
 use crate::render;
 
@@ -62,7 +63,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         wait(seconds, args.quiet);
     }
     let dir = recordings::directory();
-    let to_ms = unix_ms();
+    let to_ms = now_ms();
     let from_ms = match args.ahead {
         Some(seconds) => to_ms.saturating_sub(seconds * 1_000 + BEHIND.as_millis() as u64),
         None => to_ms.saturating_sub(args.last.unwrap_or(LAST_S) * 1_000),
@@ -122,9 +123,4 @@ fn wait(seconds: u64, is_quiet: bool) {
     }
     progress.finish();
     thread::sleep(BEHIND);
-}
-
-fn unix_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.unwrap_or_default().as_millis() as u64
 }

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
+use crate::recorded_span::{Span, load_span};
 use crate::top::{self, Options, Playback};
 
 const SAMPLE: &str = "\
@@ -56,11 +57,11 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// Of a directory the last hour.
 fn playback(path: &Path) -> Result<Playback, Failure> {
-    let from_ms = match path.is_dir() {
-        true => top::now_unix_s().saturating_sub(3_600) * 1_000,
-        false => 0,
+    let span = match path.is_dir() {
+        true => Span::default().or_last(HOUR_MS),
+        false => Span::default(),
     };
-    let recording = tidegate_recording::load(path, from_ms, u64::MAX)
-        .map_err(|error| Failure::new(Exit::Failure, format!("top: {error}")))?;
-    Ok(Playback::new(recording))
+    load_span("top", path, &span).map(Playback::new)
 }
+
+const HOUR_MS: u64 = 3_600_000;

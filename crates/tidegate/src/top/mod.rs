@@ -239,8 +239,7 @@ fn save(screen: &Screen) -> Note {
     }
 }
 
-/// Seconds since 1970.
-pub fn now_unix_s() -> u64 {
+fn now_unix_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
