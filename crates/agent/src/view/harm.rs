@@ -60,9 +60,15 @@ pub(crate) fn sentence(found: &Found) -> String {
         AutoState::Learning => about(format!(
             "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
         )),
-        AutoState::Known => about(format!(
-            "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}"
-        )),
+        AutoState::Known => {
+            let stays = match deciding_tail(found) {
+                Some(tail) if tail.stays => "; more headroom does not shorten those waits",
+                _ => "",
+            };
+            about(format!(
+                "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}{stays}"
+            ))
+        }
         AutoState::Most => about(format!(
             "that is above {aim} even at {level:.0} % of headroom, the most that is tried; more can be named, as in headroom = 80%"
         )),
@@ -126,6 +132,7 @@ mod tests {
                 late_after_ns: 1_040_000,
                 more_ppm: [21_000, 9_000, 33_000],
                 aim_ppm: 7_500,
+                stays: false,
                 decides: true,
             }),
             is_low: false,
@@ -144,6 +151,15 @@ mod tests {
         let said = sentence(&found);
         assert!(
             said.ends_with("the least at which that is within 5 and 0.75 %"),
+            "{said}"
+        );
+        found.tail = found.tail.map(|tail| FoundTail {
+            stays: true,
+            ..tail
+        });
+        let said = sentence(&found);
+        assert!(
+            said.ends_with("5 and 0.75 %; more headroom does not shorten those waits"),
             "{said}"
         );
         found.tail = found.tail.map(|tail| FoundTail {

@@ -6,7 +6,7 @@
 //! The [`search`] says which level is next.
 //!
 //! Harm is of two kinds: main's work takes longer in the mean, or more of main's turns wait long ([`tail`]). A level is fit where neither
-//! is above what is accepted.
+//! is above what is accepted. Waits that even the highest level does not avoid are accepted: headroom is no means against them.
 //!
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
@@ -57,6 +57,8 @@ pub(super) struct Auto {
     /// Of the level that is fit, while others are measured.
     fit_law: Option<(Harm, Tail)>,
     tail: Tail,
+    /// More of main's turns wait long by this even at the highest level: no headroom avoids that, and it is held against none.
+    tail_at_most_ppm: u32,
     /// The last harm that was found is of the tail alone.
     by_tail: bool,
     search: Search,
@@ -89,6 +91,7 @@ impl Default for Auto {
             law: None,
             fit_law: None,
             tail: Tail::default(),
+            tail_at_most_ppm: 0,
             by_tail: false,
             search: Search::default(),
             activity: Activity::default(),
@@ -113,13 +116,18 @@ impl Auto {
     pub fn follow(&mut self, aim_ppm: Option<u32>, default_ppm: u32) {
         self.asked = aim_ppm.map(|aim_ppm| (aim_ppm, default_ppm));
         if aim_ppm.is_some() && std::mem::replace(&mut self.aim_ppm, aim_ppm) != aim_ppm {
-            (self.law, self.fit_law) = (None, None);
-            self.search = Search::default();
+            self.forget();
         }
         if aim_ppm.is_none() {
             self.is_low = false;
             self.begin_window();
         }
+    }
+
+    fn forget(&mut self) {
+        (self.law, self.fit_law) = (None, None);
+        self.tail_at_most_ppm = 0;
+        self.search = Search::default();
     }
 
     /// The headroom in force, where it is found.
@@ -300,8 +308,10 @@ impl Auto {
             return;
         }
         let aim_ppm = self.asked.map_or(0, |(aim_ppm, _)| aim_ppm);
+        let tail_ppm = self.accepted_tail_ppm();
         let config = Config {
             aim_ppm,
+            tail_ppm,
             learn_us: LEARN_US,
             ..Config::default()
         };
@@ -313,7 +323,7 @@ impl Auto {
             Stage::Measuring => {
                 law.step(&self.rest.without_remains(window));
                 let pairs = law.pairs();
-                let found = finding(law, aim_ppm);
+                let found = finding(law, aim_ppm, tail_ppm);
                 let by_tail = law.by_tail() || is_within(law, aim_ppm);
                 let harms = matches!(found, Some(Finding::Harms { .. }));
                 if harms {
@@ -335,9 +345,10 @@ impl Auto {
                 if law.learns() != learns {
                     self.search.drifted();
                     self.fit_law = None;
+                    self.tail_at_most_ppm = 0;
                 } else if !law.learning() && law.held() == Arm::Low {
                     // What was taken for fit by an estimate is judged again, now that more is known.
-                    let finding = finding(law, aim_ppm).unwrap_or(Finding::Unknown);
+                    let finding = finding(law, aim_ppm, tail_ppm).unwrap_or(Finding::Unknown);
                     self.go_on(finding);
                 } else if self.search.passed(us) {
                     self.fit_law = Some((*law, self.tail));
@@ -355,8 +366,26 @@ impl Auto {
         self.is_low = !is_held && !self.rest.is_on() && arm == Arm::Low;
     }
 
+    /// By so much may the share of turns that wait long grow.
+    fn accepted_tail_ppm(&self) -> u32 {
+        Config::default().tail_ppm + self.tail_at_most_ppm
+    }
+
+    /// The highest level harms main. If it does so by the tail alone, the search begins again, once, for the least headroom that has no
+    /// longer a tail than that: more headroom would cost side work much and main would gain nothing.
+    fn accept_tail(&mut self) {
+        let tail_ppm = self.law.map_or(0, |law| law.tail_ppm()[0]);
+        if !self.by_tail || tail_ppm <= 0 || self.tail_at_most_ppm > 0 {
+            return;
+        }
+        self.forget();
+        self.tail_at_most_ppm = tail_ppm.unsigned_abs();
+        self.begin_level();
+    }
+
     fn go_on(&mut self, finding: Finding) {
         match self.search.found(finding) {
+            Next::Hold if self.search.stage() == Stage::Most => self.accept_tail(),
             Next::Hold => {}
             Next::Measure => {
                 if finding == Finding::Fit {
@@ -384,13 +413,13 @@ fn is_within(law: &Harm, aim_ppm: u32) -> bool {
 }
 
 /// What the law of harm has come to, if it has.
-fn finding(law: &Harm, aim_ppm: u32) -> Option<Finding> {
+fn finding(law: &Harm, aim_ppm: u32, tail_aim_ppm: u32) -> Option<Finding> {
     match (law.wish(), law.verdict()) {
         (Wish::Raise, _) => Some(harms(law)),
         (Wish::Lower, _) => Some(Finding::Fit),
         (Wish::Hold, Verdict::Found) if !law.learning() || law.pairs() >= PAIRS_MAX => {
             let [tail_ppm, ..] = law.tail_ppm();
-            let is_fit = is_within(law, aim_ppm) && tail_ppm <= Config::default().tail_ppm as i32;
+            let is_fit = is_within(law, aim_ppm) && tail_ppm <= tail_aim_ppm as i32;
             Some(if is_fit { Finding::Fit } else { harms(law) })
         }
         (Wish::Hold, Verdict::None) if !law.learning() => Some(Finding::Fit),

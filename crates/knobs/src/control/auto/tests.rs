@@ -195,6 +195,24 @@ fn a_level_at_which_more_turns_wait_long_is_not_fit() {
 }
 
 #[test]
+fn waits_that_the_highest_level_does_not_avoid_are_accepted() {
+    let mut bed = Bed::new();
+    bed.late = (20, 1_000_000);
+    bed.run(400, none);
+    assert_eq!(bed.found(), (0, State::Known));
+    let tail = bed.auto.found().unwrap().tail.unwrap();
+    assert!(
+        tail.decides && tail.stays && tail.aim_ppm > 15_000,
+        "{tail:?}"
+    );
+    // Another main: its tail is judged as any other.
+    bed.late = (20, 300_000);
+    bed.auto.follow(Some(40_000), 200_000);
+    bed.run(600, none);
+    assert_eq!(bed.found(), (300_000, State::Known));
+}
+
+#[test]
 fn side_work_keeps_most_of_its_cpu_where_a_level_takes_long() {
     let mut bed = Bed::new();
     // At the aim itself: nothing is told for minutes.

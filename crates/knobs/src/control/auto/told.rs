@@ -1,6 +1,6 @@
 //! What there is to show of a headroom that is found.
 
-use tidegate_law::harm::{Config, Harm, Verdict};
+use tidegate_law::harm::{Harm, Verdict};
 
 use super::{Auto, Stage};
 
@@ -52,6 +52,8 @@ pub struct FoundTail {
     pub more_ppm: [i32; 3],
     /// So much more is accepted.
     pub aim_ppm: u32,
+    /// The highest level does not avoid these waits either.
+    pub stays: bool,
     /// The level, or the one below it, is above what is accepted by these waits alone.
     pub decides: bool,
 }
@@ -79,7 +81,8 @@ impl Auto {
         is_known.then_some(FoundTail {
             late_after_ns: self.tail.late_after_ns().filter(|ns| *ns < u64::MAX)?,
             more_ppm,
-            aim_ppm: Config::default().tail_ppm,
+            aim_ppm: self.accepted_tail_ppm(),
+            stays: self.tail_at_most_ppm > 0,
             decides: self.by_tail,
         })
     }
