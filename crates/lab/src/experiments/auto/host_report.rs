@@ -6,7 +6,7 @@ use crate::LabError;
 use crate::beds::host::arms::Arm;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
 use crate::experiments::headroom::bench::Bench;
-use crate::experiments::headroom::report::{AVERAGE, P99, Pick, Run};
+use crate::experiments::headroom::report::{AVERAGE, P99, Pick, Run, WORK};
 use crate::report::{Headline, Report, Sample, Samples, Table, cell, plots};
 use crate::stats::most;
 
@@ -77,12 +77,9 @@ impl HostRuns<'_> {
     }
 
     fn regret_table(&self, places: &[Place]) -> Table {
-        let of_auto = |p: &Place, of: fn(Done) -> f64| cell(p.auto.map(of), 2, "");
-        let regret = |p: &Place, of: fn(Regret) -> f64| {
-            let lost = p.auto.map(|auto| of(Regret::of(auto, p.oracle.1)));
-            // The oracle's side work may have done nothing.
-            let lost = lost.filter(|pct| pct.is_finite());
-            lost.map_or("-".into(), |pct| format!("{pct:+.1} %"))
+        let over = |p: &Place, arm, by| {
+            let pick = Pick::new(0, Arm::Auto).load(p.load);
+            self.samples.ratio_cell(pick, arm, by)
         };
         let f = |p: &Place, name| cell(self.mean(Arm::Auto, p.load, name), 0, "");
         let oracle = |p: &Place| {
@@ -102,13 +99,11 @@ impl HostRuns<'_> {
                 }),
                 ("the oracle", &|p| oracle(p)),
                 ("auto, %", &|p| f(p, "level_pct")),
-                ("main's mean /", &|p| of_auto(p, |done| done.mean)),
-                ("p99 /", &|p| of_auto(p, |done| done.p99)),
-                ("mean, of the oracle's", &|p| {
-                    regret(p, |lost| lost.mean_pct)
-                }),
-                ("p99", &|p| regret(p, |lost| lost.p99_pct)),
-                ("side's work", &|p| regret(p, |lost| -lost.work_pct)),
+                ("main's mean /", &|p| over(p, Arm::NoSide, AVERAGE)),
+                ("p99 /", &|p| over(p, Arm::NoSide, P99)),
+                ("of the oracle's: mean", &|p| over(p, p.oracle.0, AVERAGE)),
+                ("p99", &|p| over(p, p.oracle.0, P99)),
+                ("side's work", &|p| over(p, p.oracle.0, WORK)),
                 ("found, s", &|p| found(p)),
             ],
         )
@@ -118,7 +113,10 @@ impl HostRuns<'_> {
         let f = |arm: &Arm, name, scale: f64, digits| {
             cell(self.mean(*arm, load, name).map(|v| v / scale), digits, "")
         };
-        let ratio = |arm: &Arm, of: fn(Done) -> f64| cell(self.done(*arm, load).map(of), 2, "");
+        let ratio = |arm: &Arm, by| {
+            let pick = Pick::new(0, *arm).load(load);
+            self.samples.ratio_cell(pick, Arm::NoSide, by)
+        };
         let holds = |arm: &Arm| match self.done(*arm, load) {
             Some(done) if done.holds() => "yes",
             Some(_) => "no",
@@ -135,8 +133,8 @@ impl HostRuns<'_> {
                 ("side work", &|a| a.label()),
                 ("avg ms", &|a| f(a, "avg_us", 1e3, 2)),
                 ("p99", &|a| f(a, "p99_us", 1e3, 1)),
-                ("avg / no side", &|a| ratio(a, |done| done.mean)),
-                ("p99 / no side", &|a| ratio(a, |done| done.p99)),
+                ("avg / no side", &|a| ratio(a, AVERAGE)),
+                ("p99 / no side", &|a| ratio(a, P99)),
                 ("unharmed", &|a| holds(a).into()),
                 ("main %", &|a| f(a, "main_pct", 1.0, 1)),
                 ("side %", &|a| f(a, "side_pct", 1.0, 1)),

@@ -8,7 +8,7 @@ use crate::beds::host::LOUD_PCT;
 use crate::beds::host::arms::Arm;
 use crate::experiments::published;
 use crate::report::{Headline, Report, Sample, Samples, Table, cell, plots};
-use crate::stats::{bootstrap95, geometric_mean, mean, most, with_interval};
+use crate::stats::{geometric_mean, mean, most};
 
 const TIDEGATE: Arm = Arm::Tidegate { headroom_pct: 30 };
 const TIDEGATE_20: Arm = Arm::Tidegate { headroom_pct: 20 };
@@ -47,24 +47,14 @@ impl HostRuns<'_> {
         self.samples.of_pick(pick, name)
     }
 
-    /// Over no side work, with its interval.
-    fn ratio(&self, arm: Arm, load: Option<f64>, by: By) -> Option<(f64, Option<(f64, f64)>)> {
-        let pick = Pick { load, ..pick(arm) };
-        let ratios = self.samples.ratios(pick, Arm::NoSide, by);
-        Some((
-            geometric_mean(&ratios)?,
-            bootstrap95(&ratios, 1, geometric_mean),
-        ))
-    }
-
     fn level_table(&self, load: f64) -> Table {
         let at = Some(load);
         let f = |arm: &Arm, name, scale: f64, digits| {
             cell(self.mean(*arm, at, name).map(|v| v / scale), digits, "")
         };
         let ratio = |arm: &Arm, by| {
-            let ratio = self.ratio(*arm, at, by);
-            ratio.map_or("-".into(), |(r, interval)| with_interval(r, interval, 2))
+            let pick = pick(*arm).load(load);
+            self.samples.ratio_cell(pick, Arm::NoSide, by)
         };
         let published = |arm: &Arm| published::at_load(load).and_then(|r| r.ratio(&arm.key()));
         let done = |arm: &Arm| {
@@ -145,7 +135,7 @@ impl HostRuns<'_> {
             (EXT, AVERAGE, Some(1.05)),
             (EXT, P99, Some(1.15)),
         ] {
-            let Some((value, interval)) = self.ratio(arm, None, by) else {
+            let Some((value, interval)) = self.samples.ratio95(pick(arm), Arm::NoSide, by) else {
                 continue;
             };
             let name = format!("main's {} over no side work: {}", by.0, arm.label());

@@ -5,7 +5,7 @@ use crate::beds::TOLERANCE_PCT;
 use crate::beds::host::samplers::Shares;
 use crate::dist::Latency;
 use crate::report::{Sample, Samples};
-use crate::stats::geometric_mean;
+use crate::stats::{bootstrap95, geometric_mean, with_interval};
 
 /// A way of placing side work.
 pub trait Placing: Copy + PartialEq {
@@ -47,14 +47,19 @@ pub enum Slowdown {
     High,
 }
 
-/// A latency by which main is judged: its name, and its figure.
+/// A ratio with its 95 % interval, where enough rounds were run for one.
+pub type Ratio95 = (f64, Option<(f64, f64)>);
+
+/// What arms are compared by: its name, and its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By(pub &'static str, pub &'static str);
 
-/// Its mean.
+/// Main's mean latency.
 pub const AVERAGE: By = By("average", "avg_us");
 /// Its 99th percentile.
 pub const P99: By = By("p99", "p99_us");
+/// Side's work a second.
+pub const WORK: By = By("side work", "side_rate");
 
 /// A run's figures; what only its bed has follows.
 pub fn sample<A: Placing>(run: Run<A>, latency: &Latency, s: &Shares) -> Sample<Run<A>> {
@@ -119,7 +124,7 @@ impl<A: Placing> Samples<Run<A>> {
         crate::stats::mean(&self.all(name, |run| pick.takes(run)))
     }
 
-    /// A latency over another arm's at the same size, load, contention and round. A main that got nothing done has no latency
+    /// A figure over another arm's at the same size, load, contention and round. A main that got nothing done has no latency
     /// to show: the worst there is, not a run to leave out.
     pub fn ratios(&self, pick: Pick<A>, over: A, by: By) -> Vec<f64> {
         let ratio = |s: &Sample<Run<A>>| {
@@ -137,6 +142,19 @@ impl<A: Placing> Samples<Run<A>> {
     /// Their geometric mean.
     pub fn ratio(&self, pick: Pick<A>, over: A, by: By) -> Option<f64> {
         geometric_mean(&self.ratios(pick, over, by))
+    }
+
+    /// It with its 95 % interval.
+    pub fn ratio95(&self, pick: Pick<A>, over: A, by: By) -> Option<Ratio95> {
+        let ratios = self.ratios(pick, over, by);
+        let interval = bootstrap95(&ratios, 1, geometric_mean);
+        Some((geometric_mean(&ratios)?, interval))
+    }
+
+    /// It as a cell of a table.
+    pub fn ratio_cell(&self, pick: Pick<A>, over: A, by: By) -> String {
+        let ratio = self.ratio95(pick, over, by);
+        ratio.map_or("-".into(), |(r, interval)| with_interval(r, interval, 2))
     }
 
     /// Side work done, percent of what cpu.idle lets it do.
