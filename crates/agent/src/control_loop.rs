@@ -26,7 +26,7 @@ pub struct ControlLoop {
     pub lease: Lease,
     /// The kernel's tick.
     pub tick_ns: u64,
-    /// The loop's period while something is limited.
+    /// The loop's period while side work may have to be cut ([`Control::period_ns`]).
     pub period_ns: u64,
     /// Which sensing, and why.
     pub sensing_note: String,

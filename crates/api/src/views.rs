@@ -171,7 +171,7 @@ pub struct WriteView {
 /// The control loop's own health.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoopView {
-    /// The intended period.
+    /// The period at present.
     pub period_ms: f64,
     /// Steps made so far.
     pub steps: u64,

@@ -309,7 +309,7 @@ table! {
     LoopPeriod loop_period: LoopPeriod {
         default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto", value: "TIME",
         classes: &[],
-        doc: "Time between steps of the control loop; auto is 5ms with BPF sensing and 50ms without",
+        doc: "Least time between steps of the control loop; auto is 5ms with BPF sensing and 50ms without",
         within: |period| match period {
             LoopPeriod::Auto => Ok(()),
             LoopPeriod::Every(span) => span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),

@@ -22,9 +22,6 @@ use crate::process::lease::monotonic_ns;
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
 
-/// While nothing is limited the loop only keeps its history warm.
-const IDLE_PERIOD_NS: u64 = 50_000_000;
-
 struct Shared<'a>(&'a Mutex<Meters>);
 
 impl Usage for Shared<'_> {
@@ -131,7 +128,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             std::process::exit(1);
         });
         let began_ns = monotonic_ns();
-        let (limited, capped) = {
+        let (next_ns, capped) = {
             let mut control = control_loop.lock();
             follow_engine(&runtime.ext, &mut control);
             if control_loop.lease.take_fallback() {
@@ -151,7 +148,8 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             }
             let ended_ns = monotonic_ns();
             control.cost.add(ended_ns, ended_ns - began_ns);
-            (!control.quotas.is_empty(), !control.soft_caps.is_idle())
+            let next_ns = control.period_ns(control_loop.period_ns);
+            (next_ns, !control.soft_caps.is_idle())
         };
         let renewed = control_loop.renew_lease(monotonic_ns());
         if std::mem::replace(&mut in_control, renewed) != renewed {
@@ -162,15 +160,11 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
                 ),
             }
         }
-        headroom.period_ns = if limited {
-            control_loop.period_ns
-        } else {
-            control_loop.period_ns.max(IDLE_PERIOD_NS)
-        };
+        headroom.period_ns = next_ns;
         let period_ns = if capped {
-            headroom.period_ns.min(SOFT_CAP_POLL_NS)
+            next_ns.min(SOFT_CAP_POLL_NS)
         } else {
-            headroom.period_ns
+            next_ns
         };
         if let Err(error) = timer.set_period(period_ns) {
             warn!("control loop: timerfd: {error}; the period stays");

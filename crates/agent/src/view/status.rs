@@ -160,7 +160,8 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
     view.mode = life.mode.as_str().to_owned();
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
-    view.control.period_ms = runtime.control_loop.period_ns as f64 / 1e6;
+    let period_ns = runtime.control().period_ns(runtime.control_loop.period_ns);
+    view.control.period_ms = period_ns as f64 / 1e6;
     view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));

@@ -42,7 +42,7 @@ const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
 /// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
 const PAIRS_MAX: u32 = 104;
-/// Steps are added up to windows of at least this much.
+/// Steps are added up to windows of about this much.
 const WINDOW_NS: u64 = 20_000_000;
 const NO_HARM_PPM: u32 = 1_000_000;
 const PPM_PER_PCT: u32 = 10_000;
@@ -238,7 +238,8 @@ impl Auto {
         self.window.delay_ns += seen.waits.wait_ns;
         self.window.cpu_ns += main_ns;
         self.is_sound &= is_usable && self.is_written;
-        if self.window.length_ns < WINDOW_NS {
+        // Half a step early is nearer than half a step late.
+        if self.window.length_ns + seen.dt_ns / 2 < WINDOW_NS {
             return;
         }
         let arm = if self.is_low { Arm::Low } else { Arm::High };

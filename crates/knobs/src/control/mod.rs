@@ -14,6 +14,7 @@ mod demand;
 mod domains;
 mod found;
 mod meter;
+mod pace;
 mod protect;
 mod pulses;
 mod quotas;

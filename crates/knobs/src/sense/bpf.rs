@@ -264,7 +264,7 @@ impl Sensor for BpfSensor {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
         let broken = std::mem::replace(&mut self.broken, true);
         let began_ns = monotonic_ns();
-        let mut valid = !broken && !self.online.refresh()?;
+        let mut valid = !broken && !self.online.update(began_ns)?;
         self.answer_moves(began_ns)?;
         self.steal.update(began_ns)?;
         self.watch_hidden(began_ns);

@@ -321,15 +321,24 @@ impl Knobs {
             log.raises = (found.raises, found.vain);
         }
         if let Some(found) = self.control.found() {
-            log.note_found(&found, now_ns, self.config.sensing.period_ns());
+            log.note_found(&found, now_ns, self.period_ns());
         }
         log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }
 
+    /// How long after a step the next one is due. Soft caps are looked at in the same loop.
+    fn period_ns(&self) -> Ns {
+        let least_ns = self.config.sensing.period_ns();
+        match self.control.soft_caps.is_idle() {
+            true => self.control.period_ns(least_ns),
+            false => least_ns,
+        }
+    }
+
     /// The next step of the timer's grid that is still to come, and when the loop will really wake for it.
     fn schedule(&mut self, now_ns: Ns) {
-        let period_ns = self.config.sensing.period_ns();
+        let period_ns = self.period_ns();
         self.due_ns += period_ns * ((now_ns - self.due_ns) / period_ns + 1);
         let most_ns = if self.prng.chance_ppm(self.config.rare_ppm) {
             self.config.rare_late_ns
