@@ -154,18 +154,22 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
 fn a_found_headroom_keeps_main_and_leaves_side_work_a_third() {
     let (report, _dir) = run(&options(Experiment::Auto));
     complete(&report, Experiment::Auto);
-    let of = |arm: &str, what: &str| {
+    let beside = |arm: &str, main_changes: bool, what: &str| {
         let fields = [
             ("arm", arm.into()),
             ("shared", "nothing".into()),
-            ("main_changes", false.into()),
+            ("main_changes", main_changes.into()),
         ];
         number(rows(&report, &fields)[0], what)
     };
+    let of = |arm: &str, what: &str| beside(arm, false, what);
     assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
     assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
     assert!(of("auto", "level_pct") >= 20.0);
-    assert!(of("auto", "side_work_cpus") > 0.3 * of("cpu_idle", "side_work_cpus"));
+    // Beside both mains together: which level is found beside one of them is partly chance.
+    let side = |arm| [false, true].map(|changes| beside(arm, changes, "side_work_cpus"));
+    let [found, most] = ["auto", "cpu_idle"].map(|arm| side(arm).iter().sum::<f64>());
+    assert!(found > most / 3.0, "{found} of {most}");
     for arm in [
         "perfiso",
         "smartharvest",
