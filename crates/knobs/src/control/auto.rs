@@ -171,6 +171,15 @@ impl Auto {
         self.is_low
     }
 
+    /// A level is being measured, beside a main and side work that have something to do.
+    pub fn measures(&self) -> bool {
+        let is_asked = self.asked.is_some() && self.tells_waits;
+        is_asked
+            && self.search.stage() == Stage::Measuring
+            && self.activity.main()
+            && self.activity.side()
+    }
+
     /// What the headroom law gives while side work is held at its tolerance: a cpuset moves too slowly to follow that.
     pub fn given_ucpu(&self) -> Option<u64> {
         self.is_low.then_some(self.given_ucpu)

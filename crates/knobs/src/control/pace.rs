@@ -3,6 +3,8 @@
 //! A cut is urgent where it leaves main idle CPU: where idle is to be kept, and side work has something to do. That is so from half
 //! of its tolerance on, in the mean of a second: what is held at the tolerance wants more, and is given it as soon as main rests.
 //! Without idle to keep, being of the idle class is all that main asks of side work, and the quota at the tolerance can wait.
+//!
+//! While `auto` measures a level, its switches are to be on time.
 
 use tidegate_law::HeadroomDecision;
 
@@ -18,7 +20,8 @@ impl Control {
         let keeps_idle =
             self.keeps_idle() || !self.domains.is_empty() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
-        match is_limited && keeps_idle && side_works(&self.machine) {
+        let is_urgent = keeps_idle && side_works(&self.machine) || self.auto.measures();
+        match is_limited && is_urgent {
             true => period_ns,
             false => period_ns.max(CALM_NS),
         }

@@ -146,8 +146,12 @@ fn half_of_the_cores_are_shared(level_ppm: u32) -> u64 {
 #[test]
 fn without_harm_side_work_has_the_idle_class_alone() {
     let mut bed = Bed::new();
-    bed.run(60, none);
+    assert!(!bed.auto.measures(), "nothing is known of main yet");
+    bed.run(10, none);
+    assert!(bed.auto.measures());
+    bed.run(50, none);
     assert_eq!(bed.found(), (0, State::Known));
+    assert!(!bed.auto.measures());
     let [ratio, lower, upper] = bed.auto.found().unwrap().ratio_ppm.unwrap();
     assert!(
         lower <= 1_000_000 && upper < 1_050_000 && ratio <= upper,
