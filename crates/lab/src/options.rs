@@ -25,6 +25,8 @@ pub enum Experiment {
     Objective,
     /// Main waits for a lock that side work holds.
     Inversion,
+    /// Ordinary work under other schedulers of sched_ext.
+    Peers,
 }
 
 /// Where an experiment runs.
@@ -96,8 +98,8 @@ impl std::str::FromStr for Engine {
 }
 
 impl Experiment {
-    /// Every experiment, in the order in which `tidegate lab all` runs them.
-    pub const ALL: [Experiment; 10] = [
+    /// Every experiment; `tidegate lab all` runs those that [`Experiment::all_on`] names, in this order.
+    pub const ALL: [Experiment; 11] = [
         Experiment::Law,
         Experiment::Step,
         Experiment::Headroom,
@@ -108,6 +110,7 @@ impl Experiment {
         Experiment::Auto,
         Experiment::Objective,
         Experiment::Inversion,
+        Experiment::Peers,
     ];
 
     /// The name on the command line and of the report's files.
@@ -123,6 +126,7 @@ impl Experiment {
             Experiment::Auto => "auto",
             Experiment::Objective => "objective",
             Experiment::Inversion => "inversion",
+            Experiment::Peers => "peers",
         }
     }
 
@@ -199,7 +203,11 @@ pub struct LabOptions {
     pub loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
     pub sense: Option<Sense>,
-    /// Sizes of the simulated machine; the experiment's own when absent.
+    /// Neither build nor run the schedulers of others (`peers`).
+    pub without_peers: bool,
+    /// The program of that name, of Chris Mason's; looked for on the PATH when absent (`peers`).
+    pub schbench: Option<PathBuf>,
+    /// Sizes of the simulated machine, or of the guest (`peers`); the experiment's own when absent.
     pub cpus: Option<Vec<u32>>,
     /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
     /// it.
@@ -230,6 +238,8 @@ impl LabOptions {
             side_cmd: None,
             loads: None,
             sense: None,
+            without_peers: false,
+            schbench: None,
             cpus: None,
             jobs: None,
             kernel: None,
@@ -256,7 +266,8 @@ mod tests {
     fn every_experiment_is_known_by_its_name() {
         for e in Experiment::ALL {
             assert_eq!(e.name().parse(), Ok(e));
-            assert!(e.runs_on(On::Sim, Engine::Knobs), "{}", e.name());
+            let is_simulated = e.runs_on(On::Sim, Engine::Knobs);
+            assert_eq!(is_simulated, e != Experiment::Peers, "{}", e.name());
             assert!(!e.runs_on(On::Sim, Engine::Ext), "{}", e.name());
         }
         assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 7);

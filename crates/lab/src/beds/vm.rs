@@ -2,7 +2,7 @@
 //! experiment there as it would on this machine, on one CPU on which an instruction is a nanosecond. What another
 //! program does on this machine changes how long that takes, and nothing that it finds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_vm::{Job, Mode, Setup};
@@ -21,8 +21,8 @@ pub const SERIES: &str = "6.18";
 const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
-/// Wall time: under five minutes on an idle machine, many times that on an overloaded one.
-const WALL_LIMIT: Duration = Duration::from_secs(3600);
+/// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an overloaded one.
+const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 /// What a guest gave.
 pub struct Done {
@@ -34,8 +34,8 @@ pub struct Done {
     pub note: String,
 }
 
-/// Runs the experiment in a guest.
-pub fn run(options: &LabOptions) -> Result<Done, LabError> {
+/// Runs the experiment in a guest that has further programs: the place there, and the file here.
+pub fn run(options: &LabOptions, mut programs: Vec<(String, PathBuf)>) -> Result<Done, LabError> {
     let name = options.experiment.name();
     let engine = match options.engine {
         Engine::Knobs => "",
@@ -44,8 +44,10 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
     let (mode, cpus) = match options.experiment {
         Experiment::Slices => (Mode::Wide, WIDE_CPUS),
+        Experiment::Peers => peers_machine(options)?,
         _ => (Mode::Precise, 1),
     };
+    programs.push(("/bin/tidegate".into(), tidegate::executable(options)?));
     let job = Job {
         setup: Setup {
             cache: tidegate_vm::cache(),
@@ -54,7 +56,7 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
                 .join(format!("{name}{engine}-vm-{series}.logs")),
             series: series.clone(),
             scripts: None,
-            binaries: vec![("/bin/tidegate".into(), tidegate::executable(options)?)],
+            binaries: programs,
         },
         mode,
         cpus,
@@ -103,6 +105,20 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
         guest,
         note,
     })
+}
+
+/// One size, since each is a boot.
+fn peers_machine(options: &LabOptions) -> Result<(Mode, u32), LabError> {
+    let sizes = options.cpus.as_deref().unwrap_or(&[1]);
+    match sizes {
+        [1] => Ok((Mode::Precise, 1)),
+        [cpus @ 2..=WIDE_CPUS] => Ok((Mode::Wide, *cpus)),
+        _ => Err(LabError::Asked {
+            what: format!("--cpus {sizes:?}"),
+            why: "a guest has one size".into(),
+            mend: format!("give one number up to {WIDE_CPUS}"),
+        }),
+    }
 }
 
 /// The same experiment on the guest's own kernel.

@@ -20,6 +20,7 @@ pub mod inversion;
 pub mod latency;
 pub mod law;
 pub mod objective;
+pub mod peers;
 pub mod published;
 pub mod settle;
 pub mod slices;
@@ -42,25 +43,31 @@ struct Plan {
     /// On this machine and on the VM bed, with the ext engine.
     ext: Option<Run>,
     /// On simulated machines, where both engines are in one report.
-    sim: Run,
+    sim: Option<Run>,
+}
+
+fn on(title: &'static str, host: Run, vm: bool, ext: Run, sim: Run) -> Plan {
+    Plan {
+        title,
+        host: Some(host),
+        vm,
+        ext: Some(ext),
+        sim: Some(sim),
+    }
+}
+
+fn simulated(title: &'static str, ext: Option<Run>, sim: Run) -> Plan {
+    Plan {
+        title,
+        host: None,
+        vm: false,
+        ext,
+        sim: Some(sim),
+    }
 }
 
 impl Experiment {
     fn plan(self) -> Plan {
-        let on = |title, host: Run, vm, ext: Run, sim: Run| Plan {
-            title,
-            host: Some(host),
-            vm,
-            ext: Some(ext),
-            sim,
-        };
-        let simulated = |title, ext, sim: Run| Plan {
-            title,
-            host: None,
-            vm: false,
-            ext,
-            sim,
-        };
         match self {
             Experiment::Law => on(
                 "Headroom against the table of the cpu.headroom patches (2019)",
@@ -115,7 +122,15 @@ impl Experiment {
                 host: Some(auto::host::run),
                 vm: false,
                 ext: None,
-                sim: auto::sim::run,
+                sim: Some(auto::sim::run),
+            },
+            // It compares engines, so it takes none.
+            Experiment::Peers => Plan {
+                title: "Ordinary work under other schedulers of sched_ext",
+                host: Some(peers::host::run),
+                vm: true,
+                ext: None,
+                sim: None,
             },
             // They need larger machines.
             Experiment::Objective => simulated("objective", None, objective::run),
@@ -127,18 +142,18 @@ impl Experiment {
     pub fn runs_on(self, on: On, engine: Engine) -> bool {
         let plan = self.plan();
         match (on, engine) {
-            (On::Sim, engine) => engine == Engine::Knobs,
+            (On::Sim, engine) => engine == Engine::Knobs && plan.sim.is_some(),
             (_, Engine::Ext) => plan.ext.is_some(),
             (On::Host, Engine::Knobs) => plan.host.is_some(),
             (On::Vm, Engine::Knobs) => plan.vm,
         }
     }
 
-    /// Those that can be had there.
+    /// Those that can be had there; not [`Experiment::Peers`], which builds and runs the schedulers of others.
     pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = Experiment> {
         Experiment::ALL
             .into_iter()
-            .filter(move |e| e.runs_on(on, engine))
+            .filter(move |e| *e != Experiment::Peers && e.runs_on(on, engine))
     }
 }
 
@@ -162,7 +177,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<Report, LabError> {
                 mend: "leave them out, or run it with --on host".into(),
             });
         }
-        On::Sim => (plan.sim)(options)?,
+        On::Sim => plan.sim.ok_or_else(refused)?(options)?,
         On::Vm => in_guest(options)?,
     };
     report.title = plan.title;
@@ -172,8 +187,13 @@ pub(crate) fn run(options: &LabOptions) -> Result<Report, LabError> {
 
 /// What the guest's own lab reported.
 fn in_guest(options: &LabOptions) -> Result<Report, LabError> {
-    let done = beds::vm::run(options)?;
+    let programs = match options.experiment {
+        Experiment::Peers => peers::Programs::gather(options),
+        _ => peers::Programs::default(),
+    };
+    let done = beds::vm::run(options, programs.binaries)?;
     let mut report = serialisation::from_text(&done.report, done.guest)?;
     report.notes.push(done.note);
+    report.notes.extend(programs.absent);
     Ok(report)
 }

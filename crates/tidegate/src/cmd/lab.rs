@@ -35,6 +35,12 @@ simulated (--on sim):
 Simulated only:
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
+With --on vm and on a host whose kernel has sched_ext:
+  peers     ordinary work (hackbench, schbench, cyclictest, stress-ng, a shell)
+            under the kernel's own scheduler, the ext engine, and scx_lavd,
+            scx_bpfland, scx_layered and scx_cosmos, which --on vm builds with
+            cargo into its cache (apt-get install clang-19 rt-tests stress-ng
+            libelf-dev zlib1g-dev libseccomp-dev); not a part of all
 Not with --on vm: auto, and headroom and step, which one emulated CPU cannot
 show; but these two with --engine ext, which compares Tidegate's own scheduler
 with the kernel's and with the knobs, on a kernel that has sched_ext or on the
@@ -52,7 +58,7 @@ here.";
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step, latency, burst, caps, slices, auto, objective, inversion, all or demo
+    /// law, headroom, step, latency, burst, caps, slices, auto, objective, inversion, peers, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
     /// Where: host, vm or sim
@@ -85,7 +91,13 @@ pub struct Args {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// sim: sizes of the simulated machine [default: the experiment's own]
+    /// peers: only the kernel's own scheduler and the ext engine
+    #[arg(long)]
+    without_peers: bool,
+    /// peers: schbench by Chris Mason, which no distribution has [default: as found on the PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    schbench: Option<PathBuf>,
+    /// sim: sizes of the simulated machine [default: the experiment's own]; peers --on vm: CPUs of the guest [default: 1]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Option<Vec<u32>>,
     /// sim: simulate on this many threads [default: one a CPU]
@@ -228,6 +240,8 @@ fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
     let mut options = LabOptions::new(experiment);
     options.on = on;
     options.engine = args.engine;
+    options.without_peers = args.without_peers;
+    options.schbench = args.schbench.clone();
     options.cpus = args.cpus.clone();
     options.jobs = args.jobs;
     options.kernel = args.kernel.clone();

@@ -83,6 +83,36 @@ impl Guarded {
         self.child.try_wait().ok().flatten()
     }
 
+    /// Waits for its end, without a look in between that would disturb what is measured.
+    pub fn wait(&mut self, patience_ns: u64) -> Result<std::process::ExitStatus, LabError> {
+        let name = self.name.clone();
+        let fail = |why: String| LabError::process(name.clone(), why);
+        let process = rustix::process::Pid::from_child(&self.child);
+        let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty())
+            .map_err(|e| fail(format!("cannot be waited for: {e}")))?;
+        let until = clock::monotonic_ns() + patience_ns;
+        while clock::monotonic_ns() < until {
+            let mut polled = [rustix::event::PollFd::new(
+                &end,
+                rustix::event::PollFlags::IN,
+            )];
+            let second = rustix::event::Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            // A signal ends it early; the loop looks again.
+            let _ = rustix::event::poll(&mut polled, Some(&second));
+            stop::check()?;
+            if let Some(status) = self.ended() {
+                return Ok(status);
+            }
+        }
+        Err(fail(format!(
+            "has not ended after {} s",
+            patience_ns / 1_000_000_000
+        )))
+    }
+
     /// Asks it to end, and gives it `patience_ns`; then it is killed.
     pub fn end(&mut self, patience_ns: u64) {
         // SAFETY: kill of a child that has not been waited for cannot hit another process.

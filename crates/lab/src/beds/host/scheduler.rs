@@ -35,8 +35,14 @@ fn state() -> String {
     text.trim().to_string()
 }
 
+/// The scheduler of sched_ext that is in force, by its name in the kernel.
+pub fn loaded() -> Option<String> {
+    let name = fs::read_to_string(LOADED).ok()?;
+    (state() == "enabled").then(|| name.trim().to_string())
+}
+
 fn in_force() -> bool {
-    state() == "enabled" && fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
+    loaded().is_some_and(|name| name == NAME)
 }
 
 /// A scheduler that is in force until it is dropped.
