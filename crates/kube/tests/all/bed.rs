@@ -39,9 +39,7 @@ pub fn bed() -> &'static Bed {
         bed.apply(&format!(
             "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"
         ));
-        let manifests =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/tidegate.yaml");
-        bed.kubectl(&["apply", "--server-side", "-f", &manifests.to_string_lossy()]);
+        bed.apply_manifests();
         bed.kubectl(&[
             "wait",
             "--for=condition=Established",
@@ -83,6 +81,14 @@ impl Bed {
             child,
             _folder: folder,
         }
+    }
+
+    /// The product's, also over what a test has changed.
+    pub fn apply_manifests(&self) {
+        let manifests =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/tidegate.yaml");
+        let file = manifests.to_string_lossy();
+        self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
     }
 
     /// The API server takes a moment from a policy that is stored to one that acts.

@@ -48,13 +48,24 @@ impl Machine {
         let mut emulator = Command::new("qemu-system-x86_64");
         emulator
             .args(["-accel", "tcg,thread=single", "-smp", "2", "-cpu", "max"])
-            .args(["-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args([
+                "-m",
+                "2048",
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+                "-no-reboot",
+            ])
             .args(["-serial", "stdio", "-kernel"])
             .arg(disk.with_extension("vmlinuz"))
             .args(["-append", "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off tsc=reliable root=/dev/nvme0n1 rw \
                 rootwait net.ifnames=0 init=/usr/lib/systemd/systemd"])
             .arg("-drive")
-            .arg(format!("file={},if=none,id=d,format=raw,cache=unsafe", disk.display()))
+            .arg(format!(
+                "file={},if=none,id=d,format=raw,cache=unsafe",
+                disk.display()
+            ))
             .args(["-device", "nvme,drive=d,serial=bed", "-netdev"])
             .arg(format!("user,id=n,hostfwd=tcp:127.0.0.1:{shell}-:2323"))
             .args(["-device", "virtio-net-pci,netdev=n,romfile="])
@@ -81,6 +92,21 @@ impl Machine {
             "the machine is a node",
         );
         machine
+    }
+
+    /// Whether a group is held as side work: in the idle class, or by its quota where it starves at the tolerance (1 % of two CPUs).
+    pub fn is_side(&self, group: &str) -> bool {
+        self.succeeds(&format!(
+            "read quota period <{group}/cpu.max; \
+             [ $(cat {group}/cpu.idle) = 1 ] || {{ [ $quota != max ] && [ $((quota * 25)) -le $period ]; }}"
+        ))
+    }
+
+    /// Whether a group is as kubelet made it.
+    pub fn is_plain(&self, group: &str) -> bool {
+        self.succeeds(&format!(
+            "[ $(cat {group}/cpu.idle) = 0 ] && grep -q ^max {group}/cpu.max"
+        ))
     }
 
     /// What a shell command in the guest prints; it must succeed.

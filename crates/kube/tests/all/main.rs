@@ -6,6 +6,7 @@ mod admission;
 mod agent;
 mod bed;
 mod cost;
+mod diary;
 mod gates;
 mod machine;
 mod node;
