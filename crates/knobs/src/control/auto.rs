@@ -173,8 +173,8 @@ impl Auto {
 
     /// A level is being measured, beside a main and side work that have something to do.
     pub fn measures(&self) -> bool {
-        let is_asked = self.asked.is_some() && self.tells_waits;
-        is_asked
+        self.asked.is_some()
+            && self.tells_waits
             && self.search.stage() == Stage::Measuring
             && self.activity.main()
             && self.activity.side()
@@ -355,7 +355,10 @@ impl Auto {
                 if law.learns() != learns {
                     self.search.drifted();
                     self.fit_law = None;
-                    self.tail_at_most_ppm = 0;
+                    if std::mem::take(&mut self.tail_at_most_ppm) > 0 {
+                        // It goes by the tail that was accepted of what main was.
+                        self.law = None;
+                    }
                 } else if !law.learning() && law.held() == Arm::Low {
                     // What was taken for fit by an estimate is judged again, now that more is known.
                     let finding = finding(law, aim_ppm, tail_ppm).unwrap_or(Finding::Unknown);

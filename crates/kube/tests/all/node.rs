@@ -26,7 +26,7 @@ const SHORT: [&str; 10] = [
 /// Where side work goes that must leave the machine.
 const ELSEWHERE: &str = "node-0";
 
-/// One pod that burns on one thread and comes back where it is evicted; it prefers the machine.
+/// One pod that burns on one thread and comes back where it is evicted: on the machine, or elsewhere.
 const ENCODER: &str = "
 apiVersion: apps/v1
 kind: Deployment

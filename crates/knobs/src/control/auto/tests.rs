@@ -209,8 +209,18 @@ fn waits_that_the_highest_level_does_not_avoid_are_accepted() {
         tail.decides && tail.stays && tail.aim_ppm > 15_000,
         "{tail:?}"
     );
-    // Another main: its tail is judged as any other.
+    // Main changes: from then on its tail is judged as any other.
     bed.late = (20, 300_000);
+    bed.run(1500, |level_ppm| {
+        if level_ppm < 100_000 {
+            1_300_000
+        } else {
+            1_000_000
+        }
+    });
+    assert_eq!(bed.found(), (300_000, State::Known));
+    assert!(!bed.auto.found().unwrap().tail.unwrap().stays);
+    // So it is after another aim.
     bed.auto.follow(Some(40_000), 200_000);
     bed.run(600, none);
     assert_eq!(bed.found(), (300_000, State::Known));
