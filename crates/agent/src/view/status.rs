@@ -90,6 +90,7 @@ pub(crate) fn status(
     let (given, is_free, by_knobs) = {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
+        view.control.period_ms = period_ms(runtime, &control);
         let is_free = control.quota_room_ucpu().is_none();
         (control.quotas.allotments(), is_free, *control.decision())
     };
@@ -154,14 +155,17 @@ pub(crate) fn status(
 }
 
 /// What the agent tells of itself.
+/// How long after a step the next one is due.
+fn period_ms(runtime: &Runtime, control: &Control) -> f64 {
+    control.period_ns(runtime.control_loop.period_ns) as f64 / 1e6
+}
+
 fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64) {
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;
     view.mode = life.mode.as_str().to_owned();
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
-    let period_ns = runtime.control().period_ns(runtime.control_loop.period_ns);
-    view.control.period_ms = period_ns as f64 / 1e6;
     view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));

@@ -188,7 +188,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<Report, LabError> {
 /// What the guest's own lab reported.
 fn in_guest(options: &LabOptions) -> Result<Report, LabError> {
     let programs = match options.experiment {
-        Experiment::Peers => peers::Programs::gather(options),
+        Experiment::Peers => peers::Programs::gather(options)?,
         _ => peers::Programs::default(),
     };
     let done = beds::vm::run(options, programs.binaries)?;

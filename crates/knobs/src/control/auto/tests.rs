@@ -211,13 +211,7 @@ fn waits_that_the_highest_level_does_not_avoid_are_accepted() {
     );
     // Main changes: from then on its tail is judged as any other.
     bed.late = (20, 300_000);
-    bed.run(1500, |level_ppm| {
-        if level_ppm < 100_000 {
-            1_300_000
-        } else {
-            1_000_000
-        }
-    });
+    bed.run(1500, |ppm| 1_000_000 + 300_000 * u64::from(ppm < 100_000));
     assert_eq!(bed.found(), (300_000, State::Known));
     assert!(!bed.auto.found().unwrap().tail.unwrap().stays);
     // So it is after another aim.

@@ -9,6 +9,7 @@ mod report;
 
 use loads::LOADS;
 
+use crate::LabError;
 use crate::options::LabOptions;
 use tidegate_vm::tool;
 
@@ -87,7 +88,15 @@ pub struct Programs {
 
 impl Programs {
     /// Finds the programs that work, and builds the schedulers that are not in the cache yet.
-    pub fn gather(options: &LabOptions) -> Programs {
+    pub fn gather(options: &LabOptions) -> Result<Programs, LabError> {
+        if let Some(path) = options.schbench.as_ref().filter(|path| !path.is_file()) {
+            return Err(LabError::Asked {
+                what: format!("--schbench {}", path.display()),
+                why: "there is no such file".into(),
+                mend: "give the program that is built from Chris Mason's schbench, or leave it out"
+                    .into(),
+            });
+        }
         let mut all = Programs::default();
         let mut names: Vec<&str> = LOADS.iter().map(|load| load.program).collect();
         names.dedup();
@@ -102,7 +111,7 @@ impl Programs {
         for peer in PEERS.iter().filter(|_| !options.without_peers) {
             all.add(peer.name, crates::built(peer, options.quiet));
         }
-        all
+        Ok(all)
     }
 
     fn add(&mut self, name: &str, found: Result<std::path::PathBuf, String>) {
@@ -123,6 +132,19 @@ mod tests {
         assert_eq!(
             names,
             ["eevdf", "tidegate", "lavd", "bpfland", "layered", "cosmos"]
+        );
+    }
+
+    #[test]
+    fn a_schbench_that_is_not_there_is_named() {
+        let mut options = LabOptions::new(crate::options::Experiment::Peers);
+        options.schbench = Some("/no/schbench".into());
+        let refused = Programs::gather(&options).err().map(|e| e.to_string());
+        assert_eq!(
+            refused.as_deref(),
+            Some(
+                "--schbench /no/schbench: there is no such file; give the program that is built from Chris Mason's schbench, or leave it out"
+            )
         );
     }
 }
