@@ -20,8 +20,8 @@
  * Harm is found if either says so, none only if both do.
  *
  * LEARN: pair after pair, half of the time at each level, until the interval is clear of
- * the aim. PROBE: one level is held, and a pair now and then tells whether what was learnt
- * still holds: if it does not, LEARN.
+ * the aim, or for so long that the estimate decides. PROBE: one level is held, and a pair now
+ * and then tells whether what was learnt still holds: if it does not, LEARN.
  *
  * Bounds, for any input in any state: lower <= ratio <= upper, of the tail too; FOUND only with
  * lower above 10^6 or the tail's above half of what is accepted; RAISE only with a lower bound
@@ -89,6 +89,7 @@ TG_FN void tg_harm_learn(struct tg_harm *h, tg_u32 why)
 	h->look = h->cfg.pairs_min;
 	h->turns = 0;
 	h->trend = 0;
+	h->estimated = 0;
 	h->phase_us = h->void_us = h->used_us = h->since_pair_us = 0;
 	a->verdict = TG_HARM_UNKNOWN;
 	a->reason = why;
@@ -215,26 +216,32 @@ TG_FN void tg_harm_judge(struct tg_harm *h)
 }
 
 /*
- * Learning took too long. A tail that could not be told holds nothing up: where the time that work
- * takes is within, the tail's estimate decides.
+ * Learning took too long: the last look. Where the bounds leave it open, the estimate decides. A
+ * tail that could not be told holds nothing up: its estimate decides as well.
  */
 TG_FN void tg_harm_end_learning(struct tg_harm *h)
 {
 	struct tg_harm_answer *a = &h->answer;
 	struct tg_harm_evidence e = tg_harm_weigh(h);
 	int tail_fits = !h->cfg.tail_ppm || e.tail.ppm <= (tg_s32)h->cfg.tail_ppm;
+	int fits = tail_fits && e.time.ratio_ppm <= TG_PPM + h->cfg.aim_ppm;
 
-	if (h->cfg.tail_ppm && e.within && e.agree && tail_fits && !e.found && !e.tail_found &&
-	    h->pairs >= h->cfg.pairs_min && h->turns >= h->cfg.turns_min) {
-		tg_harm_tell(h, &e);
-		tg_harm_accept(h);
+	if (h->pairs < h->cfg.pairs_min) {
+		tg_harm_settle(h, TG_HARM_LOW);
 		return;
 	}
-	tail_fits = !h->cfg.tail_ppm || a->tail_ppm <= (tg_s32)h->cfg.tail_ppm;
-	tg_harm_settle(h, a->verdict != TG_HARM_UNKNOWN && tail_fits &&
-				  a->ratio_ppm <= TG_PPM + h->cfg.aim_ppm
-			      ? TG_HARM_HIGH
-			      : TG_HARM_LOW);
+	tg_harm_tell(h, &e);
+	if (fits && e.within && e.agree && a->verdict != TG_HARM_FOUND &&
+	    h->turns >= h->cfg.turns_min) {
+		tg_harm_accept(h);
+	} else if (e.above || e.tail_above) {
+		a->wish = TG_HARM_RAISE;
+		tg_harm_settle(h, TG_HARM_LOW);
+	} else {
+		h->estimated = (tg_u32)tg_harm_estimate_tells(h, &e);
+		fits &= h->estimated || a->verdict == TG_HARM_FOUND;
+		tg_harm_settle(h, fits ? TG_HARM_HIGH : TG_HARM_LOW);
+	}
 }
 
 /*
@@ -321,7 +328,7 @@ TG_FN void tg_harm_end_pair(struct tg_harm *h)
 		tg_harm_learn_pair(h, run, cpu, delay, stretch, pair_us);
 		return;
 	}
-	if (h->answer.verdict == TG_HARM_UNKNOWN) {
+	if (h->answer.verdict == TG_HARM_UNKNOWN && !h->estimated) {
 		tg_harm_begin_gap(h);
 		return;
 	}
@@ -380,10 +387,10 @@ TG_FN void tg_harm_phase_age(struct tg_harm *h)
 	int knows = a->verdict != TG_HARM_UNKNOWN;
 
 	if (h->phase == TG_HARM_LEARN) {
-		if (!knows && h->void_us > h->used_us)
-			a->reason = TG_HARM_VOID;
 		if (h->phase_us >= h->cfg.learn_us)
 			tg_harm_end_learning(h);
+		if (a->verdict == TG_HARM_UNKNOWN && h->void_us > h->used_us)
+			a->reason = TG_HARM_VOID;
 	} else if (!knows && h->phase_us >= h->cfg.retry_us) {
 		tg_harm_learn(h, TG_HARM_TOO_LITTLE);
 	} else if (knows && h->since_pair_us >= (tg_u64)h->cfg.learn_us + 2ULL * h->cfg.probe_us) {

@@ -65,6 +65,7 @@ TG_FN struct tg_harm_shares tg_harm_shares(const struct tg_harm_config *c,
 struct tg_harm_evidence {
 	struct tg_harm_bounds time;
 	struct tg_harm_shares tail;
+	tg_u32 stretch_ppm;
 	int closed, agree;
 	int found, within, above;		 /* of no harm, the aim and again the aim */
 	int tail_found, tail_within, tail_above; /* of half of the accepted share, and of it */
@@ -100,6 +101,7 @@ TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 
 	e.time = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
 	e.tail = tg_harm_shares(&h->cfg, &h->sums[TG_HARM_TAIL]);
+	e.stretch_ppm = stretch.ratio_ppm;
 	e.closed = cpu.upper_ppm < TG_HARM_NO_HARM && delay.lower_ppm > TG_HARM_NO_HARM &&
 		   e.time.upper_ppm >= TG_HARM_NO_HARM;
 	e.agree =
@@ -113,6 +115,21 @@ TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 	e.tail_found = tail_ppm && e.tail.lower_ppm > (tg_s32)(h->cfg.tail_ppm / 2);
 	e.tail_above = tail_ppm && e.tail.lower_ppm > tail_ppm;
 	return e;
+}
+
+/*
+ * May the estimate decide where the bounds leave it open? It errs by no more than the aim, main did
+ * not change meanwhile, and a main with a closed set of callers is not hidden in it.
+ */
+TG_FN int tg_harm_estimate_tells(const struct tg_harm *h, const struct tg_harm_evidence *e)
+{
+	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
+	tg_u64 reach_ppm = e->time.upper_ppm - e->time.ratio_ppm;
+	int agree = e->closed || e->time.ratio_ppm > accepted_ppm || e->stretch_ppm <= accepted_ppm;
+
+	return agree && h->turns >= h->cfg.turns_min && h->used_us >= h->void_us &&
+	       reach_ppm * 100 <= (tg_u64)h->cfg.aim_ppm * h->cfg.z_pct &&
+	       tg_abs(h->trend) <= tg_harm_reach(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
 }
 
 #endif /* TG_LAW_HARM_EVIDENCE_H */

@@ -112,7 +112,7 @@ struct tg_harm_block {
 struct tg_harm {
 	struct tg_harm_config cfg;
 	struct tg_harm_answer answer;
-	tg_u32 pad;
+	tg_u32 estimated; /* 1: not known by its bounds; the estimate decided */
 	tg_u64 random;
 	tg_u32 phase;		 /* enum tg_harm_phase */
 	tg_u32 held;		 /* enum tg_harm_arm, outside of pairs */

@@ -189,7 +189,7 @@ struct Sums {
 pub struct Harm {
     cfg: Config,
     answer: Answer,
-    pad: u32,
+    estimated: u32,
     random: u64,
     phase: u32,
     held: u32,
@@ -227,7 +227,7 @@ impl Harm {
         let mut harm = Self {
             cfg,
             answer: Answer::default(),
-            pad: 0,
+            estimated: 0,
             random: 0,
             phase: 0,
             held: 0,
@@ -327,6 +327,11 @@ impl Harm {
     /// Is the verdict, or the wish, that of the tail alone?
     pub fn by_tail(&self) -> bool {
         self.answer.by_tail != 0
+    }
+
+    /// Learning ended with the aim between the bounds, and the estimate decided: [`Self::held`] is high where it is within.
+    pub fn estimated(&self) -> bool {
+        self.estimated != 0
     }
 
     /// Does it switch evenly (and not only probe)?

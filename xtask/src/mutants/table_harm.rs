@@ -137,6 +137,18 @@ pub const TABLE: &[Mutant] = &[
         to: "if (0)",
     },
     Mutant {
+        header: "harm_evidence.h",
+        what: "an estimate decides, however much it errs",
+        from: "reach_ppm * 100 <= (tg_u64)h->cfg.aim_ppm * h->cfg.z_pct",
+        to: "reach_ppm * 0 <= (tg_u64)h->cfg.aim_ppm * h->cfg.z_pct",
+    },
+    Mutant {
+        header: "harm.h",
+        what: "what an estimate decided is not watched",
+        from: "if (h->answer.verdict == TG_HARM_UNKNOWN && !h->estimated)",
+        to: "if (h->answer.verdict == TG_HARM_UNKNOWN)",
+    },
+    Mutant {
         header: "harm.h",
         what: "what is known never ages",
         from: "else if (knows && h->since_pair_us",

@@ -11,6 +11,7 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
         AutoState::NoMain => "no main work",
         AutoState::Learning => "learning",
         AutoState::Known => "known",
+        AutoState::Likely => "likely",
         AutoState::Most => "most",
         AutoState::Unknown(_) => "unknown",
     };
@@ -60,13 +61,17 @@ pub(crate) fn sentence(found: &Found) -> String {
         AutoState::Learning => about(format!(
             "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
         )),
-        AutoState::Known => {
+        AutoState::Known | AutoState::Likely => {
             let stays = match deciding_tail(found) {
                 Some(tail) if tail.stays => "; more headroom does not shorten those waits",
                 _ => "",
             };
+            let is = match found.state {
+                AutoState::Likely => "is by this estimate",
+                _ => "is",
+            };
             about(format!(
-                "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}{stays}"
+                "{level:.0} % of headroom{idle_class} {is} the least at which that is within {aim}{stays}"
             ))
         }
         AutoState::Most => about(format!(
@@ -175,6 +180,10 @@ mod tests {
         assert_eq!(
             said(AutoState::Known, 150_000, ratio_ppm),
             "side work costs main 1.3 % (0.4–2.2); 15 % of headroom is the least at which that is within 5 %"
+        );
+        assert_eq!(
+            said(AutoState::Likely, 150_000, ratio_ppm),
+            "side work costs main 1.3 % (0.4–2.2); 15 % of headroom is by this estimate the least at which that is within 5 %"
         );
         assert_eq!(
             said(AutoState::Learning, 0, None),

@@ -11,7 +11,6 @@
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
 mod activity;
-mod rest;
 mod search;
 mod seen;
 mod tail;
@@ -23,15 +22,14 @@ use tidegate_law::{HeadroomDecision, Reason};
 use crate::sense::Sensor;
 
 use activity::Activity;
-use rest::Rest;
 pub use search::Stage;
 use search::{Finding, Next, Search};
 pub(super) use seen::Seen;
 use tail::Tail;
 pub use told::{Found, FoundTail, State};
 
-/// What is not told of a level by then is not told: side work has half of its CPU meanwhile. (The law's own 300 s narrow the interval
-/// by a third.)
+/// From then on the estimate decides: side work has half of its CPU meanwhile, and the law's own 300 s would narrow the interval by a
+/// third only.
 const LEARN_US: u32 = 120_000_000;
 /// Main's CPU time cannot grow by more from shared cores and cold caches: what grows by more is work that side work itself brings.
 const CAUSED_TIMES: u64 = 2;
@@ -39,9 +37,6 @@ const CAUSED_TIMES: u64 = 2;
 const ROOM_OF_MACHINE: u64 = 50;
 /// ... for this long: the level costs main nothing, and the search goes on.
 const ROOM_AFTER_NS: u64 = 4_000_000_000;
-/// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
-/// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
-const PAIRS_MAX: u32 = 104;
 /// Steps are added up to windows of about this much.
 const WINDOW_NS: u64 = 20_000_000;
 const NO_HARM_PPM: u32 = 1_000_000;
@@ -80,7 +75,6 @@ pub(super) struct Auto {
     main_use: [(u64, u64); 2],
     /// Main's work turned out to be caused by side work.
     is_caused: bool,
-    rest: Rest,
 }
 
 impl Default for Auto {
@@ -105,7 +99,6 @@ impl Default for Auto {
             no_room_ns: 0,
             main_use: [(0, 0); 2],
             is_caused: false,
-            rest: Rest::default(),
         }
     }
 }
@@ -292,7 +285,6 @@ impl Auto {
     fn begin_level(&mut self) {
         self.main_use = [(0, 0); 2];
         self.is_caused = false;
-        self.rest = Rest::default();
         self.tail.begin_level();
         if let Some(law) = &mut self.law {
             law.restart();
@@ -329,24 +321,22 @@ impl Auto {
         let law = self.law.get_or_insert_with(|| Harm::new(config, now_ns));
         let us = window.length_ns / 1_000;
         match self.search.stage() {
-            Stage::Measuring if self.rest.is_on() => self.rest.pass(us),
             Stage::Measuring => {
-                law.step(&self.rest.without_remains(window));
-                let pairs = law.pairs();
-                let found = finding(law, aim_ppm, tail_ppm);
-                let by_tail = law.by_tail() || is_within(law, aim_ppm);
-                let harms = matches!(found, Some(Finding::Harms { .. }));
-                if harms {
-                    self.by_tail = by_tail;
-                }
-                let caused = harms && self.is_caused();
-                if let Some(finding) =
-                    found.map(|found| if caused { Finding::Unknown } else { found })
-                {
-                    self.is_caused = caused;
-                    self.go_on(finding);
-                } else {
-                    self.rest.after(pairs);
+                law.step(window);
+                let below = self.search.is_below_a_fit();
+                if let Some(finding) = finding(law, aim_ppm, tail_ppm, below) {
+                    let [tail_now_ppm, ..] = law.tail_ppm();
+                    let only_tail = is_within(law, aim_ppm) && tail_now_ppm > tail_ppm as i32;
+                    let by_tail = law.by_tail() || only_tail;
+                    let harms = matches!(finding, Finding::Harms { .. });
+                    if harms {
+                        self.by_tail = by_tail;
+                    }
+                    self.is_caused = harms && self.is_caused();
+                    self.go_on(match self.is_caused {
+                        true => Finding::Unknown,
+                        false => finding,
+                    });
                 }
             }
             Stage::Fit => {
@@ -359,10 +349,6 @@ impl Auto {
                         // It goes by the tail that was accepted of what main was.
                         self.law = None;
                     }
-                } else if !law.learning() && law.held() == Arm::Low {
-                    // What was taken for fit by an estimate is judged again, now that more is known.
-                    let finding = finding(law, aim_ppm, tail_ppm).unwrap_or(Finding::Unknown);
-                    self.go_on(finding);
                 } else if self.search.passed(us) {
                     self.fit_law = Some((*law, self.tail));
                     self.begin_level();
@@ -376,7 +362,7 @@ impl Auto {
         }
         let is_held = matches!(self.search.stage(), Stage::Most | Stage::Unknown);
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
-        self.is_low = !is_held && !self.rest.is_on() && arm == Arm::Low;
+        self.is_low = !is_held && arm == Arm::Low;
     }
 
     /// By so much may the share of turns that wait long grow.
@@ -425,19 +411,21 @@ fn is_within(law: &Harm, aim_ppm: u32) -> bool {
     law.ratio_ppm() <= NO_HARM_PPM + aim_ppm
 }
 
-/// What the law of harm has come to, if it has.
-fn finding(law: &Harm, aim_ppm: u32, tail_aim_ppm: u32) -> Option<Finding> {
+/// What the law of harm has come to, if it has. A level `below` one that is fit takes its place only by more than an estimate: of many
+/// tries, one would be too low by chance.
+fn finding(law: &Harm, aim_ppm: u32, tail_aim_ppm: u32, below: bool) -> Option<Finding> {
     match (law.wish(), law.verdict()) {
         (Wish::Raise, _) => Some(harms(law)),
         (Wish::Lower, _) => Some(Finding::Fit),
-        (Wish::Hold, Verdict::Found) if !law.learning() || law.pairs() >= PAIRS_MAX => {
+        (Wish::Hold, _) if law.learning() => None,
+        (Wish::Hold, verdict) if verdict == Verdict::Found || law.estimated() => {
             let [tail_ppm, ..] = law.tail_ppm();
-            let is_fit = is_within(law, aim_ppm) && tail_ppm <= tail_aim_ppm as i32;
+            let is_enough = verdict == Verdict::Found || !below;
+            let is_fit = is_enough && is_within(law, aim_ppm) && tail_ppm <= tail_aim_ppm as i32;
             Some(if is_fit { Finding::Fit } else { harms(law) })
         }
-        (Wish::Hold, Verdict::None) if !law.learning() => Some(Finding::Fit),
-        (Wish::Hold, Verdict::Unknown(_)) if !law.learning() => Some(Finding::Unknown),
-        (Wish::Hold, _) => None,
+        (Wish::Hold, Verdict::None) => Some(Finding::Fit),
+        (Wish::Hold, _) => Some(Finding::Unknown),
     }
 }
 

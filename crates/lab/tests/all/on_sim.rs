@@ -151,7 +151,7 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
 
 /// On two CPUs that do not slow each other, the idle class costs main little in the mean, and much in the tail: headroom is raised.
 #[test]
-fn a_found_headroom_keeps_main_and_leaves_side_work_a_fifth() {
+fn a_headroom_that_is_measured_keeps_main_and_leaves_side_work_half_of_what_the_level_does() {
     let (report, _dir) = run(&options(Experiment::Auto));
     complete(&report, Experiment::Auto);
     let of = |arm: &str, what: &str| {
@@ -165,8 +165,8 @@ fn a_found_headroom_keeps_main_and_leaves_side_work_a_fifth() {
     assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
     assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
     assert!(of("auto", "level_pct") >= 20.0);
-    // 0.34 to 0.43 of 1.49 CPUs: whether 40 or 60 % is found is partly chance.
-    assert!(of("auto", "side_work_cpus") > 0.2 * of("cpu_idle", "side_work_cpus"));
+    // After 120 s it measures 60 %, which leaves 0.5 CPUs of which a measurement takes half; cpu.idle leaves 1.49.
+    assert!(of("auto", "side_work_cpus") > 0.12 * of("cpu_idle", "side_work_cpus"));
     for arm in [
         "perfiso",
         "smartharvest",

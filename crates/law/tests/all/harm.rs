@@ -9,7 +9,7 @@ pub const NONE: Effect = Effect {
     late_one_in: 0,
 };
 
-fn service(service: f64) -> Effect {
+pub fn service(service: f64) -> Effect {
     Effect { service, ..NONE }
 }
 

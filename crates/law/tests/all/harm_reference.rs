@@ -13,7 +13,7 @@ fn differ(ours: &mut Harm, reference: &mut Reference, window: &Window) -> Option
     reference.step(window, valid);
     let got = (
         (ours.arm(), ours.verdict(), ours.wish(), ours.closed()),
-        (ours.tail_ppm(), ours.by_tail()),
+        (ours.tail_ppm(), ours.by_tail(), ours.estimated()),
     );
     let due = (
         (
@@ -22,7 +22,7 @@ fn differ(ours: &mut Harm, reference: &mut Reference, window: &Window) -> Option
             reference.wish,
             reference.closed,
         ),
-        (reference.tail, reference.by_tail),
+        (reference.tail, reference.by_tail, reference.estimated),
     );
     let bounds = [ours.ratio_ppm(), ours.lower_ppm(), ours.upper_ppm()];
     let same = got == due && bounds == reference.bounds;
@@ -45,7 +45,8 @@ fn unsound(h: &Harm, cfg: &Config) -> Option<String> {
         && (h.verdict() != Verdict::None || lower <= one && upper < aim && tail_fits)
         && (h.wish() != Wish::Raise
             || h.verdict() == Verdict::Found && (lower > aim || tail_lower > most))
-        && (h.wish() != Wish::Lower || upper < aim && tail_fits);
+        && (h.wish() != Wish::Lower || upper < aim && tail_fits)
+        && (!h.estimated() || (h.held() == Arm::High) <= (ratio <= aim && tail_fits));
     (!sound).then(|| format!("{h:?}"))
 }
 

@@ -18,6 +18,7 @@ mod delay;
 mod delay_reference;
 mod delay_walk;
 mod harm;
+mod harm_estimate;
 mod harm_power;
 mod harm_reference;
 mod harm_tail;

@@ -93,6 +93,11 @@ impl Search {
         self.fit_pct.unwrap_or(0)
     }
 
+    /// A level above the one that is measured is fit.
+    pub fn is_below_a_fit(&self) -> bool {
+        self.fit_pct.is_some()
+    }
+
     /// What is known of it.
     pub fn stage(&self) -> Stage {
         self.stage

@@ -20,6 +20,8 @@ pub enum State {
     Learning,
     /// It is within the aim, and the one below is not.
     Known,
+    /// The same by the estimate: main has too little to do for bounds that are clear of the aim.
+    Likely,
     /// Harmful even at the highest level that is tried.
     Most,
     /// Harm cannot be told, for this reason; the machine's default is in force.
@@ -97,6 +99,7 @@ impl Auto {
             );
         }
         match self.search.stage() {
+            Stage::Fit if self.law.as_ref().is_some_and(Harm::estimated) => State::Likely,
             Stage::Fit => State::Known,
             Stage::Most => State::Most,
             Stage::Unknown if self.is_caused => {

@@ -23,6 +23,7 @@ enum Place {
 struct Told {
     bounds: [u32; 3],
     tail: [i32; 3],
+    stretch: u32,
     closed: bool,
     agree: bool,
     found: [bool; 2],
@@ -47,6 +48,7 @@ pub struct Reference {
     turns: i128,
     phase_us: i128,
     void_us: i128,
+    pub estimated: bool,
     used_us: i128,
     since_us: i128,
     age_us: i128,
@@ -92,6 +94,7 @@ impl Reference {
             turns: 0,
             phase_us: 0,
             void_us: 0,
+            estimated: false,
             used_us: 0,
             since_us: 0,
             age_us: 0,
@@ -137,7 +140,7 @@ impl Reference {
         (self.phase_us, self.void_us, self.used_us, self.since_us) = (0, 0, 0, 0);
         self.verdict = Verdict::Unknown(why);
         self.wish = Wish::Hold;
-        (self.closed, self.by_tail) = (false, false);
+        (self.closed, self.by_tail, self.estimated) = (false, false, false);
         self.begin_pair();
     }
 
@@ -201,6 +204,7 @@ impl Reference {
         Told {
             bounds,
             tail,
+            stretch: stretch[0],
             closed,
             agree,
             found: [bounds[1] > 1_000_000, counts && tail[1] > most / 2],
@@ -241,16 +245,32 @@ impl Reference {
 
     fn end_learning(&mut self) {
         let told = self.weigh();
-        let enough = self.pairs >= i128::from(self.cfg.pairs_min)
-            && self.turns >= i128::from(self.cfg.turns_min);
-        let none = told.found == [false, false] && told.within[0] && told.agree;
-        if self.cfg.tail_ppm > 0 && none && enough && self.fits(told.tail) {
-            self.tell(&told);
+        if self.pairs < i128::from(self.cfg.pairs_min) {
+            return self.settle(false);
+        }
+        self.tell(&told);
+        let fits = told.bounds[0] <= 1_000_000 + self.cfg.aim_ppm && self.fits(told.tail);
+        let found = self.verdict == Verdict::Found;
+        let enough = self.turns >= i128::from(self.cfg.turns_min);
+        if fits && told.within[0] && told.agree && !found && enough {
             return self.accept();
         }
-        let knows = !matches!(self.verdict, Verdict::Unknown(_));
-        let fits = self.bounds[0] <= 1_000_000 + self.cfg.aim_ppm && self.fits(self.tail);
-        self.settle(knows && fits);
+        if told.above != [false, false] {
+            self.wish = Wish::Raise;
+            return self.settle(false);
+        }
+        self.estimated = enough && self.estimate_tells(&told);
+        self.settle(fits && (self.estimated || found));
+    }
+
+    fn estimate_tells(&self, told: &Told) -> bool {
+        let accepted = 1_000_000 + self.cfg.aim_ppm;
+        let agree = told.closed || told.bounds[0] > accepted || told.stretch <= accepted;
+        let reach = u64::from(told.bounds[2] - told.bounds[0]) * 100;
+        agree
+            && self.used_us >= self.void_us
+            && reach <= u64::from(self.cfg.aim_ppm) * u64::from(self.cfg.z_pct)
+            && self.trend.abs() <= self.sums[0].reach(&self.cfg)
     }
 
     fn judge(&mut self) {
@@ -287,7 +307,7 @@ impl Reference {
             return self.next();
         }
         if !self.learning {
-            if matches!(self.verdict, Verdict::Unknown(_)) {
+            if matches!(self.verdict, Verdict::Unknown(_)) && !self.estimated {
                 return self.begin_gap();
             }
             let off = self.is_off(0, if self.closed { stretch } else { run });
@@ -402,11 +422,12 @@ impl Reference {
         let knows = !matches!(self.verdict, Verdict::Unknown(_));
         let learn_us = i128::from(self.cfg.learn_us);
         if self.learning {
-            if !knows && self.void_us > self.used_us {
-                self.verdict = Verdict::Unknown(Reason::Void);
-            }
             if self.phase_us >= learn_us {
                 self.end_learning();
+            }
+            let knows = !matches!(self.verdict, Verdict::Unknown(_));
+            if !knows && self.void_us > self.used_us {
+                self.verdict = Verdict::Unknown(Reason::Void);
             }
         } else if !knows && self.phase_us >= i128::from(self.cfg.retry_us) {
             self.learn(Reason::TooLittle);
