@@ -20,7 +20,7 @@
  * Harm is found if either says so, none only if both do.
  *
  * LEARN: pair after pair, half of the time at each level, until the interval is clear of
- * the aim, or for so long that the estimate decides. PROBE: one level is held, and a pair now
+ * the aim, or for too long. PROBE: one level is held, and a pair now
  * and then tells whether what was learnt still holds: if it does not, LEARN.
  *
  * Bounds, for any input in any state: lower <= ratio <= upper, of the tail too; FOUND only with
@@ -89,7 +89,6 @@ TG_FN void tg_harm_learn(struct tg_harm *h, tg_u32 why)
 	h->look = h->cfg.pairs_min;
 	h->turns = 0;
 	h->trend = 0;
-	h->estimated = 0;
 	h->phase_us = h->void_us = h->used_us = h->since_pair_us = 0;
 	a->verdict = TG_HARM_UNKNOWN;
 	a->reason = why;
@@ -127,6 +126,7 @@ TG_FN void tg_harm_init(struct tg_harm *h, const struct tg_harm_config *cfg, tg_
 	c->probe_us = (tg_u32)tg_max(c->probe_us, 10ULL * c->block_us);
 	c->window_max_us = (tg_u32)tg_clamp(c->window_max_us, 1, TG_DT_MAX_NS / 1000);
 	c->tail_ppm = (tg_u32)tg_min(c->tail_ppm, TG_PPM);
+	c->free_ppm = (tg_u32)tg_min(c->free_ppm, TG_PPM);
 	/* xorshift has no 0; some rounds, so that seeds that are alike do not begin alike. */
 	h->random = seed ^ TG_HARM_SEED ? seed ^ TG_HARM_SEED : 1;
 	for (int round = 0; round < 16; round++)
@@ -216,15 +216,15 @@ TG_FN void tg_harm_judge(struct tg_harm *h)
 }
 
 /*
- * Learning took too long: the last look. Where the bounds leave it open, the estimate decides. A
- * tail that could not be told holds nothing up: its estimate decides as well.
+ * Learning took too long: the last look. Harm that is found is judged by its estimate; where none is
+ * found that would have been, HIGH is held. A tail that could not be told holds nothing up: its
+ * estimate decides as well.
  */
 TG_FN void tg_harm_end_learning(struct tg_harm *h)
 {
 	struct tg_harm_answer *a = &h->answer;
 	struct tg_harm_evidence e = tg_harm_weigh(h);
-	int tail_fits = !h->cfg.tail_ppm || e.tail.ppm <= (tg_s32)h->cfg.tail_ppm;
-	int fits = tail_fits && e.time.ratio_ppm <= TG_PPM + h->cfg.aim_ppm;
+	int fits = e.tail_fits && e.time.ratio_ppm <= TG_PPM + h->cfg.aim_ppm;
 
 	if (h->pairs < h->cfg.pairs_min) {
 		tg_harm_settle(h, TG_HARM_LOW);
@@ -238,8 +238,8 @@ TG_FN void tg_harm_end_learning(struct tg_harm *h)
 		a->wish = TG_HARM_RAISE;
 		tg_harm_settle(h, TG_HARM_LOW);
 	} else {
-		h->estimated = (tg_u32)tg_harm_estimate_tells(h, &e);
-		fits &= h->estimated || a->verdict == TG_HARM_FOUND;
+		if (a->verdict != TG_HARM_FOUND)
+			fits = tg_harm_would_show(h, &e);
 		tg_harm_settle(h, fits ? TG_HARM_HIGH : TG_HARM_LOW);
 	}
 }
@@ -328,7 +328,7 @@ TG_FN void tg_harm_end_pair(struct tg_harm *h)
 		tg_harm_learn_pair(h, run, cpu, delay, stretch, pair_us);
 		return;
 	}
-	if (h->answer.verdict == TG_HARM_UNKNOWN && !h->estimated) {
+	if (h->answer.verdict == TG_HARM_UNKNOWN && h->held == TG_HARM_LOW) {
 		tg_harm_begin_gap(h);
 		return;
 	}

@@ -65,10 +65,11 @@ TG_FN struct tg_harm_shares tg_harm_shares(const struct tg_harm_config *c,
 struct tg_harm_evidence {
 	struct tg_harm_bounds time;
 	struct tg_harm_shares tail;
-	tg_u32 stretch_ppm;
+	tg_u32 stretch_ppm, pad;
 	int closed, agree;
 	int found, within, above;		 /* of no harm, the aim and again the aim */
 	int tail_found, tail_within, tail_above; /* of half of the accepted share, and of it */
+	int tail_fits;				 /* the estimate, of it */
 };
 
 /* Why it does not know. */
@@ -93,6 +94,7 @@ TG_FN tg_u32 tg_harm_why(const struct tg_harm *h, int contradicting)
 TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 {
 	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
+	const tg_s32 free_ppm = (tg_s32)h->cfg.free_ppm;
 	const tg_s32 tail_ppm = (tg_s32)h->cfg.tail_ppm;
 	struct tg_harm_bounds cpu = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_CPU]);
 	struct tg_harm_bounds delay = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_DELAY]);
@@ -111,17 +113,18 @@ TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 	e.within = e.time.upper_ppm < accepted_ppm;
 	e.found = e.time.lower_ppm > TG_HARM_NO_HARM;
 	e.above = e.time.lower_ppm > accepted_ppm;
-	e.tail_within = !tail_ppm || e.tail.upper_ppm < tail_ppm;
-	e.tail_found = tail_ppm && e.tail.lower_ppm > (tg_s32)(h->cfg.tail_ppm / 2);
-	e.tail_above = tail_ppm && e.tail.lower_ppm > tail_ppm;
+	e.tail_fits = !tail_ppm || e.tail.ppm <= free_ppm + tail_ppm;
+	e.tail_within = !tail_ppm || e.tail.upper_ppm < free_ppm + tail_ppm;
+	e.tail_found = tail_ppm && e.tail.lower_ppm > free_ppm + tail_ppm / 2;
+	e.tail_above = tail_ppm && e.tail.lower_ppm > free_ppm + tail_ppm;
 	return e;
 }
 
 /*
- * May the estimate decide where the bounds leave it open? It errs by no more than the aim, main did
- * not change meanwhile, and a main with a closed set of callers is not hidden in it.
+ * No harm was found: would one have been? A standard error is the aim or less, main did not change
+ * meanwhile, and a main with a closed set of callers is not hidden in it.
  */
-TG_FN int tg_harm_estimate_tells(const struct tg_harm *h, const struct tg_harm_evidence *e)
+TG_FN int tg_harm_would_show(const struct tg_harm *h, const struct tg_harm_evidence *e)
 {
 	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
 	tg_u64 reach_ppm = e->time.upper_ppm - e->time.ratio_ppm;

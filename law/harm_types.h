@@ -67,6 +67,7 @@ struct tg_harm_config {
 	tg_u32 retry_us;      /* from giving up until it learns again */
 	tg_u32 window_max_us; /* a longer window is void, <= 10 s */
 	tg_u32 tail_ppm; /* share of turns that may be late by side work, <= 10^6; 0: no tail */
+	tg_u32 free_ppm; /* such a share, <= 10^6, that no level avoids: it is not counted */
 };
 
 struct tg_harm_window {
@@ -112,7 +113,6 @@ struct tg_harm_block {
 struct tg_harm {
 	struct tg_harm_config cfg;
 	struct tg_harm_answer answer;
-	tg_u32 estimated; /* 1: not known by its bounds; the estimate decided */
 	tg_u64 random;
 	tg_u32 phase;		 /* enum tg_harm_phase */
 	tg_u32 held;		 /* enum tg_harm_arm, outside of pairs */

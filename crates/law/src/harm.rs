@@ -30,6 +30,8 @@ pub struct Config {
     pub window_max_us: u32,
     /// Share of main's turns that may begin late because of side work, in millionths; 0: the tail does not count.
     pub tail_ppm: u32,
+    /// Such a share, in millionths, that no level avoids: it is not counted.
+    pub free_ppm: u32,
 }
 
 impl Default for Config {
@@ -48,6 +50,7 @@ impl Default for Config {
             retry_us: 3_600_000_000,
             window_max_us: 2_000_000,
             tail_ppm: 7_500,
+            free_ppm: 0,
         }
     }
 }
@@ -189,7 +192,6 @@ struct Sums {
 pub struct Harm {
     cfg: Config,
     answer: Answer,
-    estimated: u32,
     random: u64,
     phase: u32,
     held: u32,
@@ -227,7 +229,6 @@ impl Harm {
         let mut harm = Self {
             cfg,
             answer: Answer::default(),
-            estimated: 0,
             random: 0,
             phase: 0,
             held: 0,
@@ -327,11 +328,6 @@ impl Harm {
     /// Is the verdict, or the wish, that of the tail alone?
     pub fn by_tail(&self) -> bool {
         self.answer.by_tail != 0
-    }
-
-    /// Learning ended with the aim between the bounds, and the estimate decided: [`Self::held`] is high where it is within.
-    pub fn estimated(&self) -> bool {
-        self.estimated != 0
     }
 
     /// Does it switch evenly (and not only probe)?

@@ -138,14 +138,14 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "harm_evidence.h",
-        what: "an estimate decides, however much it errs",
+        what: "harm that would not have been found is none",
         from: "reach_ppm * 100 <= (tg_u64)h->cfg.aim_ppm * h->cfg.z_pct",
         to: "reach_ppm * 0 <= (tg_u64)h->cfg.aim_ppm * h->cfg.z_pct",
     },
     Mutant {
         header: "harm.h",
-        what: "what an estimate decided is not watched",
-        from: "if (h->answer.verdict == TG_HARM_UNKNOWN && !h->estimated)",
+        what: "what is held unproven is not watched",
+        from: "if (h->answer.verdict == TG_HARM_UNKNOWN && h->held == TG_HARM_LOW)",
         to: "if (h->answer.verdict == TG_HARM_UNKNOWN)",
     },
     Mutant {

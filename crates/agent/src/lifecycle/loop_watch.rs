@@ -123,7 +123,7 @@ impl LoopWatch {
         };
         let is_found = matches!(
             found.state,
-            AutoState::Known | AutoState::Likely | AutoState::Most | AutoState::Unknown(_)
+            AutoState::Known | AutoState::Unproven | AutoState::Unknown(_)
         );
         let now = Some((found.state, found.level_ppm));
         if is_found && self.found != now {

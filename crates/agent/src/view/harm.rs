@@ -11,8 +11,7 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
         AutoState::NoMain => "no main work",
         AutoState::Learning => "learning",
         AutoState::Known => "known",
-        AutoState::Likely => "likely",
-        AutoState::Most => "most",
+        AutoState::Unproven => "unproven",
         AutoState::Unknown(_) => "unknown",
     };
     let pct = |nth: usize| {
@@ -61,21 +60,18 @@ pub(crate) fn sentence(found: &Found) -> String {
         AutoState::Learning => about(format!(
             "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
         )),
-        AutoState::Known | AutoState::Likely => {
-            let stays = match deciding_tail(found) {
-                Some(tail) if tail.stays => "; more headroom does not shorten those waits",
-                _ => "",
-            };
-            let is = match found.state {
-                AutoState::Likely => "is by this estimate",
-                _ => "is",
+        AutoState::Known => {
+            let tail_stays = deciding_tail(found).is_some_and(|tail| tail.stays);
+            let stays = match found.stays_ppm > 0 || tail_stays {
+                true => ", of which more headroom avoids little",
+                false => "",
             };
             about(format!(
-                "{level:.0} % of headroom{idle_class} {is} the least at which that is within {aim}{stays}"
+                "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}{stays}"
             ))
         }
-        AutoState::Most => about(format!(
-            "that is above {aim} even at {level:.0} % of headroom, the most that is tried; more can be named, as in headroom = 80%"
+        AutoState::Unproven => about(format!(
+            "that may be chance, so {level:.0} % of headroom{idle_class} is in force until harm is certain"
         )),
         AutoState::Unknown(why) => format!(
             "it cannot be told what side work costs main ({why}): {level:.0} % of headroom is in force"
@@ -119,6 +115,7 @@ mod tests {
             level_ppm,
             state,
             aim_ppm: 50_000,
+            stays_ppm: 0,
             ratio_ppm,
             tail: None,
             is_low: false,
@@ -130,8 +127,9 @@ mod tests {
     fn where_main_s_waits_decide_they_are_told() {
         let mut found = Found {
             level_ppm: 600_000,
-            state: AutoState::Most,
+            state: AutoState::Known,
             aim_ppm: 50_000,
+            stays_ppm: 0,
             ratio_ppm: Some([1_013_000, 1_004_000, 1_022_000]),
             tail: Some(FoundTail {
                 late_after_ns: 1_040_000,
@@ -145,18 +143,12 @@ mod tests {
         let view = harm_view(&found);
         assert_eq!(
             view.sentence,
-            "side work costs main 1.3 % (0.4–2.2), and 2.1 % (0.9–3.3) more of main's turns wait longer than 1.0 ms; that is \
-             above 5 and 0.75 % even at 60 % of headroom, the most that is tried; more can be named, as in headroom = 80%"
+            "side work costs main 1.3 % (0.4–2.2), and 2.1 % (0.9–3.3) more of main's turns wait longer than 1.0 ms; \
+             60 % of headroom is the least at which that is within 5 and 0.75 %"
         );
         assert_eq!(
             (view.tail_pct, view.tail_after_us),
             (Some(2.1), Some(1040.0))
-        );
-        found.state = AutoState::Known;
-        let said = sentence(&found);
-        assert!(
-            said.ends_with("the least at which that is within 5 and 0.75 %"),
-            "{said}"
         );
         found.tail = found.tail.map(|tail| FoundTail {
             stays: true,
@@ -164,7 +156,7 @@ mod tests {
         });
         let said = sentence(&found);
         assert!(
-            said.ends_with("5 and 0.75 %; more headroom does not shorten those waits"),
+            said.ends_with("5 and 0.75 %, of which more headroom avoids little"),
             "{said}"
         );
         found.tail = found.tail.map(|tail| FoundTail {
@@ -182,8 +174,12 @@ mod tests {
             "side work costs main 1.3 % (0.4–2.2); 15 % of headroom is the least at which that is within 5 %"
         );
         assert_eq!(
-            said(AutoState::Likely, 150_000, ratio_ppm),
-            "side work costs main 1.3 % (0.4–2.2); 15 % of headroom is by this estimate the least at which that is within 5 %"
+            said(
+                AutoState::Unproven,
+                150_000,
+                Some([1_066_000, 982_000, 1_157_000])
+            ),
+            "side work costs main 6.6 % (-1.8–15.7); that may be chance, so 15 % of headroom is in force until harm is certain"
         );
         assert_eq!(
             said(AutoState::Learning, 0, None),

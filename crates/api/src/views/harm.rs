@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// `headroom = auto`: what was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HarmView {
-    /// `no side work`, `no main work`, `no room` (main and the headroom leave side work its tolerance), `learning`, `known`, `most`
-    /// (harmful even at the highest level that is tried) or `unknown`.
+    /// `no side work`, `no main work`, `no room` (main and the headroom leave side work its tolerance), `learning`, `known`,
+    /// `unproven` (no harm was found where a few times the aim would have been) or `unknown`.
     pub state: String,
     /// The headroom in force, percent of the machine.
     pub level_pct: f64,

@@ -6,7 +6,7 @@
 //! The [`search`] says which level is next.
 //!
 //! Harm is of two kinds: main's work takes longer in the mean, or more of main's turns wait long ([`tail`]). A level is fit where neither
-//! is above what is accepted. Waits that even the highest level does not avoid are accepted: headroom is no means against them.
+//! is above what is accepted. Harm that even the highest level does not avoid is accepted: headroom is no means against it.
 //!
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
@@ -15,21 +15,23 @@ mod search;
 mod seen;
 mod tail;
 mod told;
+mod unavoided;
 
-use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window, Wish};
+use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use crate::sense::Sensor;
 
 use activity::Activity;
 pub use search::Stage;
-use search::{Finding, Next, Search};
+use search::{Finding, MOST_PCT, Next, Search};
 pub(super) use seen::Seen;
 use tail::Tail;
 pub use told::{Found, FoundTail, State};
+use unavoided::Unavoided;
 
-/// From then on the estimate decides: side work has half of its CPU meanwhile, and the law's own 300 s would narrow the interval by a
-/// third only.
+/// Harm that is not found by then does not raise the headroom: side work has half of its CPU meanwhile, and the law's own 300 s would
+/// narrow the interval by a third only.
 const LEARN_US: u32 = 120_000_000;
 /// Main's CPU time cannot grow by more from shared cores and cold caches: what grows by more is work that side work itself brings.
 const CAUSED_TIMES: u64 = 2;
@@ -39,7 +41,6 @@ const ROOM_OF_MACHINE: u64 = 50;
 const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// Steps are added up to windows of about this much.
 const WINDOW_NS: u64 = 20_000_000;
-const NO_HARM_PPM: u32 = 1_000_000;
 const PPM_PER_PCT: u32 = 10_000;
 
 /// The measurement and the search.
@@ -52,8 +53,10 @@ pub(super) struct Auto {
     /// Of the level that is fit, while others are measured.
     fit_law: Option<(Harm, Tail)>,
     tail: Tail,
-    /// More of main's turns wait long by this even at the highest level: no headroom avoids that, and it is held against none.
-    tail_at_most_ppm: u32,
+    /// What even the highest level does not avoid, which is held against none: it was found.
+    unavoided: Option<Unavoided>,
+    /// Of the last level that harms: the time that main's work takes, and how many more of its turns wait long.
+    harm: Unavoided,
     /// The last harm that was found is of the tail alone.
     by_tail: bool,
     search: Search,
@@ -85,7 +88,8 @@ impl Default for Auto {
             law: None,
             fit_law: None,
             tail: Tail::default(),
-            tail_at_most_ppm: 0,
+            unavoided: None,
+            harm: Unavoided::default(),
             by_tail: false,
             search: Search::default(),
             activity: Activity::default(),
@@ -119,7 +123,7 @@ impl Auto {
 
     fn forget(&mut self) {
         (self.law, self.fit_law) = (None, None);
-        self.tail_at_most_ppm = 0;
+        self.unavoided = None;
         self.search = Search::default();
     }
 
@@ -309,11 +313,9 @@ impl Auto {
             self.is_low = true;
             return;
         }
-        let aim_ppm = self.asked.map_or(0, |(aim_ppm, _)| aim_ppm);
-        let tail_ppm = self.accepted_tail_ppm();
         let config = Config {
-            aim_ppm,
-            tail_ppm,
+            aim_ppm: self.accepted_ppm(),
+            free_ppm: self.unavoided().tail_ppm,
             learn_us: LEARN_US,
             ..Config::default()
         };
@@ -323,20 +325,8 @@ impl Auto {
         match self.search.stage() {
             Stage::Measuring => {
                 law.step(window);
-                let below = self.search.is_below_a_fit();
-                if let Some(finding) = finding(law, aim_ppm, tail_ppm, below) {
-                    let [tail_now_ppm, ..] = law.tail_ppm();
-                    let only_tail = is_within(law, aim_ppm) && tail_now_ppm > tail_ppm as i32;
-                    let by_tail = law.by_tail() || only_tail;
-                    let harms = matches!(finding, Finding::Harms { .. });
-                    if harms {
-                        self.by_tail = by_tail;
-                    }
-                    self.is_caused = harms && self.is_caused();
-                    self.go_on(match self.is_caused {
-                        true => Finding::Unknown,
-                        false => finding,
-                    });
+                if let Some(finding) = finding(law) {
+                    self.level_ended(finding);
                 }
             }
             Stage::Fit => {
@@ -345,8 +335,8 @@ impl Auto {
                 if law.learns() != learns {
                     self.search.drifted();
                     self.fit_law = None;
-                    if std::mem::take(&mut self.tail_at_most_ppm) > 0 {
-                        // It goes by the tail that was accepted of what main was.
+                    if self.unavoided.take().is_some() {
+                        // It goes by what was accepted of what main was.
                         self.law = None;
                     }
                 } else if self.search.passed(us) {
@@ -354,37 +344,69 @@ impl Auto {
                     self.begin_level();
                 }
             }
-            Stage::Most | Stage::Unknown => {
+            Stage::Unknown => {
                 if self.search.passed(us) {
                     self.begin_level();
                 }
             }
         }
-        let is_held = matches!(self.search.stage(), Stage::Most | Stage::Unknown);
+        let is_held = self.search.stage() == Stage::Unknown;
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
         self.is_low = !is_held && arm == Arm::Low;
     }
 
-    /// By so much may the share of turns that wait long grow.
-    fn accepted_tail_ppm(&self) -> u32 {
-        Config::default().tail_ppm + self.tail_at_most_ppm
+    fn unavoided(&self) -> Unavoided {
+        self.unavoided.unwrap_or_default()
     }
 
-    /// The highest level harms main. If it does so by the tail alone, the search begins again, once, for the least headroom that has no
-    /// longer a tail than that: more headroom would cost side work much and main would gain nothing.
-    fn accept_tail(&mut self) {
-        let tail_ppm = self.law.map_or(0, |law| law.tail_ppm()[0]);
-        if !self.by_tail || tail_ppm <= 0 || self.tail_at_most_ppm > 0 {
-            return;
-        }
+    /// Main's work may take longer by this.
+    fn accepted_ppm(&self) -> u32 {
+        self.asked.map_or(0, |(aim_ppm, _)| aim_ppm) + self.unavoided().ratio_ppm
+    }
+
+    /// By so much may the share of turns that wait long grow.
+    fn accepted_tail_ppm(&self) -> u32 {
+        Config::default().tail_ppm + self.unavoided().tail_ppm
+    }
+
+    /// By the estimates, what harmed at the level before is within what is accepted once this is not counted.
+    fn is_no_better(&self, at_most: Unavoided) -> bool {
+        let (aim_ppm, _) = self.asked.unwrap_or_default();
+        let tail_ppm = Config::default().tail_ppm;
+        self.harm.ratio_ppm <= aim_ppm + at_most.ratio_ppm
+            && self.harm.tail_ppm <= tail_ppm + at_most.tail_ppm
+    }
+
+    /// Headroom is no means against harm that the highest level does not avoid, which would cost side work much and win main nothing: the
+    /// search begins again for the least headroom with no more harm than that.
+    fn accept(&mut self, at_most: Unavoided) {
         self.forget();
-        self.tail_at_most_ppm = tail_ppm.unsigned_abs();
+        self.unavoided = Some(at_most);
         self.begin_level();
+    }
+
+    fn level_ended(&mut self, finding: Finding) {
+        let Some(law) = self.law else { return };
+        let found = Unavoided::of(&law);
+        let harms = finding == Finding::Harms;
+        self.is_caused = harms && self.is_caused();
+        if self.is_caused {
+            return self.go_on(Finding::Unknown);
+        }
+        let unproven = finding == Finding::Fit && matches!(law.verdict(), Verdict::Unknown(_));
+        let is_most = self.search.level_pct() == MOST_PCT;
+        if is_most && (harms || unproven && self.is_no_better(found)) {
+            return self.accept(found);
+        }
+        if harms {
+            self.by_tail = law.by_tail() || found.ratio_ppm <= self.accepted_ppm();
+            self.harm = found;
+        }
+        self.go_on(finding);
     }
 
     fn go_on(&mut self, finding: Finding) {
         match self.search.found(finding) {
-            Next::Hold if self.search.stage() == Stage::Most => self.accept_tail(),
             Next::Hold => {}
             Next::Measure => {
                 if finding == Finding::Fit {
@@ -400,33 +422,16 @@ impl Auto {
     }
 }
 
-fn harms(law: &Harm) -> Finding {
-    Finding::Harms {
-        ratio_ppm: law.ratio_ppm(),
+/// What the law of harm has come to, if it has.
+fn finding(law: &Harm) -> Option<Finding> {
+    if law.learning() {
+        return None;
     }
-}
-
-/// By the estimate, main's work takes no longer than is accepted.
-fn is_within(law: &Harm, aim_ppm: u32) -> bool {
-    law.ratio_ppm() <= NO_HARM_PPM + aim_ppm
-}
-
-/// What the law of harm has come to, if it has. A level `below` one that is fit takes its place only by more than an estimate: of many
-/// tries, one would be too low by chance.
-fn finding(law: &Harm, aim_ppm: u32, tail_aim_ppm: u32, below: bool) -> Option<Finding> {
-    match (law.wish(), law.verdict()) {
-        (Wish::Raise, _) => Some(harms(law)),
-        (Wish::Lower, _) => Some(Finding::Fit),
-        (Wish::Hold, _) if law.learning() => None,
-        (Wish::Hold, verdict) if verdict == Verdict::Found || law.estimated() => {
-            let [tail_ppm, ..] = law.tail_ppm();
-            let is_enough = verdict == Verdict::Found || !below;
-            let is_fit = is_enough && is_within(law, aim_ppm) && tail_ppm <= tail_aim_ppm as i32;
-            Some(if is_fit { Finding::Fit } else { harms(law) })
-        }
-        (Wish::Hold, Verdict::None) => Some(Finding::Fit),
-        (Wish::Hold, _) => Some(Finding::Unknown),
-    }
+    Some(match (law.held(), law.verdict()) {
+        (Arm::High, _) => Finding::Fit,
+        (Arm::Low, Verdict::Found) => Finding::Harms,
+        (Arm::Low, _) => Finding::Unknown,
+    })
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ fn found(o: &Options) -> Result<u32, Any> {
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let harm = &status["harm"];
         let state = harm["state"].as_str().unwrap_or("none");
-        let is_found = ["known", "most", "unknown"].contains(&state);
+        let is_found = ["known", "unproven", "unknown"].contains(&state);
         if is_found || began.elapsed().as_secs_f64() > o.search {
             println!(
                 "  auto after {:.0?}: {state}: {}",

@@ -165,8 +165,8 @@ fn a_headroom_that_is_measured_keeps_main_and_leaves_side_work_half_of_what_the_
     assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
     assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
     assert!(of("auto", "level_pct") >= 20.0);
-    // After 120 s it measures 60 %, which leaves 0.5 CPUs of which a measurement takes half; cpu.idle leaves 1.49.
-    assert!(of("auto", "side_work_cpus") > 0.12 * of("cpu_idle", "side_work_cpus"));
+    // After 120 s it measures 60 %, which leaves 0.3 CPUs of which a measurement takes half; cpu.idle leaves 1.49.
+    assert!(of("auto", "side_work_cpus") > 0.08 * of("cpu_idle", "side_work_cpus"));
     for arm in [
         "perfiso",
         "smartharvest",

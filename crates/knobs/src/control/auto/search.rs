@@ -1,16 +1,13 @@
 //! The search for the least headroom at which side work does main no harm above the aim.
 //!
 //! Levels are percent of the machine in steps of 5, from 0 (the idle class alone) to 60. One level at a time is measured; what is
-//! known is a bracket: the highest level known to harm, and the lowest known to be fit. Pure: no clock, no files.
+//! known is a bracket: the highest level known to harm, and the lowest known to be fit. Where 0 % harms, 60 % is next: it tells whether
+//! headroom is a means against that harm (the caller then no longer counts what it does not avoid). Pure: no clock, no files.
 
 /// Levels are this far apart.
 const STEP_PCT: u32 = 5;
-/// Where a level harms and none is known to be fit: the next of these.
-const RISES_PCT: [u32; 3] = [20, 40, MOST_PCT];
 /// The highest level: more would leave side work less than half of the machine for a doubtful gain.
-const MOST_PCT: u32 = 60;
-/// Main's work takes half as much time again: the first rise is left out.
-const MUCH_PPM: u32 = 1_500_000;
+pub const MOST_PCT: u32 = 60;
 /// A fit level is tried lower after this long, later after twice as long each time that this fails.
 const LOWER_AFTER_US: u64 = 600_000_000;
 /// The longest wait; also until what could not be found is looked for again.
@@ -19,11 +16,8 @@ const AGAIN_AFTER_US: u64 = 3_600_000_000;
 /// What was measured of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Main's work takes this much of the time that it takes without side work: above the aim.
-    Harms {
-        /// 1,000,000 is no harm.
-        ratio_ppm: u32,
-    },
+    /// Harm is above what is accepted.
+    Harms,
     /// Harm is within the aim.
     Fit,
     /// It cannot be told.
@@ -49,8 +43,6 @@ pub enum Stage {
     Measuring,
     /// It is fit, and the one below is known to harm (or it is 0 %).
     Fit,
-    /// It harms, and no higher one is tried.
-    Most,
     /// It could not be told, and no level is known to be fit.
     Unknown,
 }
@@ -93,11 +85,6 @@ impl Search {
         self.fit_pct.unwrap_or(0)
     }
 
-    /// A level above the one that is measured is fit.
-    pub fn is_below_a_fit(&self) -> bool {
-        self.fit_pct.is_some()
-    }
-
     /// What is known of it.
     pub fn stage(&self) -> Stage {
         self.stage
@@ -106,13 +93,18 @@ impl Search {
     /// The level was measured.
     pub fn found(&mut self, finding: Finding) -> Next {
         match finding {
-            Finding::Harms { ratio_ppm } => {
+            Finding::Harms => {
                 self.harmful_pct = Some(self.level_pct);
                 // A higher one that was fit before main changed is so no more.
                 self.fit_pct = self.fit_pct.filter(|fit| *fit > self.level_pct);
                 match self.fit_pct {
                     Some(fit_pct) => self.within(fit_pct),
-                    None => self.rise(ratio_ppm),
+                    None => {
+                        // Nothing is higher: what harms there harms everywhere, and it is looked at from the beginning.
+                        let is_most = self.level_pct == MOST_PCT;
+                        self.level_pct = if is_most { 0 } else { MOST_PCT };
+                        Next::Measure
+                    }
                 }
             }
             Finding::Fit => {
@@ -176,22 +168,6 @@ impl Search {
         Next::Measure
     }
 
-    fn rise(&mut self, ratio_ppm: u32) -> Next {
-        let mut above = RISES_PCT.iter().filter(|rise| **rise > self.level_pct);
-        let first = above.next();
-        let chosen = match above.next() {
-            second @ Some(_) if ratio_ppm > MUCH_PPM => second,
-            _ => first,
-        };
-        match chosen {
-            Some(level_pct) => {
-                self.level_pct = *level_pct;
-                Next::Measure
-            }
-            None => self.rest(Stage::Most, AGAIN_AFTER_US),
-        }
-    }
-
     /// Holds the level that is fit.
     fn settle(&mut self, fit_pct: u32) -> Next {
         if std::mem::take(&mut self.trying_lower) {
@@ -219,19 +195,12 @@ impl Search {
 mod tests {
     use super::*;
 
-    const LITTLE: Finding = Finding::Harms {
-        ratio_ppm: 1_200_000,
-    };
-    const MUCH: Finding = Finding::Harms {
-        ratio_ppm: 1_800_000,
-    };
-
     /// A main that is harmed below `due_pct`: the levels that are measured until one is held.
-    fn levels(search: &mut Search, due_pct: u32, harm: Finding) -> Vec<u32> {
+    fn levels(search: &mut Search, due_pct: u32) -> Vec<u32> {
         let mut levels = vec![search.level_pct()];
         for _ in 0..20 {
             let finding = if search.level_pct() < due_pct {
-                harm
+                Finding::Harms
             } else {
                 Finding::Fit
             };
@@ -246,7 +215,7 @@ mod tests {
     #[test]
     fn the_idle_class_alone_is_tried_first_and_held_where_it_is_fit() {
         let mut search = Search::default();
-        assert_eq!(levels(&mut search, 0, LITTLE), [0]);
+        assert_eq!(levels(&mut search, 0), [0]);
         assert_eq!((search.level_pct(), search.stage()), (0, Stage::Fit));
         assert!(!search.passed(10 * AGAIN_AFTER_US), "nothing is lower");
     }
@@ -254,47 +223,41 @@ mod tests {
     #[test]
     fn every_level_is_found_to_a_step_and_in_few_tries() {
         for due_pct in (5..=60).step_by(5) {
-            for harm in [LITTLE, MUCH] {
-                let mut search = Search::default();
-                let tries = levels(&mut search, due_pct, harm);
-                assert_eq!(
-                    (search.level_pct(), search.stage()),
-                    (due_pct, Stage::Fit),
-                    "{tries:?}"
-                );
-                assert!(tries.len() <= 7, "{tries:?}");
-            }
+            let mut search = Search::default();
+            let tries = levels(&mut search, due_pct);
+            assert_eq!(
+                (search.level_pct(), search.stage()),
+                (due_pct, Stage::Fit),
+                "{tries:?}"
+            );
+            assert!(tries.len() <= 6, "{tries:?}");
         }
-        assert_eq!(levels(&mut Search::default(), 15, LITTLE), [0, 20, 10, 15]);
-        assert_eq!(
-            levels(&mut Search::default(), 40, MUCH),
-            [0, 40, 20, 30, 35]
-        );
+        assert_eq!(levels(&mut Search::default(), 15), [0, 60, 30, 15, 5, 10]);
+        assert_eq!(levels(&mut Search::default(), 40), [0, 60, 30, 45, 35, 40]);
     }
 
     #[test]
-    fn above_the_most_it_stays_there_and_asks_again_after_an_hour() {
+    fn where_the_highest_level_harms_it_begins_again() {
         let mut search = Search::default();
-        assert_eq!(levels(&mut search, 70, LITTLE), [0, 20, 40, 60]);
-        assert_eq!((search.level_pct(), search.stage()), (60, Stage::Most));
-        assert!(!search.passed(AGAIN_AFTER_US - 1));
-        assert!(search.passed(1));
-        assert_eq!((search.level_pct(), search.stage()), (60, Stage::Measuring));
+        assert_eq!(search.found(Finding::Harms), Next::Measure);
+        assert_eq!(search.level_pct(), 60);
+        assert_eq!(search.found(Finding::Harms), Next::Measure);
+        assert_eq!((search.level_pct(), search.stage()), (0, Stage::Measuring));
     }
 
     #[test]
     fn a_fit_level_is_tried_lower_ever_more_rarely_while_that_fails() {
         let mut search = Search::default();
-        levels(&mut search, 20, LITTLE);
+        levels(&mut search, 20);
         for wait_us in [600, 1200, 2400, 3600, 3600].map(|s| s * 1_000_000) {
             assert!(!search.passed(wait_us - 1));
             assert!(search.passed(1));
             assert_eq!(search.level_pct(), 15);
-            assert_eq!(search.found(LITTLE), Next::Return);
+            assert_eq!(search.found(Finding::Harms), Next::Return);
             assert_eq!((search.level_pct(), search.stage()), (20, Stage::Fit));
         }
         assert!(search.passed(AGAIN_AFTER_US));
-        assert_eq!(levels(&mut search, 5, LITTLE), [15, 5, 0]);
+        assert_eq!(levels(&mut search, 5), [15, 5, 0]);
         assert_eq!(search.level_pct(), 5);
         assert!(search.passed(LOWER_AFTER_US), "soon again: it did not fail");
     }
@@ -306,18 +269,18 @@ mod tests {
         assert_eq!((search.level_pct(), search.stage()), (0, Stage::Unknown));
         assert!(search.passed(AGAIN_AFTER_US));
         assert_eq!(search.stage(), Stage::Measuring);
-        search.found(LITTLE);
+        search.found(Finding::Harms);
         search.found(Finding::Fit);
-        assert_eq!(search.level_pct(), 10);
+        assert_eq!(search.level_pct(), 30);
         assert_eq!(search.found(Finding::Unknown), Next::Return);
-        assert_eq!((search.level_pct(), search.stage()), (20, Stage::Fit));
+        assert_eq!((search.level_pct(), search.stage()), (60, Stage::Fit));
     }
 
     #[test]
     fn what_an_earlier_agent_found_is_measured_first() {
         let mut search = Search::default();
         search.begin_at(20);
-        assert_eq!(levels(&mut search, 15, LITTLE), [20, 10, 15]);
+        assert_eq!(levels(&mut search, 15), [20, 10, 15]);
         for (asked, level_pct) in [(7, 5), (u32::MAX, 60)] {
             search.begin_at(asked);
             assert_eq!(
@@ -330,13 +293,13 @@ mod tests {
     #[test]
     fn after_a_drift_the_search_begins_at_the_present_level() {
         let mut search = Search::default();
-        levels(&mut search, 20, LITTLE);
+        levels(&mut search, 20);
         search.drifted();
         assert_eq!((search.level_pct(), search.stage()), (20, Stage::Measuring));
-        assert_eq!(levels(&mut search, 30, LITTLE), [20, 40, 30, 25]);
+        assert_eq!(levels(&mut search, 30), [20, 60, 40, 30, 25]);
         assert_eq!(search.level_pct(), 30);
         search.drifted();
-        assert_eq!(levels(&mut search, 0, LITTLE), [30, 15, 5, 0]);
+        assert_eq!(levels(&mut search, 0), [30, 15, 5, 0]);
         assert_eq!(search.level_pct(), 0);
     }
 }

@@ -20,10 +20,8 @@ pub enum State {
     Learning,
     /// It is within the aim, and the one below is not.
     Known,
-    /// The same by the estimate: main has too little to do for bounds that are clear of the aim.
-    Likely,
-    /// Harmful even at the highest level that is tried.
-    Most,
+    /// No harm was found, and a few times the aim would have been: main has too little to do for less.
+    Unproven,
     /// Harm cannot be told, for this reason; the machine's default is in force.
     Unknown(&'static str),
 }
@@ -37,6 +35,8 @@ pub struct Found {
     pub state: State,
     /// Harm that is accepted.
     pub aim_ppm: u32,
+    /// Of that, what the highest level does not avoid either.
+    pub stays_ppm: u32,
     /// Time that main's work takes, of that with side work at its tolerance: estimate and bounds, 1,000,000 for no harm.
     pub ratio_ppm: Option<[u32; 3]>,
     /// Main's turns that wait long because of side work.
@@ -70,7 +70,8 @@ impl Auto {
         Some(Found {
             level_ppm: self.level_ppm()?,
             state: self.state(),
-            aim_ppm,
+            aim_ppm: aim_ppm + self.unavoided().ratio_ppm,
+            stays_ppm: self.unavoided().ratio_ppm,
             ratio_ppm: judged.map(|law| [law.ratio_ppm(), law.lower_ppm(), law.upper_ppm()]),
             tail: judged.and_then(|law| self.found_tail(law)),
             is_low: self.is_low,
@@ -84,7 +85,7 @@ impl Auto {
             late_after_ns: self.tail.late_after_ns().filter(|ns| *ns < u64::MAX)?,
             more_ppm,
             aim_ppm: self.accepted_tail_ppm(),
-            stays: self.tail_at_most_ppm > 0,
+            stays: self.unavoided().tail_ppm > 0,
             decides: self.by_tail,
         })
     }
@@ -98,14 +99,14 @@ impl Auto {
                 "sensing by usage files does not tell how long main waits to run",
             );
         }
+        let verdict = self.law.as_ref().map(Harm::verdict);
         match self.search.stage() {
-            Stage::Fit if self.law.as_ref().is_some_and(Harm::estimated) => State::Likely,
+            Stage::Fit if matches!(verdict, Some(Verdict::Unknown(_))) => State::Unproven,
             Stage::Fit => State::Known,
-            Stage::Most => State::Most,
             Stage::Unknown if self.is_caused => {
                 State::Unknown("main's work grows with side work, which seems to cause it")
             }
-            Stage::Unknown => State::Unknown(match self.law.as_ref().map(Harm::verdict) {
+            Stage::Unknown => State::Unknown(match verdict {
                 Some(Verdict::Unknown(reason)) => reason.as_str(),
                 _ => "too little data",
             }),

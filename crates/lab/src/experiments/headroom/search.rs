@@ -5,7 +5,7 @@ use crate::report::Sample;
 use crate::{LabError, clock, stop};
 
 /// States in which the search rests.
-const FOUND: [&str; 2] = ["known", "most"];
+const FOUND: [&str; 2] = ["known", "unproven"];
 
 /// What was found, and when.
 pub struct Search {

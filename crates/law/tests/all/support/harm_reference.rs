@@ -37,7 +37,7 @@ pub struct Reference {
     random: u64,
     learning: bool,
     high: bool,
-    held_high: bool,
+    pub held_high: bool,
     place: Place,
     guard: bool,
     blocks: [Block; 2],
@@ -48,7 +48,6 @@ pub struct Reference {
     turns: i128,
     phase_us: i128,
     void_us: i128,
-    pub estimated: bool,
     used_us: i128,
     since_us: i128,
     age_us: i128,
@@ -76,6 +75,7 @@ impl Reference {
             probe_us: cfg.probe_us.max(10 * block_us),
             window_max_us: cfg.window_max_us.clamp(1, 10_000_000),
             tail_ppm: cfg.tail_ppm.min(1_000_000),
+            free_ppm: cfg.free_ppm.min(1_000_000),
             ..cfg
         };
         let mut new = Self {
@@ -94,7 +94,6 @@ impl Reference {
             turns: 0,
             phase_us: 0,
             void_us: 0,
-            estimated: false,
             used_us: 0,
             since_us: 0,
             age_us: 0,
@@ -140,7 +139,7 @@ impl Reference {
         (self.phase_us, self.void_us, self.used_us, self.since_us) = (0, 0, 0, 0);
         self.verdict = Verdict::Unknown(why);
         self.wish = Wish::Hold;
-        (self.closed, self.by_tail, self.estimated) = (false, false, false);
+        (self.closed, self.by_tail) = (false, false);
         self.begin_pair();
     }
 
@@ -200,6 +199,7 @@ impl Reference {
         let agree = closed || run[2] < 1_000_000 || stretch[2] < accepted;
         let bounds = if closed { stretch } else { run };
         let (tail, most) = (self.sums[4].shares(&self.cfg), self.cfg.tail_ppm as i32);
+        let free = self.cfg.free_ppm as i32;
         let counts = most > 0;
         Told {
             bounds,
@@ -207,9 +207,9 @@ impl Reference {
             stretch: stretch[0],
             closed,
             agree,
-            found: [bounds[1] > 1_000_000, counts && tail[1] > most / 2],
-            above: [bounds[1] > accepted, counts && tail[1] > most],
-            within: [bounds[2] < accepted, !counts || tail[2] < most],
+            found: [bounds[1] > 1_000_000, counts && tail[1] > free + most / 2],
+            above: [bounds[1] > accepted, counts && tail[1] > free + most],
+            within: [bounds[2] < accepted, !counts || tail[2] < free + most],
         }
     }
 
@@ -240,7 +240,7 @@ impl Reference {
     }
 
     fn fits(&self, tail: [i32; 3]) -> bool {
-        self.cfg.tail_ppm == 0 || tail[0] <= self.cfg.tail_ppm as i32
+        self.cfg.tail_ppm == 0 || tail[0] <= (self.cfg.free_ppm + self.cfg.tail_ppm) as i32
     }
 
     fn end_learning(&mut self) {
@@ -259,11 +259,14 @@ impl Reference {
             self.wish = Wish::Raise;
             return self.settle(false);
         }
-        self.estimated = enough && self.estimate_tells(&told);
-        self.settle(fits && (self.estimated || found));
+        self.settle(if found {
+            fits
+        } else {
+            enough && self.would_show(&told)
+        });
     }
 
-    fn estimate_tells(&self, told: &Told) -> bool {
+    fn would_show(&self, told: &Told) -> bool {
         let accepted = 1_000_000 + self.cfg.aim_ppm;
         let agree = told.closed || told.bounds[0] > accepted || told.stretch <= accepted;
         let reach = u64::from(told.bounds[2] - told.bounds[0]) * 100;
@@ -307,7 +310,7 @@ impl Reference {
             return self.next();
         }
         if !self.learning {
-            if matches!(self.verdict, Verdict::Unknown(_)) && !self.estimated {
+            if matches!(self.verdict, Verdict::Unknown(_)) && !self.held_high {
                 return self.begin_gap();
             }
             let off = self.is_off(0, if self.closed { stretch } else { run });

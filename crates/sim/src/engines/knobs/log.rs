@@ -39,10 +39,7 @@ impl KnobsLog {
     /// Notes what is found now; a step is `period_ns` long.
     pub(super) fn note_found(&mut self, found: &Found, now_ns: Ns, period_ns: u64) {
         let before = self.found;
-        let is_known = matches!(
-            found.state,
-            AutoState::Known | AutoState::Likely | AutoState::Most
-        );
+        let is_known = matches!(found.state, AutoState::Known | AutoState::Unproven);
         let first_ns = before.and_then(|before| before.first_ns);
         self.found = Some(FoundHeadroom {
             level_ppm: found.level_ppm,

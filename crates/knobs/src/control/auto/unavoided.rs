@@ -1,0 +1,25 @@
+//! Harm that even the highest level does not avoid.
+
+use tidegate_law::harm::Harm;
+
+const NO_HARM_PPM: u32 = 1_000_000;
+
+/// By the estimates, and none where side work does good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unavoided {
+    /// Main's work takes longer by this.
+    pub ratio_ppm: u32,
+    /// So many more of main's turns wait long.
+    pub tail_ppm: u32,
+}
+
+impl Unavoided {
+    /// What was found of the level that is measured.
+    pub fn of(law: &Harm) -> Self {
+        let [tail_ppm, ..] = law.tail_ppm();
+        Self {
+            ratio_ppm: law.ratio_ppm().saturating_sub(NO_HARM_PPM),
+            tail_ppm: tail_ppm.max(0).unsigned_abs(),
+        }
+    }
+}
