@@ -259,24 +259,25 @@ enum tg_runqueue_displaces {
 /*
  * Whether a task that waits displaces one that runs, whose vruntime is as of now, and which has
  * been on its CPU for `ran_ns` in one turn. An eligible task with the more urgent hint does.
- * With equal hints both rank by the end of a whole slice, the waiting one from V at the latest,
- * the running one from V at the earliest: it is asked to leave, and what it is owed it has kept
- * in the order. So equals displace each other, a heavier task displaces a lighter one, and a
- * lighter one a heavier only when it is owed more than their slices differ by.
+ * With equal hints one that is ahead of V waits in order: else those that sleep often go first
+ * again and again, and of eight that take turns one waits for five slices. Others rank by the
+ * end of a whole slice, the running one's from V at the earliest: it is asked to leave, and what
+ * it is owed it has kept in the order. So equals displace each other, a heavier task displaces a
+ * lighter one, and a lighter one a heavier only when it is owed more than their slices differ by.
  */
 TG_FN enum tg_runqueue_displaces tg_runqueue_displaces(tg_u64 v,
 						       const struct tg_runqueue_task *waits,
 						       const struct tg_runqueue_task *runs,
 						       tg_u64 ran_ns, tg_u64 slice_ns)
 {
-	tg_u64 waits_from = tg_latency_before(v, waits->vruntime) ? v : waits->vruntime;
 	tg_u64 runs_from = tg_latency_before(runs->vruntime, v) ? v : runs->vruntime;
 
 	if (waits->hint > runs->hint || !tg_runqueue_eligible(v, waits->vruntime, waits->slice_v))
 		return TG_DISPLACES_NOT;
 	if (waits->hint < runs->hint)
 		return TG_DISPLACES_NOW;
-	if (tg_latency_before(runs_from + runs->slice_v, waits_from + waits->slice_v))
+	if (tg_latency_before(v, waits->vruntime) ||
+	    tg_latency_before(runs_from + runs->slice_v, waits->vruntime + waits->slice_v))
 		return TG_DISPLACES_LATER;
 	return ran_ns < slice_ns / 4 ? TG_DISPLACES_SOON : TG_DISPLACES_NOW;
 }

@@ -97,8 +97,14 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "runqueue.h",
         what: "a lighter task displaces a heavier one",
-        from: "if (tg_latency_before(runs_from + runs->slice_v, waits_from + waits->slice_v))",
-        to: "if (0)",
+        from: "tg_latency_before(runs_from + runs->slice_v, waits->vruntime + waits->slice_v))",
+        to: "0)",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "a task that is ahead of its share displaces an equal",
+        from: "if (tg_latency_before(v, waits->vruntime) ||",
+        to: "if (",
     },
     Mutant {
         header: "runqueue.h",

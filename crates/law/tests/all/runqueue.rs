@@ -174,13 +174,13 @@ proptest! {
         let (waits, runs) = (ranked(waits_v, waits_ahead, hints.0), ranked(runs_v, runs_ahead, hints.1));
         let found = waits.displaces(&runs, V, ran_ns, SLICE_NS);
         let eligible = waits_ahead <= (waits_v / 4).cast_signed();
-        let ends_later = i128::from(waits_ahead.min(0)) + i128::from(waits_v)
+        let ends_later = i128::from(waits_ahead) + i128::from(waits_v)
             > i128::from(runs_ahead.max(0)) + i128::from(runs_v);
         let expected = match hints.0.cmp(&hints.1) {
             _ if !eligible => Displaces::Not,
             std::cmp::Ordering::Greater => Displaces::Not,
             std::cmp::Ordering::Less => Displaces::Now,
-            std::cmp::Ordering::Equal if ends_later => Displaces::Later,
+            std::cmp::Ordering::Equal if waits_ahead > 0 || ends_later => Displaces::Later,
             std::cmp::Ordering::Equal if ran_ns < SLICE_NS / 4 => Displaces::Soon,
             std::cmp::Ordering::Equal => Displaces::Now,
         };
@@ -196,6 +196,17 @@ proptest! {
         prop_assert!(displaces(heavy, light) && displaces(heavy, heavy));
         let differ = virtual_ns(SLICE_NS, heavy) != virtual_ns(SLICE_NS, light);
         prop_assert_eq!(displaces(light, heavy), !differ);
+    }
+
+    /// Of equals one that is owed something, or nothing, displaces; one that is ahead waits in order, though it is eligible.
+    #[test]
+    fn who_is_ahead_waits_in_order(slice_v in 100_000u64..1 << 40, part in -100i64..=25, ran_ns in 0..2 * SLICE_NS) {
+        let ahead = slice_v.cast_signed() / 100 * part;
+        let waits = ranked(slice_v, ahead, 0);
+        // It is past V by as much, so that the ends of the slices do not decide.
+        let found = waits.displaces(&ranked(slice_v, ahead.max(0), 0), V, ran_ns, SLICE_NS);
+        prop_assert_eq!(found == Displaces::Later, ahead > 0);
+        prop_assert!(found != Displaces::Not);
     }
 
     #[test]

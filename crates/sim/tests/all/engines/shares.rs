@@ -171,6 +171,37 @@ fn who_waits_is_let_in_at_the_end_of_a_slice() {
     assert!((3_150..3_250).contains(&took_us), "{took_us} us");
 }
 
+/// Sleeps 0.1 ms, works 0.18 ms, and records how long both took.
+fn worker(series: SeriesId) -> Box<dyn tidegate_sim::Program> {
+    let (mut works, mut from_ns) = (true, 0);
+    Box::new(move |ctx: &mut Ctx<'_>| {
+        works = !works;
+        if works {
+            return Op::Run { work_ns: 180_000 };
+        }
+        if from_ns > 0 {
+            ctx.record(series, ctx.now_ns - from_ns);
+        }
+        from_ns = ctx.now_ns;
+        Op::Sleep { for_ns: 100_000 }
+    })
+}
+
+/// Of eight that share a CPU and sleep often, none goes first again and again: a turn of all takes 1.44 ms.
+#[test]
+fn those_that_sleep_often_take_turns() {
+    let mut machine = machine(1, 1, true, 9);
+    let turns = machine.add_series("turns");
+    for _ in 0..8 {
+        let spec = TaskSpec::new("worker", GroupId::ROOT, worker(turns));
+        machine.spawn(spec).unwrap();
+    }
+    machine.run_until(3 * SECOND).unwrap();
+    let p99_us = machine.series(turns).percentile_ns(990_000) / 1_000;
+    println!("p99 {p99_us} us");
+    assert!(p99_us <= 2_200, "{p99_us} us");
+}
+
 /// A hog with every hint gets its share and no more.
 #[test]
 fn a_hint_is_no_weight() {
