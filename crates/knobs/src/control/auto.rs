@@ -395,6 +395,10 @@ impl Auto {
         }
         let unproven = finding == Finding::Fit && matches!(law.verdict(), Verdict::Unknown(_));
         let is_most = self.search.level_pct() == MOST_PCT;
+        if is_most && harms && self.unavoided.is_some() {
+            // More than was accepted: measuring again would cost side work half of its time for ever.
+            return self.go_on(Finding::Unknown);
+        }
         if is_most && (harms || unproven && self.is_no_better(found)) {
             return self.accept(found);
         }

@@ -124,6 +124,22 @@ fn harm_that_the_highest_level_does_not_avoid_is_accepted() {
 }
 
 #[test]
+fn a_search_that_no_level_ends_rests_for_an_hour() {
+    let mut bed = Bed::new();
+    // More than the law of harm can be told to accept.
+    bed.run(600, |_| 3_000_000);
+    let (level_ppm, state) = bed.found();
+    assert!(
+        matches!(state, State::Unknown(why) if why.contains("every level")),
+        "{state:?}"
+    );
+    assert_eq!(level_ppm, 600_000);
+    bed.low_ns = 0;
+    bed.run(600, |_| 3_000_000);
+    assert_eq!(bed.low_ns, 0, "nothing is compared");
+}
+
+#[test]
 fn a_hog_alone_is_never_throttled() {
     for (has_main, main_ppm) in [(true, 2_000), (false, 40_000)] {
         let mut bed = Bed::new();

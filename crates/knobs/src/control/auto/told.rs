@@ -108,6 +108,7 @@ impl Auto {
             }
             Stage::Unknown => State::Unknown(match verdict {
                 Some(Verdict::Unknown(reason)) => reason.as_str(),
+                Some(Verdict::Found) => "it is harmed at every level, and not by as much each time",
                 _ => "too little data",
             }),
             Stage::Measuring if self.no_room_ns > 0 => State::NoRoom,
