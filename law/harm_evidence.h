@@ -115,7 +115,7 @@ TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 	e.above = e.time.lower_ppm > accepted_ppm;
 	e.tail_fits = !tail_ppm || e.tail.ppm <= free_ppm + tail_ppm;
 	e.tail_within = !tail_ppm || e.tail.upper_ppm < free_ppm + tail_ppm;
-	e.tail_found = tail_ppm && e.tail.lower_ppm > free_ppm + tail_ppm / 2;
+	e.tail_found = tail_ppm && e.tail.lower_ppm > free_ppm + (tg_s32)(h->cfg.tail_ppm / 2);
 	e.tail_above = tail_ppm && e.tail.lower_ppm > free_ppm + tail_ppm;
 	return e;
 }

@@ -59,8 +59,7 @@ static void check(const struct tg_harm *old, const struct tg_harm *h)
 	CHECK(a->verdict != TG_HARM_FOUND || a->lower_ppm > TG_PPM || a->tail_lower_ppm > half);
 	CHECK(a->verdict != TG_HARM_NONE || (a->lower_ppm <= TG_PPM && a->upper_ppm < aim));
 	CHECK(a->verdict != TG_HARM_NONE || tail_is_within(h));
-	CHECK(a->wish != TG_HARM_RAISE || a->lower_ppm > aim ||
-	      a->tail_lower_ppm > most);
+	CHECK(a->wish != TG_HARM_RAISE || a->lower_ppm > aim || a->tail_lower_ppm > most);
 	CHECK(a->wish != TG_HARM_LOWER || tail_is_within(h));
 	CHECK(a->wish != TG_HARM_LOWER || a->upper_ppm < aim);
 	CHECK((a->verdict == TG_HARM_UNKNOWN) == (a->reason != TG_HARM_KNOWN));
@@ -83,7 +82,7 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 {
 	struct fuzz f = {data, size};
 	int wild = (int)fuzz_below(&f, 2);
-	struct tg_harm_config cfg = {50000,    280,	500000, 50000,	  4,	   10,	60000000,
+	struct tg_harm_config cfg = {50000,    280,	500000, 50000,	  4,	   10,	 60000000,
 				     60000000, 5000000, 300,	60000000, 2000000, 7500, 0};
 	struct tg_harm h, old;
 

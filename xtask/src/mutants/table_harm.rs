@@ -109,8 +109,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "harm.h",
         what: "the level that harms is held",
-        from: "tg_harm_settle(h, TG_HARM_LOW);\n\t}",
-        to: "tg_harm_settle(h, TG_HARM_HIGH);\n\t}",
+        from: "tg_harm_settle(h, TG_HARM_LOW);\n\t}\n}",
+        to: "tg_harm_settle(h, TG_HARM_HIGH);\n\t}\n}",
     },
     Mutant {
         header: "harm.h",
