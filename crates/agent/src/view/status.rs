@@ -154,12 +154,12 @@ pub(crate) fn status(
     view
 }
 
-/// What the agent tells of itself.
 /// How long after a step the next one is due.
 fn period_ms(runtime: &Runtime, control: &Control) -> f64 {
     control.period_ns(runtime.control_loop.period_ns) as f64 / 1e6
 }
 
+/// What the agent tells of itself.
 fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64) {
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;

@@ -11,11 +11,11 @@
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
 mod activity;
+mod excess;
 mod search;
 mod seen;
 mod tail;
 mod told;
-mod unavoided;
 
 use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window};
 use tidegate_law::{HeadroomDecision, Reason};
@@ -23,12 +23,12 @@ use tidegate_law::{HeadroomDecision, Reason};
 use crate::sense::Sensor;
 
 use activity::Activity;
+use excess::Excess;
 pub use search::Stage;
 use search::{Finding, MOST_PCT, Next, Search};
 pub(super) use seen::Seen;
 use tail::Tail;
 pub use told::{Found, FoundTail, State};
-use unavoided::Unavoided;
 
 /// Harm that is not found by then does not raise the headroom: side work has half of its CPU meanwhile, and the law's own 300 s would
 /// narrow the interval by a third only.
@@ -54,9 +54,9 @@ pub(super) struct Auto {
     fit_law: Option<(Harm, Tail)>,
     tail: Tail,
     /// What even the highest level does not avoid, which is held against none: it was found.
-    unavoided: Option<Unavoided>,
+    unavoided: Option<Excess>,
     /// Of the last level that harms: the time that main's work takes, and how many more of its turns wait long.
-    harm: Unavoided,
+    harm: Excess,
     /// The last harm that was found is of the tail alone.
     by_tail: bool,
     search: Search,
@@ -89,7 +89,7 @@ impl Default for Auto {
             fit_law: None,
             tail: Tail::default(),
             unavoided: None,
-            harm: Unavoided::default(),
+            harm: Excess::default(),
             by_tail: false,
             search: Search::default(),
             activity: Activity::default(),
@@ -355,7 +355,7 @@ impl Auto {
         self.is_low = !is_held && arm == Arm::Low;
     }
 
-    fn unavoided(&self) -> Unavoided {
+    fn unavoided(&self) -> Excess {
         self.unavoided.unwrap_or_default()
     }
 
@@ -370,7 +370,7 @@ impl Auto {
     }
 
     /// By the estimates, what harmed at the level before is within what is accepted once this is not counted.
-    fn is_no_better(&self, at_most: Unavoided) -> bool {
+    fn is_no_better(&self, at_most: Excess) -> bool {
         let (aim_ppm, _) = self.asked.unwrap_or_default();
         let tail_ppm = Config::default().tail_ppm;
         self.harm.ratio_ppm <= aim_ppm + at_most.ratio_ppm
@@ -379,7 +379,7 @@ impl Auto {
 
     /// Headroom is no means against harm that the highest level does not avoid, which would cost side work much and win main nothing: the
     /// search begins again for the least headroom with no more harm than that.
-    fn accept(&mut self, at_most: Unavoided) {
+    fn accept(&mut self, at_most: Excess) {
         self.forget();
         self.unavoided = Some(at_most);
         self.begin_level();
@@ -387,7 +387,7 @@ impl Auto {
 
     fn level_ended(&mut self, finding: Finding) {
         let Some(law) = self.law else { return };
-        let found = Unavoided::of(&law);
+        let found = Excess::of(&law);
         let harms = finding == Finding::Harms;
         self.is_caused = harms && self.is_caused();
         if self.is_caused {

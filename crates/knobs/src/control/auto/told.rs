@@ -63,14 +63,14 @@ pub struct FoundTail {
 impl Auto {
     /// What there is to show.
     pub fn found(&self) -> Option<Found> {
-        let (aim_ppm, _) = self.asked?;
+        self.asked?;
         let law = self.law.as_ref();
         // Until the first look there is no upper bound.
         let judged = law.filter(|law| law.upper_ppm() < 1_000_000_000);
         Some(Found {
             level_ppm: self.level_ppm()?,
             state: self.state(),
-            aim_ppm: aim_ppm + self.unavoided().ratio_ppm,
+            aim_ppm: self.accepted_ppm(),
             stays_ppm: self.unavoided().ratio_ppm,
             ratio_ppm: judged.map(|law| [law.ratio_ppm(), law.lower_ppm(), law.upper_ppm()]),
             tail: judged.and_then(|law| self.found_tail(law)),
