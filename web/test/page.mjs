@@ -74,9 +74,9 @@ async function howTo() {
 
 async function help() {
   await page.keyboard.press('?');
-  assert.ok(await page.locator('dialog').isVisible());
+  await page.locator('dialog').waitFor();
   await page.keyboard.press('Escape');
-  assert.ok(!await page.locator('dialog').isVisible());
+  await page.locator('dialog').waitFor({ state: 'hidden' });
   await page.keyboard.press('1');
   await waitForText('h1', 'Machine');
 }

@@ -72,7 +72,7 @@ async function noAgent() {
   await waitForText('#absent', 'No agent runs here');
   await waitForText('#state', 'no agent runs, looking for one');
   await page.keyboard.press('5');
-  assert.ok(!await page.locator('#absent').isVisible());
+  await page.locator('#absent').waitFor({ state: 'hidden' });
 }
 
 async function results() {
