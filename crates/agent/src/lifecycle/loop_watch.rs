@@ -121,12 +121,9 @@ impl LoopWatch {
             self.found = None;
             return;
         };
-        let is_found = matches!(
-            found.state,
-            AutoState::Known | AutoState::Unproven | AutoState::Unknown(_)
-        );
+        let is_told = found.state.is_found() || matches!(found.state, AutoState::Unknown(_));
         let now = Some((found.state, found.level_ppm));
-        if is_found && self.found != now {
+        if is_told && self.found != now {
             self.found = now;
             let sentence = harm_sentence(&found);
             runtime.events.tell(EventKind::HarmFound, None, sentence);

@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `control_thread` | the loop's thread (5 or 50 ms) |
+//! | `control_thread` | the loop's thread (5 to 100 ms) |
 //! | `check` | terms that are refused |
 //! | `limits` | groups, membership, weight, idle class |
 //! | `attach` | processes and groups that were there before |

@@ -55,7 +55,7 @@ pub(crate) fn sentence(found: &Found) -> String {
             "main is almost idle, so there is nothing to measure; {level:.0} % of headroom meanwhile{idle_class}"
         ),
         AutoState::NoRoom => format!(
-            "main and {level:.0} % of headroom leave side work little more than its tolerance; a lower level is tried next"
+            "main and {level:.0} % of headroom leave side work little more than its tolerance, so there is nothing to measure"
         ),
         AutoState::Learning => about(format!(
             "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
@@ -79,17 +79,17 @@ pub(crate) fn sentence(found: &Found) -> String {
     }
 }
 
-/// `side work costs main 1.3 % (0.4–2.2)`, and where its waits decide also `2.1 % (1.0–3.2) more of main's turns wait longer than 1.0 ms`.
+/// `side work costs main 1.3 % (0.4 to 2.2)`, and where its waits decide also `2.1 % (1.0 to 3.2) more of main's runs wait longer than 1.0 ms`.
 fn cost(found: &Found) -> Option<String> {
     let [ratio, from, to] = found.ratio_ppm?.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
-    let cost = format!("side work costs main {ratio:.1} % ({from:.1}–{to:.1})");
+    let cost = format!("side work costs main {ratio:.1} % ({from:.1} to {to:.1})");
     let Some(tail) = deciding_tail(found) else {
         return Some(cost);
     };
     let [more, from, to] = tail.more_ppm.map(|ppm| f64::from(ppm) / 1e4);
     let ms = tail.late_after_ns as f64 / 1e6;
     Some(format!(
-        "{cost}, and {more:.1} % ({from:.1}–{to:.1}) more of main's turns wait longer than {ms:.1} ms"
+        "{cost}, and {more:.1} % ({from:.1} to {to:.1}) more of main's runs wait longer than {ms:.1} ms"
     ))
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let view = harm_view(&found);
         assert_eq!(
             view.sentence,
-            "side work costs main 1.3 % (0.4–2.2), and 2.1 % (0.9–3.3) more of main's turns wait longer than 1.0 ms; \
+            "side work costs main 1.3 % (0.4 to 2.2), and 2.1 % (0.9 to 3.3) more of main's runs wait longer than 1.0 ms; \
              60 % of headroom is the least at which that is within 5 and 0.75 %"
         );
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
         let ratio_ppm = Some([1_013_000, 1_004_000, 1_022_000]);
         assert_eq!(
             said(AutoState::Known, 150_000, ratio_ppm),
-            "side work costs main 1.3 % (0.4–2.2); 15 % of headroom is the least at which that is within 5 %"
+            "side work costs main 1.3 % (0.4 to 2.2); 15 % of headroom is the least at which that is within 5 %"
         );
         assert_eq!(
             said(
@@ -179,7 +179,7 @@ mod tests {
                 150_000,
                 Some([1_066_000, 982_000, 1_157_000])
             ),
-            "side work costs main 6.6 % (-1.8–15.7); that may be chance, so 15 % of headroom is in force until harm is certain"
+            "side work costs main 6.6 % (-1.8 to 15.7); that may be chance, so 15 % of headroom is in force until harm is certain"
         );
         assert_eq!(
             said(AutoState::Learning, 0, None),

@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::view::domains::domain_views;
 
-/// Bounds of the histogram of lateness: the loop's period is 5 or 50 ms, and the lease runs out after 2 s.
+/// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out after 2 s.
 const LATENESS_NS: [u64; 8] = [
     100_000,
     500_000,

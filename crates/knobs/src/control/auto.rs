@@ -23,7 +23,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use crate::sense::Sensor;
 
 use activity::Activity;
-use excess::Excess;
+use excess::{Excess, Harmed};
 pub use search::Stage;
 use search::{Finding, MOST_PCT, Next, Search};
 pub(super) use seen::Seen;
@@ -55,10 +55,8 @@ pub(super) struct Auto {
     tail: Tail,
     /// What even the highest level does not avoid, which is held against none: it was found.
     unavoided: Option<Excess>,
-    /// Of the last level that harms: the time that main's work takes, and how many more of its turns wait long.
-    harm: Excess,
-    /// The last harm that was found is of the tail alone.
-    by_tail: bool,
+    /// Of the last level that harms.
+    harmed: Option<Harmed>,
     search: Search,
     activity: Activity,
     tells_waits: bool,
@@ -89,8 +87,7 @@ impl Default for Auto {
             fit_law: None,
             tail: Tail::default(),
             unavoided: None,
-            harm: Excess::default(),
-            by_tail: false,
+            harmed: None,
             search: Search::default(),
             activity: Activity::default(),
             tells_waits: true,
@@ -123,8 +120,9 @@ impl Auto {
 
     fn forget(&mut self) {
         (self.law, self.fit_law) = (None, None);
-        self.unavoided = None;
+        (self.unavoided, self.harmed) = (None, None);
         self.search = Search::default();
+        self.begin_level();
     }
 
     /// The headroom in force, where it is found.
@@ -133,7 +131,7 @@ impl Auto {
         let level_ppm = self.search.level_pct() * PPM_PER_PCT;
         let unknown = !self.tells_waits || self.search.stage() == Stage::Unknown;
         Some(match (unknown, self.activity.main()) {
-            (true, true) => level_ppm.max(default_ppm),
+            (true, true) => default_ppm,
             // There is no main to harm.
             (true, false) => 0,
             (false, true) => level_ppm,
@@ -258,8 +256,9 @@ impl Auto {
             *used_ns += self.window.cpu_ns;
             *time_ns += self.window.length_ns;
         }
-        if self.is_low {
-            self.tail.seen(&self.window, self.is_sound);
+        if self.is_low && self.tail.seen(&self.window, self.is_sound) {
+            // Its waits were not compared until now.
+            self.measure_again();
         }
         self.begin_window();
         self.window_ended(&window, seen.now_ns);
@@ -276,13 +275,41 @@ impl Auto {
             false => 0,
         };
         if self.search.stage() != Stage::Measuring {
-            if self.search.passed(seen.dt_ns / 1_000) {
-                self.begin_level();
-            }
-        } else if self.no_room_ns >= ROOM_AFTER_NS {
+            self.passed(seen.dt_ns / 1_000);
+        } else if self.no_room_ns >= ROOM_AFTER_NS && self.search.level_pct() > 0 {
             self.no_room_ns = 0;
             self.go_on(Finding::Fit);
         }
+    }
+
+    /// Time passes at a level that is held, until another try.
+    fn passed(&mut self, us: u64) {
+        let stage = self.search.stage();
+        if !self.search.passed(us) {
+            return;
+        }
+        match stage {
+            // A lower one, and it may come back to this.
+            Stage::Fit => {
+                self.fit_law = self.measured();
+                self.begin_level();
+            }
+            // What was accepted is of what main was.
+            _ => self.forget(),
+        }
+    }
+
+    /// What was measured of the level, if that has ended.
+    fn measured(&self) -> Option<(Harm, Tail)> {
+        let law = self.law.filter(|law| !law.learning());
+        law.map(|law| (law, self.tail))
+    }
+
+    /// The level is measured as if it were the first.
+    fn measure_again(&mut self) {
+        (self.fit_law, self.harmed) = (None, None);
+        self.search.drifted();
+        self.begin_level();
     }
 
     /// The law begins again.
@@ -330,59 +357,24 @@ impl Auto {
                 }
             }
             Stage::Fit => {
-                let learns = law.learns();
+                // Not where main left no room to measure it.
+                let was_measured = !law.learning();
+                let was_known = was_measured && !matches!(law.verdict(), Verdict::Unknown(_));
                 law.step(window);
-                if law.learns() != learns {
-                    self.search.drifted();
-                    self.fit_law = None;
-                    if self.unavoided.take().is_some() {
-                        // It goes by what was accepted of what main was.
-                        self.law = None;
-                    }
-                } else if self.search.passed(us) {
-                    self.fit_law = Some((*law, self.tail));
-                    self.begin_level();
+                if was_known && law.learning() && self.unavoided.take().is_some() {
+                    // It goes by what was accepted of what main was.
+                    self.law = None;
+                }
+                match self.measured() {
+                    Some(_) if was_measured => self.passed(us),
+                    _ => self.measure_again(),
                 }
             }
-            Stage::Unknown => {
-                if self.search.passed(us) {
-                    self.begin_level();
-                }
-            }
+            Stage::Unknown => self.passed(us),
         }
         let is_held = self.search.stage() == Stage::Unknown;
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
         self.is_low = !is_held && arm == Arm::Low;
-    }
-
-    fn unavoided(&self) -> Excess {
-        self.unavoided.unwrap_or_default()
-    }
-
-    /// Main's work may take longer by this.
-    fn accepted_ppm(&self) -> u32 {
-        self.asked.map_or(0, |(aim_ppm, _)| aim_ppm) + self.unavoided().ratio_ppm
-    }
-
-    /// By so much may the share of turns that wait long grow.
-    fn accepted_tail_ppm(&self) -> u32 {
-        Config::default().tail_ppm + self.unavoided().tail_ppm
-    }
-
-    /// By the estimates, what harmed at the level before is within what is accepted once this is not counted.
-    fn is_no_better(&self, at_most: Excess) -> bool {
-        let (aim_ppm, _) = self.asked.unwrap_or_default();
-        let tail_ppm = Config::default().tail_ppm;
-        self.harm.ratio_ppm <= aim_ppm + at_most.ratio_ppm
-            && self.harm.tail_ppm <= tail_ppm + at_most.tail_ppm
-    }
-
-    /// Headroom is no means against harm that the highest level does not avoid, which would cost side work much and win main nothing: the
-    /// search begins again for the least headroom with no more harm than that.
-    fn accept(&mut self, at_most: Excess) {
-        self.forget();
-        self.unavoided = Some(at_most);
-        self.begin_level();
     }
 
     fn level_ended(&mut self, finding: Finding) {
@@ -399,22 +391,26 @@ impl Auto {
             // More than was accepted: measuring again would cost side work half of its time for ever.
             return self.go_on(Finding::Unknown);
         }
-        if is_most && (harms || unproven && self.is_no_better(found)) {
+        let stays = harms || unproven && self.is_no_better(found);
+        if is_most && stays && self.unavoided.is_none() {
             return self.accept(found);
         }
         if harms {
-            self.by_tail = law.by_tail() || found.ratio_ppm <= self.accepted_ppm();
-            self.harm = found;
+            let by_tail = law.by_tail() || found.ratio_ppm <= self.accepted_ppm();
+            self.harmed = Some(Harmed {
+                excess: found,
+                by_tail,
+            });
         }
         self.go_on(finding);
     }
 
     fn go_on(&mut self, finding: Finding) {
         match self.search.found(finding) {
-            Next::Hold => {}
+            Next::Hold => self.fit_law = None,
             Next::Measure => {
                 if finding == Finding::Fit {
-                    self.fit_law = self.law.map(|law| (law, self.tail));
+                    self.fit_law = self.measured();
                 }
                 self.begin_level();
             }

@@ -2,7 +2,8 @@
 //!
 //! A cut is urgent where it leaves main idle CPU: where idle is to be kept, and side work has something to do. That is so from half
 //! of its tolerance on, in the mean of a second: what is held at the tolerance wants more, and is given it as soon as main rests.
-//! Without idle to keep, being of the idle class is all that main asks of side work, and the quota at the tolerance can wait.
+//! Without idle to keep, being of the idle class is all that main asks of side work, and the quota at the tolerance can wait: such
+//! steps keep figures, and start the probes of `auto`.
 //!
 //! While `auto` measures a level, its switches are to be on time.
 
@@ -12,6 +13,8 @@ use super::Control;
 
 /// While no cut is urgent. A wakeup costs more than what is done in it.
 const CALM_NS: u64 = 50_000_000;
+/// While nothing is kept: the law leaves out a window of more than 250 ms, which one late step must not make.
+const NOTHING_KEPT_NS: u64 = 100_000_000;
 
 impl Control {
     /// How long after the last step the next one is due, in a loop that steps every `period_ns` where that is urgent.
@@ -21,10 +24,12 @@ impl Control {
             self.keeps_idle() || !self.domains.is_empty() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
         let is_urgent = keeps_idle && side_works(&self.machine) || self.auto.measures();
-        match is_limited && is_urgent {
-            true => period_ns,
-            false => period_ns.max(CALM_NS),
-        }
+        let least_ns = match (is_limited, keeps_idle) {
+            (true, _) if is_urgent => 0,
+            (true, false) => NOTHING_KEPT_NS,
+            _ => CALM_NS,
+        };
+        period_ns.max(least_ns)
     }
 }
 
@@ -161,7 +166,7 @@ mod tests {
     #[test]
     fn without_idle_to_keep_no_cut_is_urgent() {
         let mut bed = Bed::new(0);
-        assert_eq!(bed.period_ms_after(80, 500), 50);
+        assert_eq!(bed.period_ms_after(80, 500), 100);
         bed.control.set_demand(Demand {
             objective: Some(Objective {
                 gate: "web".to_owned(),

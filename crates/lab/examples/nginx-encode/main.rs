@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_lab::beds::host::nginx::{Load, Site, wait_until_up};
+use tidegate_lab::beds::host::nginx::{Load, Site, TEXT_BYTES, wait_until_up};
 
 type Any = Box<dyn Error>;
 
@@ -40,7 +40,7 @@ struct Options {
 
 fn main() -> Result<(), Any> {
     let options = options()?;
-    let site = Site::new(2)?;
+    let site = Site::new(2, TEXT_BYTES)?;
     println!(
         "{:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7}",
         "arm", "mean ms", "p50", "p99", "side", "due", "idle %", "delay us", "ms/req", "steal%"

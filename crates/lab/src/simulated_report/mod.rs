@@ -67,7 +67,7 @@ fn found_headroom(outcome: &Outcome) -> Option<String> {
     let pct = |ppm: u32| f64::from(ppm) / 1e4;
     let harm = found.ratio_ppm.map_or(String::new(), |ratios| {
         let [harm, from, to] = ratios.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
-        format!("; side work costs main {harm:.1} % ({from:.1}–{to:.1})")
+        format!("; side work costs main {harm:.1} % ({from:.1} to {to:.1})")
     });
     let when = match (found.why_unknown, found.first_ns) {
         (Some(why), _) => format!("harm cannot be told ({why})"),

@@ -93,7 +93,9 @@ impl Search {
     /// The level was measured.
     pub fn found(&mut self, finding: Finding) -> Next {
         match finding {
-            Finding::Harms => {
+            Finding::Unknown if self.fit_pct.is_none() => self.rest(Stage::Unknown, AGAIN_AFTER_US),
+            // A level that cannot be told is held as little as one that harms.
+            Finding::Harms | Finding::Unknown => {
                 self.harmful_pct = Some(self.level_pct);
                 // A higher one that was fit before main changed is so no more.
                 self.fit_pct = self.fit_pct.filter(|fit| *fit > self.level_pct);
@@ -115,10 +117,6 @@ impl Search {
                 self.harmful_pct = self.harmful_pct.filter(|harmful| *harmful < self.level_pct);
                 self.within(self.level_pct)
             }
-            Finding::Unknown => match self.fit_pct {
-                Some(fit_pct) => self.settle(fit_pct),
-                None => self.rest(Stage::Unknown, AGAIN_AFTER_US),
-            },
         }
     }
 
@@ -148,7 +146,7 @@ impl Search {
                 self.harmful_pct = None;
                 self.level_pct = fit_pct - STEP_PCT;
             }
-            None => self.drifted(),
+            None => *self = Self::default(),
         }
         self.stage = Stage::Measuring;
         true
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_leaves_the_level_that_is_fit() {
+    fn what_cannot_be_told_is_not_held() {
         let mut search = Search::default();
         assert_eq!(search.found(Finding::Unknown), Next::Hold);
         assert_eq!((search.level_pct(), search.stage()), (0, Stage::Unknown));
@@ -271,8 +269,11 @@ mod tests {
         assert_eq!(search.stage(), Stage::Measuring);
         search.found(Finding::Harms);
         search.found(Finding::Fit);
-        assert_eq!(search.level_pct(), 30);
-        assert_eq!(search.found(Finding::Unknown), Next::Return);
+        for level_pct in [30, 45, 50, 55] {
+            assert_eq!(search.level_pct(), level_pct);
+            let next = search.found(Finding::Unknown);
+            assert_eq!(next == Next::Return, level_pct == 55);
+        }
         assert_eq!((search.level_pct(), search.stage()), (60, Stage::Fit));
     }
 

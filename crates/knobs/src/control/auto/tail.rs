@@ -24,18 +24,25 @@ impl Tail {
         self.late_after_ns
     }
 
-    /// A window with side work at its tolerance, if that was so all the time.
-    pub fn seen(&mut self, window: &Window, is_sound: bool) {
+    /// A window with side work at its tolerance, if that was so all the time. Whether there is a bound that there was not before, of a
+    /// main that had hardly any turns.
+    pub fn seen(&mut self, window: &Window, is_sound: bool) -> bool {
         self.time_ns += window.length_ns;
         if is_sound {
             self.used_ns += window.cpu_ns;
             self.turns += window.turns;
         }
         let is_enough = self.time_ns >= FIRST_NS && self.turns >= TURNS_MIN;
-        if self.late_after_ns.is_none() && (is_enough || self.time_ns >= FIRST_MOST_NS) {
+        let before = self.late_after_ns;
+        let is_due = match before {
+            None => is_enough || self.time_ns >= FIRST_MOST_NS,
+            Some(bound_ns) => bound_ns == u64::MAX && is_enough,
+        };
+        if is_due {
             self.late_after_ns = Some(u64::MAX);
             self.begin_level();
         }
+        is_due && before.is_some()
     }
 
     /// Another level is compared: the bound is what was measured last.

@@ -133,10 +133,45 @@ fn a_search_that_no_level_ends_rests_for_an_hour() {
         matches!(state, State::Unknown(why) if why.contains("every level")),
         "{state:?}"
     );
-    assert_eq!(level_ppm, 600_000);
+    assert_eq!(level_ppm, 200_000, "the default");
     bed.low_ns = 0;
     bed.run(600, |_| 3_000_000);
     assert_eq!(bed.low_ns, 0, "nothing is compared");
+    // An hour later main has changed: nothing is accepted for what it was.
+    bed.run(3_000, |ppm| 1_000_000 + 600_000 * u64::from(ppm < 200_000));
+    bed.run(900, |ppm| 1_000_000 + 600_000 * u64::from(ppm < 200_000));
+    assert_eq!(bed.found(), (200_000, State::Known));
+    assert_eq!(bed.auto.found().unwrap().aim_ppm, 50_000);
+}
+
+/// Too few turns in the first seconds for a bound of what a long wait is.
+#[test]
+fn waits_count_once_main_has_turns() {
+    let mut bed = Bed::new();
+    bed.runs = 0;
+    bed.run(15, none);
+    assert_eq!(bed.auto.late_after_ns(), Some(u64::MAX));
+    (bed.runs, bed.late) = (10, (20, 300_000));
+    bed.run(600, none);
+    assert_eq!(bed.found(), (300_000, State::Known));
+}
+
+/// A lower level is tried as side work comes back, and harms.
+#[test]
+fn a_level_is_still_known_after_a_lower_one_was_tried() {
+    let mut bed = Bed::new();
+    let harms = |ppm: u32| 1_000_000 + 600_000 * u64::from(ppm < 250_000);
+    bed.run(400, harms);
+    assert_eq!(bed.found(), (250_000, State::Known));
+    assert!(bed.auto.fit_law.is_none(), "of a higher level");
+    bed.side = false;
+    bed.run(700, harms);
+    assert!(bed.auto.fit_law.is_some(), "a lower level is next");
+    bed.side = true;
+    bed.run(60, harms);
+    assert_eq!(bed.found(), (250_000, State::Known));
+    let [ratio, ..] = bed.auto.found().unwrap().ratio_ppm.unwrap();
+    assert!(ratio < 1_050_000, "the figures are of 25 %: {ratio}");
 }
 
 #[test]
@@ -316,15 +351,16 @@ fn a_level_that_leaves_side_work_no_room_is_not_held() {
 }
 
 #[test]
-fn a_main_that_fills_the_machine_stops_no_search() {
+fn a_main_that_fills_the_machine_ends_no_search() {
     let mut bed = Bed::new();
     (bed.main_ucpu, bed.main_ppm) = (Some(1_980_000), 1_980_000);
     bed.run(30, none);
-    assert_eq!(
-        bed.found(),
-        (0, State::Known),
-        "side work has its tolerance at any level"
-    );
+    assert_eq!(bed.found(), (0, State::NoRoom), "nothing was measured");
+    (bed.main_ucpu, bed.main_ppm) = (Some(400_000), 400_000);
+    bed.run(500, half_of_the_cores_are_shared);
+    let (level_ppm, state) = bed.found();
+    assert_eq!(state, State::Known);
+    assert!((150_000..=300_000).contains(&level_ppm), "{level_ppm}");
 }
 
 /// The other end of a pipe: main has ten times as much to do beside side work.

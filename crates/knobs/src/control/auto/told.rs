@@ -12,7 +12,7 @@ const ALL_PPM: i32 = 1_000_000;
 pub enum State {
     /// There is no side work, or it wants little more than its tolerance.
     NoSide,
-    /// Main leaves side work little more than its tolerance at this level, which therefore costs main nothing.
+    /// Main leaves side work little more than its tolerance at this level, which therefore costs main nothing; it was not measured.
     NoRoom,
     /// Main has hardly anything to do.
     NoMain,
@@ -24,6 +24,13 @@ pub enum State {
     Unproven,
     /// Harm cannot be told, for this reason; the machine's default is in force.
     Unknown(&'static str),
+}
+
+impl State {
+    /// The search rests at a level that it chose.
+    pub fn is_found(self) -> bool {
+        matches!(self, State::Known | State::Unproven)
+    }
 }
 
 /// What was found, to show.
@@ -86,7 +93,7 @@ impl Auto {
             more_ppm,
             aim_ppm: self.accepted_tail_ppm(),
             stays: self.unavoided().tail_ppm > 0,
-            decides: self.by_tail,
+            decides: self.harmed.is_some_and(|harmed| harmed.by_tail),
         })
     }
 
@@ -101,6 +108,7 @@ impl Auto {
         }
         let verdict = self.law.as_ref().map(Harm::verdict);
         match self.search.stage() {
+            Stage::Fit if self.measured().is_none() => State::NoRoom,
             Stage::Fit if matches!(verdict, Some(Verdict::Unknown(_))) => State::Unproven,
             Stage::Fit => State::Known,
             Stage::Unknown if self.is_caused => {
@@ -108,7 +116,9 @@ impl Auto {
             }
             Stage::Unknown => State::Unknown(match verdict {
                 Some(Verdict::Unknown(reason)) => reason.as_str(),
-                Some(Verdict::Found) => "it is harmed at every level, and not by as much each time",
+                Some(Verdict::Found) => {
+                    "harm stays at every level, and is more than can be accepted"
+                }
                 _ => "too little data",
             }),
             Stage::Measuring if self.no_room_ns > 0 => State::NoRoom,

@@ -20,7 +20,10 @@ const CONNECTIONS: usize = 48;
 /// Half a second a request at worst, when it comes up beside side work.
 const COMES_UP_NS: u64 = 10_000_000_000;
 
-/// nginx's folder: a configuration, and a text that takes about 3 ms to compress. It goes with this.
+/// A text that takes about 3 ms to compress.
+pub const TEXT_BYTES: usize = 100_000;
+
+/// nginx's folder: a configuration, and a text. It goes with this.
 pub struct Site {
     dir: PathBuf,
 }
@@ -37,18 +40,22 @@ impl Site {
         quiet.is_ok_and(|status| status.success())
     }
 
-    /// Writes the folder, for so many worker processes.
-    pub fn new(workers: usize) -> Result<Self, LabError> {
+    /// Writes the folder, for so many worker processes and a text of so many bytes.
+    pub fn new(workers: usize, text_bytes: usize) -> Result<Self, LabError> {
         let dir = std::env::temp_dir().join(format!("tglab-{}-nginx", std::process::id()));
         let site = Site { dir };
         let failed = |e| LabError::file("write nginx's folder", &site.dir, e);
         fs::create_dir_all(&site.dir).map_err(failed)?;
-        fs::write(site.dir.join("page.txt"), text()).map_err(failed)?;
+        fs::write(site.dir.join("page.txt"), text(text_bytes)).map_err(failed)?;
         let root = site.dir.display();
+        // Their own places need not exist, as in a guest.
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|of| format!("{of}_temp_path {root}/{of};"))
+            .concat();
         let conf = format!(
             "worker_processes {workers}; daemon off; user root; pid {root}/pid; error_log {root}/error.log;\n\
              events {{ worker_connections 512; }}\n\
-             http {{ access_log off; keepalive_requests 1000000; gzip on; gzip_comp_level 6; gzip_types text/plain;\n\
+             http {{ {temporary} access_log off; keepalive_requests 1000000; gzip on; gzip_comp_level 6; gzip_types text/plain;\n\
              server {{ listen 127.0.0.1:{PORT}; root {root}; }} }}\n"
         );
         fs::write(site.dir.join("nginx.conf"), conf).map_err(failed)?;
@@ -69,8 +76,8 @@ impl Drop for Site {
     }
 }
 
-/// 100 kB of two thousand words in random order.
-fn text() -> String {
+/// So many bytes, or a few more, of two thousand words in random order.
+fn text(bytes: usize) -> String {
     let mut rng = Rng::new(7);
     let mut word = || -> String {
         let letters = 3 + rng.below(7);
@@ -81,7 +88,7 @@ fn text() -> String {
     let words: Vec<String> = (0..2000).map(|_| word()).collect();
     let mut rng = Rng::new(8);
     let mut text = String::new();
-    while text.len() < 100_000 {
+    while text.len() < bytes {
         text += &words[rng.below(words.len() as u64) as usize];
         text.push(' ');
     }
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_text_is_the_same_each_time_and_long_enough() {
-        let one = text();
-        assert!(one == text() && one.len() >= 100_000 && one.is_ascii());
+        let one = text(TEXT_BYTES);
+        assert!(one == text(TEXT_BYTES) && one.len() >= TEXT_BYTES && one.is_ascii());
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
                 .push("nginx is not installed: main is the built-in server.".into());
             return Ok(());
         }
-        let site = Site::new(self.setup.machine.cpus)?;
+        let site = Site::new(self.setup.machine.cpus, nginx::TEXT_BYTES)?;
         let _nginx = Guarded::start("nginx", quiet(plain(&site.words())), &[])?;
         nginx::wait_until_up()?;
         let request_ms = nginx::request_ms()?;

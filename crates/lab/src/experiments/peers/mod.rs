@@ -6,6 +6,7 @@ pub mod host;
 mod loads;
 mod process;
 mod report;
+mod server;
 
 use loads::LOADS;
 

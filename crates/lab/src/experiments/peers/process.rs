@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::loads::{Beside, Output, Work};
-use super::{Contender, Peer};
+use super::{Contender, Peer, server};
 use crate::beds::host::Setup;
 use crate::beds::host::arms::plain;
 use crate::beds::host::proc::{Guarded, Worker, WorkerPlan};
@@ -121,6 +121,9 @@ fn into(command: &mut Command, stdout: &Path, stderr: &Path) -> Result<(), LabEr
 
 /// Runs a load once; its figures.
 pub fn run(load: &Work, setup: &Setup, dir: &Path) -> Result<Vec<f64>, LabError> {
+    if load.program == "nginx" {
+        return server::run(setup);
+    }
     let mut hogs = None;
     let mut hackbench = None;
     match load.beside {

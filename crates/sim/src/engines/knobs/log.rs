@@ -39,7 +39,6 @@ impl KnobsLog {
     /// Notes what is found now; a step is `period_ns` long.
     pub(super) fn note_found(&mut self, found: &Found, now_ns: Ns, period_ns: u64) {
         let before = self.found;
-        let is_known = matches!(found.state, AutoState::Known | AutoState::Unproven);
         let first_ns = before.and_then(|before| before.first_ns);
         self.found = Some(FoundHeadroom {
             level_ppm: found.level_ppm,
@@ -47,7 +46,7 @@ impl KnobsLog {
                 AutoState::Unknown(why) => Some(why),
                 _ => None,
             },
-            first_ns: first_ns.or(is_known.then_some(now_ns)),
+            first_ns: first_ns.or(found.state.is_found().then_some(now_ns)),
             ratio_ppm: found.ratio_ppm,
             low_ns: before.map_or(0, |before| before.low_ns) + u64::from(found.is_low) * period_ns,
         });

@@ -14,6 +14,8 @@ pub(super) struct Bed {
     pub(super) random: u64,
     /// Main's tasks that run or wait, beside no side work, in millionths.
     pub(super) main_ppm: u64,
+    /// Its turns in a step.
+    pub(super) runs: u64,
     pub(super) has_main: bool,
     pub(super) tells_waits: bool,
     pub(super) side: bool,
@@ -41,6 +43,7 @@ impl Bed {
             now_ns: 1,
             random: 88_172_645_463_325_252,
             main_ppm: 400_000,
+            runs: 10,
             has_main: true,
             tells_waits: true,
             side: true,
@@ -118,8 +121,8 @@ impl Bed {
                     ..Use::default()
                 },
                 waits: Waits {
-                    runs: 10,
-                    late: u64::from(is_late),
+                    runs: self.runs,
+                    late: u64::from(is_late).min(self.runs),
                     wait_ns: part_ns(base_ppm * (ratio_ppm - 1_000_000) / 1_000_000),
                     ..Waits::default()
                 },
