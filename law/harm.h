@@ -126,7 +126,6 @@ TG_FN void tg_harm_init(struct tg_harm *h, const struct tg_harm_config *cfg, tg_
 	c->probe_us = (tg_u32)tg_max(c->probe_us, 10ULL * c->block_us);
 	c->window_max_us = (tg_u32)tg_clamp(c->window_max_us, 1, TG_DT_MAX_NS / 1000);
 	c->tail_ppm = (tg_u32)tg_min(c->tail_ppm, TG_PPM);
-	c->free_ppm = (tg_u32)tg_min(c->free_ppm, TG_PPM);
 	/* xorshift has no 0; some rounds, so that seeds that are alike do not begin alike. */
 	h->random = seed ^ TG_HARM_SEED ? seed ^ TG_HARM_SEED : 1;
 	for (int round = 0; round < 16; round++)

@@ -94,7 +94,6 @@ TG_FN tg_u32 tg_harm_why(const struct tg_harm *h, int contradicting)
 TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 {
 	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
-	const tg_s32 free_ppm = (tg_s32)h->cfg.free_ppm;
 	const tg_s32 tail_ppm = (tg_s32)h->cfg.tail_ppm;
 	struct tg_harm_bounds cpu = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_CPU]);
 	struct tg_harm_bounds delay = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_DELAY]);
@@ -113,10 +112,10 @@ TG_FN struct tg_harm_evidence tg_harm_weigh(const struct tg_harm *h)
 	e.within = e.time.upper_ppm < accepted_ppm;
 	e.found = e.time.lower_ppm > TG_HARM_NO_HARM;
 	e.above = e.time.lower_ppm > accepted_ppm;
-	e.tail_fits = !tail_ppm || e.tail.ppm <= free_ppm + tail_ppm;
-	e.tail_within = !tail_ppm || e.tail.upper_ppm < free_ppm + tail_ppm;
-	e.tail_found = tail_ppm && e.tail.lower_ppm > free_ppm + (tg_s32)(h->cfg.tail_ppm / 2);
-	e.tail_above = tail_ppm && e.tail.lower_ppm > free_ppm + tail_ppm;
+	e.tail_fits = !tail_ppm || e.tail.ppm <= tail_ppm;
+	e.tail_within = !tail_ppm || e.tail.upper_ppm < tail_ppm;
+	e.tail_found = tail_ppm && e.tail.lower_ppm > (tg_s32)(h->cfg.tail_ppm / 2);
+	e.tail_above = tail_ppm && e.tail.lower_ppm > tail_ppm;
 	return e;
 }
 

@@ -67,7 +67,6 @@ struct tg_harm_config {
 	tg_u32 retry_us;      /* from giving up until it learns again */
 	tg_u32 window_max_us; /* a longer window is void, <= 10 s */
 	tg_u32 tail_ppm; /* share of turns that may be late by side work, <= 10^6; 0: no tail */
-	tg_u32 free_ppm; /* such a share, <= 10^6, that no level avoids: it is not counted */
 };
 
 struct tg_harm_window {

@@ -43,16 +43,15 @@ static void check_sums(const struct tg_harm_sums *s)
 /* By the estimate at least: a tail that cannot be told holds nothing up. */
 static int tail_is_within(const struct tg_harm *h)
 {
-	return !h->cfg.tail_ppm ||
-	       h->answer.tail_ppm <= (tg_s32)(h->cfg.free_ppm + h->cfg.tail_ppm);
+	return !h->cfg.tail_ppm || h->answer.tail_ppm <= (tg_s32)h->cfg.tail_ppm;
 }
 
 static void check(const struct tg_harm *old, const struct tg_harm *h)
 {
 	const struct tg_harm_answer *a = &h->answer;
 	tg_wide aim = (tg_wide)TG_PPM + h->cfg.aim_ppm;
-	tg_s32 most = (tg_s32)(h->cfg.free_ppm + h->cfg.tail_ppm);
-	tg_s32 half = (tg_s32)(h->cfg.free_ppm + h->cfg.tail_ppm / 2);
+	tg_s32 most = (tg_s32)h->cfg.tail_ppm;
+	tg_s32 half = (tg_s32)(h->cfg.tail_ppm / 2);
 
 	CHECK(a->lower_ppm <= a->ratio_ppm && a->ratio_ppm <= a->upper_ppm);
 	CHECK(a->tail_lower_ppm <= a->tail_ppm && a->tail_ppm <= a->tail_upper_ppm);
@@ -100,7 +99,6 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 		cfg.retry_us = (tg_u32)fuzz_any(&f);
 		cfg.window_max_us = (tg_u32)fuzz_any(&f);
 		cfg.tail_ppm = (tg_u32)fuzz_any(&f);
-		cfg.free_ppm = (tg_u32)fuzz_any(&f);
 	}
 	tg_harm_init(&h, &cfg, fuzz_any(&f));
 	while (f.left > 0) {

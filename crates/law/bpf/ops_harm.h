@@ -32,7 +32,6 @@ TG_OP(tg_op_harm_init)
 	x->cfg.retry_us = (tg_u32)tg_any(x->in[6] >> 3, 28);
 	x->cfg.window_max_us = x->in[1] & 8 ? 10000000 : (tg_u32)tg_any(x->in[7] >> 3, 32);
 	x->cfg.tail_ppm = (tg_u32)tg_any(x->in[5] >> 5, 21);
-	x->cfg.free_ppm = (tg_u32)tg_any(x->in[6] >> 5, 21);
 	tg_harm_init(&x->law, &x->cfg, x->in[1]);
 	return 0;
 }

@@ -30,8 +30,6 @@ pub struct Config {
     pub window_max_us: u32,
     /// Share of main's turns that may begin late because of side work, in millionths; 0: the tail does not count.
     pub tail_ppm: u32,
-    /// Such a share, in millionths, that no level avoids: it is not counted.
-    pub free_ppm: u32,
 }
 
 impl Default for Config {
@@ -50,7 +48,6 @@ impl Default for Config {
             retry_us: 3_600_000_000,
             window_max_us: 2_000_000,
             tail_ppm: 7_500,
-            free_ppm: 0,
         }
     }
 }

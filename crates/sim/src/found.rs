@@ -11,8 +11,8 @@ pub struct FoundHeadroom {
     pub why_unknown: Option<&'static str>,
     /// When it was found first; none if never.
     pub first_ns: Option<Ns>,
-    /// Time that main's work takes, of that with side work at its tolerance: estimate and bounds in millionths.
+    /// Time that main's work takes, of that at the highest headroom: estimate and bounds in millionths.
     pub ratio_ppm: Option<[u32; 3]>,
-    /// Time for which side work was held at its tolerance, to compare.
+    /// Time for which the highest headroom was kept, to compare.
     pub low_ns: u64,
 }

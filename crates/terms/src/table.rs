@@ -280,7 +280,7 @@ table! {
     }
     Harm harm: Share {
         default: Share::FIVE_PERCENT, range: "0.5% to 50%, as in 5%, 0.05 or 50‰", example: "5%", value: "PERCENT", classes: &[],
-        doc: "How much longer main's work may take because side work runs, where headroom is found",
+        doc: "How much longer main's work may take than at 60 % of headroom, where headroom is found",
         within: |share| share.within(Share::HALF_PERCENT, Share::HALF),
     }
     Engine engine: Engine {

@@ -179,9 +179,8 @@ pub(crate) fn ext_machine(control_loop: &ControlLoop) -> (u32, u32) {
     let demand = control.demand();
     let whole_ppm = match demand.domains_only {
         true => 0,
-        // Nothing but the tolerance is left, from the law's next step on.
-        false if control.holds_at_tolerance() => 1_000_000,
-        false => control.headroom_ppm(),
+        // From the law's next step on.
+        false => control.compared_ppm().unwrap_or(control.headroom_ppm()),
     };
     let by_quota = demand
         .domains

@@ -201,7 +201,7 @@ fn machine(status: &StatusView) -> Vec<Family> {
         ),
         gauge(
             "harm_ratio",
-            "How much longer main's work takes because side work runs",
+            "How much longer main's work takes than at 60 % of headroom",
             harm.map(ratio),
         ),
         counter(

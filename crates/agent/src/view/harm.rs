@@ -58,18 +58,14 @@ pub(crate) fn sentence(found: &Found) -> String {
             "main and {level:.0} % of headroom leave side work little more than its tolerance, so there is nothing to measure"
         ),
         AutoState::Learning => about(format!(
-            "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
+            "measuring at {level:.0} % of headroom{idle_class}: at times 60 % is kept, to compare"
         )),
-        AutoState::Known => {
-            let tail_stays = deciding_tail(found).is_some_and(|tail| tail.stays);
-            let stays = match found.stays_ppm > 0 || tail_stays {
-                true => ", of which more headroom avoids little",
-                false => "",
-            };
-            about(format!(
-                "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}{stays}"
-            ))
-        }
+        AutoState::Known if found.ratio_ppm.is_none() => format!(
+            "side work harms main with less than {level:.0} % of headroom, which is the most that is kept"
+        ),
+        AutoState::Known => about(format!(
+            "{level:.0} % of headroom{idle_class} is the least at which that is within {aim}"
+        )),
         AutoState::Unproven => about(format!(
             "that may be chance, so {level:.0} % of headroom{idle_class} is in force until harm is certain"
         )),
@@ -79,10 +75,13 @@ pub(crate) fn sentence(found: &Found) -> String {
     }
 }
 
-/// `side work costs main 1.3 % (0.4 to 2.2)`, and where its waits decide also `2.1 % (1.0 to 3.2) more of main's runs wait longer than 1.0 ms`.
+/// `side work costs main 1.3 % (0.4 to 2.2) more than at 60 % of headroom`, and where its waits decide also
+/// `2.1 % (1.0 to 3.2) more of main's runs wait longer than 1.0 ms`.
 fn cost(found: &Found) -> Option<String> {
     let [ratio, from, to] = found.ratio_ppm?.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
-    let cost = format!("side work costs main {ratio:.1} % ({from:.1} to {to:.1})");
+    let cost = format!(
+        "side work costs main {ratio:.1} % ({from:.1} to {to:.1}) more than at 60 % of headroom"
+    );
     let Some(tail) = deciding_tail(found) else {
         return Some(cost);
     };
@@ -115,7 +114,6 @@ mod tests {
             level_ppm,
             state,
             aim_ppm: 50_000,
-            stays_ppm: 0,
             ratio_ppm,
             tail: None,
             is_low: false,
@@ -129,13 +127,11 @@ mod tests {
             level_ppm: 600_000,
             state: AutoState::Known,
             aim_ppm: 50_000,
-            stays_ppm: 0,
             ratio_ppm: Some([1_013_000, 1_004_000, 1_022_000]),
             tail: Some(FoundTail {
                 late_after_ns: 1_040_000,
                 more_ppm: [21_000, 9_000, 33_000],
                 aim_ppm: 7_500,
-                stays: false,
                 decides: true,
             }),
             is_low: false,
@@ -143,7 +139,7 @@ mod tests {
         let view = harm_view(&found);
         assert_eq!(
             view.sentence,
-            "side work costs main 1.3 % (0.4 to 2.2), and 2.1 % (0.9 to 3.3) more of main's runs wait longer than 1.0 ms; \
+            "side work costs main 1.3 % (0.4 to 2.2) more than at 60 % of headroom, and 2.1 % (0.9 to 3.3) more of main's runs wait longer than 1.0 ms; \
              60 % of headroom is the least at which that is within 5 and 0.75 %"
         );
         assert_eq!(
@@ -151,19 +147,10 @@ mod tests {
             (Some(2.1), Some(1040.0))
         );
         found.tail = found.tail.map(|tail| FoundTail {
-            stays: true,
-            ..tail
-        });
-        let said = sentence(&found);
-        assert!(
-            said.ends_with("5 and 0.75 %, of which more headroom avoids little"),
-            "{said}"
-        );
-        found.tail = found.tail.map(|tail| FoundTail {
             decides: false,
             ..tail
         });
-        assert!(!sentence(&found).contains("turns"), "the mean decides");
+        assert!(!sentence(&found).contains("runs"), "the mean decides");
     }
 
     #[test]
@@ -171,7 +158,7 @@ mod tests {
         let ratio_ppm = Some([1_013_000, 1_004_000, 1_022_000]);
         assert_eq!(
             said(AutoState::Known, 150_000, ratio_ppm),
-            "side work costs main 1.3 % (0.4 to 2.2); 15 % of headroom is the least at which that is within 5 %"
+            "side work costs main 1.3 % (0.4 to 2.2) more than at 60 % of headroom; 15 % of headroom is the least at which that is within 5 %"
         );
         assert_eq!(
             said(
@@ -179,12 +166,11 @@ mod tests {
                 150_000,
                 Some([1_066_000, 982_000, 1_157_000])
             ),
-            "side work costs main 6.6 % (-1.8 to 15.7); that may be chance, so 15 % of headroom is in force until harm is certain"
+            "side work costs main 6.6 % (-1.8 to 15.7) more than at 60 % of headroom; that may be chance, so 15 % of headroom is in force until harm is certain"
         );
         assert_eq!(
             said(AutoState::Learning, 0, None),
-            "measuring at 0 % of headroom (the idle class alone, without a quota): at times side work is held at its \
-             tolerance, to compare"
+            "measuring at 0 % of headroom (the idle class alone, without a quota): at times 60 % is kept, to compare"
         );
     }
 

@@ -215,8 +215,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
     view.decision = match control.found() {
         Some(found) if found.is_low => {
-            "side work is held at its tolerance for half a second, to measure what it costs main"
-                .into()
+            "60 % of headroom is kept for half a second, to compare main".into()
         }
         _ => sentence(control.decision()),
     };

@@ -13,13 +13,13 @@ pub struct HarmView {
     pub level_pct: f64,
     /// Harm that is accepted: how much longer main's work may take, in percent.
     pub aim_pct: f64,
-    /// How much longer main's work takes because side work runs, in percent; none before the first look.
+    /// How much longer main's work takes than at 60 % of headroom, in percent; none before the first look.
     pub harm_pct: Option<f64>,
     /// The interval's lower end.
     pub harm_from_pct: Option<f64>,
     /// The interval's upper end.
     pub harm_to_pct: Option<f64>,
-    /// How many more of main's turns wait long because side work runs, in percent of the turns; none before it is measured.
+    /// How many more of main's runs wait long than at 60 % of headroom, in percent of the runs; none before it is measured.
     #[serde(default)]
     pub tail_pct: Option<f64>,
     /// The interval's lower end.
@@ -28,7 +28,7 @@ pub struct HarmView {
     /// The interval's upper end.
     #[serde(default)]
     pub tail_to_pct: Option<f64>,
-    /// A longer wait is long: the mean CPU time of a turn.
+    /// A longer wait is long: the mean CPU time of a run.
     #[serde(default)]
     pub tail_after_us: Option<f64>,
     /// All of it, and why it is not known.

@@ -1,17 +1,16 @@
 //! `headroom = auto`: the least headroom at which side work does main no harm above the aim, found by measurement.
 //!
-//! The law of harm (`law/harm.md`) compares main at two levels of side work's allowance, switched by a coin. LOW is side work at its
-//! tolerance; HIGH is what the headroom law gives at the level that is tried. In LOW the headroom law goes on undisturbed: it sees
-//! side work that uses little of its allowance, and only the decision is replaced, so that entering and leaving cost one write each.
-//! The [`search`] says which level is next.
+//! The law of harm (`law/harm.md`) compares main at two levels of side work's allowance, switched by a coin. LOW is what the highest
+//! headroom leaves ([`MOST_PCT`]): harm that it does not avoid is not counted, since headroom is no means against that. HIGH is what the
+//! headroom law gives at the level that is tried. In LOW the headroom law goes on undisturbed: it sees side work that uses less than its
+//! allowance, and only the decision is replaced. The [`search`] says which level is next.
 //!
 //! Harm is of two kinds: main's work takes longer in the mean, or more of main's turns wait long ([`tail`]). A level is fit where neither
-//! is above what is accepted. Harm that even the highest level does not avoid is accepted: headroom is no means against it.
+//! is above what is accepted.
 //!
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
 mod activity;
-mod excess;
 mod search;
 mod seen;
 mod tail;
@@ -23,18 +22,18 @@ use tidegate_law::{HeadroomDecision, Reason};
 use crate::sense::Sensor;
 
 use activity::Activity;
-use excess::{Excess, Harmed};
 pub use search::Stage;
 use search::{Finding, MOST_PCT, Next, Search};
 pub(super) use seen::Seen;
 use tail::Tail;
 pub use told::{Found, FoundTail, State};
 
-/// Harm that is not found by then does not raise the headroom: side work has half of its CPU meanwhile, and the law's own 300 s would
-/// narrow the interval by a third only.
+/// Harm that is not found by then does not raise the headroom: side work is held back half of the time meanwhile, and the law's own 300 s
+/// would narrow the interval by a third only.
 const LEARN_US: u32 = 120_000_000;
-/// Main's CPU time cannot grow by more from shared cores and cold caches: what grows by more is work that side work itself brings.
-const CAUSED_TIMES: u64 = 2;
+/// Main's CPU time cannot grow by half from shared cores and cold caches: what grows by more is work that side work itself brings. (At 0 %
+/// side work runs at most 2.5 times as much as at 60 %, and so grows what it brings.)
+const CAUSED_PPM: u128 = 1_500_000;
 /// The headroom law leaves side work so little above its tolerance, in parts of the machine, that HIGH and LOW are the same.
 const ROOM_OF_MACHINE: u64 = 50;
 /// ... for this long: the level costs main nothing, and the search goes on.
@@ -42,6 +41,8 @@ const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// Steps are added up to windows of about this much.
 const WINDOW_NS: u64 = 20_000_000;
 const PPM_PER_PCT: u32 = 10_000;
+/// The highest headroom, with which others are compared.
+pub(super) const MOST_PPM: u32 = MOST_PCT * PPM_PER_PCT;
 
 /// The measurement and the search.
 pub(super) struct Auto {
@@ -53,17 +54,15 @@ pub(super) struct Auto {
     /// Of the level that is fit, while others are measured.
     fit_law: Option<(Harm, Tail)>,
     tail: Tail,
-    /// What even the highest level does not avoid, which is held against none: it was found.
-    unavoided: Option<Excess>,
-    /// Of the last level that harms.
-    harmed: Option<Harmed>,
+    /// The last harm that was found is of the tail alone.
+    by_tail: bool,
     search: Search,
     activity: Activity,
     tells_waits: bool,
     window: Window,
     /// Every step of the window can be used.
     is_sound: bool,
-    /// Side work is held at its tolerance.
+    /// The highest headroom is kept, to compare.
     is_low: bool,
     /// The decision for that was given, and is written.
     was_low: bool,
@@ -86,8 +85,7 @@ impl Default for Auto {
             law: None,
             fit_law: None,
             tail: Tail::default(),
-            unavoided: None,
-            harmed: None,
+            by_tail: false,
             search: Search::default(),
             activity: Activity::default(),
             tells_waits: true,
@@ -120,7 +118,7 @@ impl Auto {
 
     fn forget(&mut self) {
         (self.law, self.fit_law) = (None, None);
-        (self.unavoided, self.harmed) = (None, None);
+        self.by_tail = false;
         self.search = Search::default();
         self.begin_level();
     }
@@ -161,7 +159,7 @@ impl Auto {
         self.asked.and(self.tail.late_after_ns())
     }
 
-    /// Side work is held at its tolerance, to compare.
+    /// The highest headroom is kept for the moment, to compare.
     pub fn is_low(&self) -> bool {
         self.is_low
     }
@@ -175,7 +173,7 @@ impl Auto {
             && self.activity.side()
     }
 
-    /// What the headroom law gives while side work is held at its tolerance: a cpuset moves too slowly to follow that.
+    /// What the headroom law gives while the highest headroom is kept: a cpuset moves too slowly to follow that.
     pub fn given_ucpu(&self) -> Option<u64> {
         self.is_low.then_some(self.given_ucpu)
     }
@@ -191,7 +189,7 @@ impl Auto {
         self.level_ppm() != before_ppm
     }
 
-    /// What the headroom law decided; in LOW, side work's tolerance.
+    /// What the headroom law decided; in LOW, what the highest headroom leaves of that.
     pub fn hold(&mut self, decision: HeadroomDecision) -> HeadroomDecision {
         let was_low = std::mem::replace(&mut self.was_low, self.is_low);
         self.given_ucpu = decision.allowance_ucpu;
@@ -207,14 +205,14 @@ impl Auto {
                 ..decision
             };
         }
-        let reason = match (was_low, decision.reason) {
-            (_, reason) if reason.is_unusable() => reason,
-            (true, _) => Reason::Floor,
-            (false, _) => Reason::Cut,
-        };
+        let more_ppm = MOST_PPM.saturating_sub(self.level_ppm().unwrap_or(MOST_PPM));
+        let less_ucpu = decision.capacity_ucpu * u64::from(more_ppm) / 1_000_000;
+        let allowance_ucpu = decision.allowance_ucpu.saturating_sub(less_ucpu);
+        let begins = !was_low && !decision.reason.is_unusable();
         HeadroomDecision {
-            allowance_ucpu: decision.floor_ucpu,
-            reason,
+            allowance_ucpu: allowance_ucpu.max(decision.floor_ucpu),
+            asked_ucpu: decision.asked_ucpu + less_ucpu,
+            reason: if begins { Reason::Cut } else { decision.reason },
             ..decision
         }
     }
@@ -289,12 +287,11 @@ impl Auto {
             return;
         }
         match stage {
-            // A lower one, and it may come back to this.
+            // A lower one is tried, and it may come back to this.
             Stage::Fit => {
                 self.fit_law = self.measured();
                 self.begin_level();
             }
-            // What was accepted is of what main was.
             _ => self.forget(),
         }
     }
@@ -307,7 +304,7 @@ impl Auto {
 
     /// The level is measured as if it were the first.
     fn measure_again(&mut self) {
-        (self.fit_law, self.harmed) = (None, None);
+        (self.fit_law, self.by_tail) = (None, false);
         self.search.drifted();
         self.begin_level();
     }
@@ -327,7 +324,7 @@ impl Auto {
         let [(low_ns, low_time_ns), (high_ns, high_time_ns)] = self
             .main_use
             .map(|(used, time)| (u128::from(used), u128::from(time)));
-        low_time_ns > 0 && high_ns * low_time_ns > u128::from(CAUSED_TIMES) * low_ns * high_time_ns
+        low_time_ns > 0 && 1_000_000 * high_ns * low_time_ns > CAUSED_PPM * low_ns * high_time_ns
     }
 
     fn begin_window(&mut self) {
@@ -341,8 +338,7 @@ impl Auto {
             return;
         }
         let config = Config {
-            aim_ppm: self.accepted_ppm(),
-            free_ppm: self.unavoided().tail_ppm,
+            aim_ppm: self.asked.map_or(0, |(aim_ppm, _)| aim_ppm),
             learn_us: LEARN_US,
             ..Config::default()
         };
@@ -356,51 +352,34 @@ impl Auto {
                     self.level_ended(finding);
                 }
             }
+            Stage::Fit if self.search.is_most() => self.passed(us),
             Stage::Fit => {
                 // Not where main left no room to measure it.
                 let was_measured = !law.learning();
-                let was_known = was_measured && !matches!(law.verdict(), Verdict::Unknown(_));
                 law.step(window);
-                if was_known && law.learning() && self.unavoided.take().is_some() {
-                    // It goes by what was accepted of what main was.
-                    self.law = None;
-                }
-                match self.measured() {
-                    Some(_) if was_measured => self.passed(us),
-                    _ => self.measure_again(),
+                if was_measured && !law.learning() {
+                    self.passed(us);
+                } else {
+                    self.measure_again();
                 }
             }
             Stage::Unknown => self.passed(us),
         }
-        let is_held = self.search.stage() == Stage::Unknown;
+        let is_held = self.search.stage() == Stage::Unknown || self.search.is_most();
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
         self.is_low = !is_held && arm == Arm::Low;
     }
 
     fn level_ended(&mut self, finding: Finding) {
         let Some(law) = self.law else { return };
-        let found = Excess::of(&law);
         let harms = finding == Finding::Harms;
         self.is_caused = harms && self.is_caused();
         if self.is_caused {
             return self.go_on(Finding::Unknown);
         }
-        let unproven = finding == Finding::Fit && matches!(law.verdict(), Verdict::Unknown(_));
-        let is_most = self.search.level_pct() == MOST_PCT;
-        if is_most && harms && self.unavoided.is_some() {
-            // More than was accepted: measuring again would cost side work half of its time for ever.
-            return self.go_on(Finding::Unknown);
-        }
-        let stays = harms || unproven && self.is_no_better(found);
-        if is_most && stays && self.unavoided.is_none() {
-            return self.accept(found);
-        }
         if harms {
-            let by_tail = law.by_tail() || found.ratio_ppm <= self.accepted_ppm();
-            self.harmed = Some(Harmed {
-                excess: found,
-                by_tail,
-            });
+            let (aim_ppm, _) = self.asked.unwrap_or_default();
+            self.by_tail = law.by_tail() || law.ratio_ppm() <= 1_000_000 + aim_ppm;
         }
         self.go_on(finding);
     }

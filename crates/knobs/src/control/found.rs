@@ -1,5 +1,6 @@
 //! Headroom that is found, by harm or for an objective: what the loop is told of it and what it tells, and the use that it last saw.
 
+use super::auto::MOST_PPM;
 use super::{Control, Found, Protection, Use};
 use crate::sense::WaitHistogram;
 
@@ -40,8 +41,8 @@ impl Control {
         self.auto.known_pct()
     }
 
-    /// Side work is held at its tolerance for the moment, to measure what it costs main.
-    pub fn holds_at_tolerance(&self) -> bool {
-        self.auto.is_low()
+    /// The headroom that is kept for the moment, to compare main.
+    pub fn compared_ppm(&self) -> Option<u32> {
+        self.auto.is_low().then_some(MOST_PPM)
     }
 }

@@ -5,7 +5,7 @@
 //! Without idle to keep, being of the idle class is all that main asks of side work, and the quota at the tolerance can wait: such
 //! steps keep figures, and start the probes of `auto`.
 //!
-//! While `auto` measures a level, its switches are to be on time.
+//! While `auto` measures a level, its switches are to be on time, and in a probe idle is kept.
 
 use tidegate_law::HeadroomDecision;
 
@@ -23,7 +23,8 @@ impl Control {
         let keeps_idle =
             self.keeps_idle() || !self.domains.is_empty() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
-        let is_urgent = keeps_idle && side_works(&self.machine) || self.auto.measures();
+        let compares = self.auto.measures() || self.auto.is_low();
+        let is_urgent = keeps_idle && side_works(&self.machine) || compares;
         let least_ns = match (is_limited, keeps_idle) {
             (true, _) if is_urgent => 0,
             (true, false) => NOTHING_KEPT_NS,

@@ -16,7 +16,7 @@ use crate::{LabError, stats};
 /// Each way is run this often, in another order each time.
 const ROUNDS: u32 = 3;
 /// Tidegate may look for the headroom for so long before its windows, for each round.
-const SEARCH_S: f64 = 8.0;
+const SEARCH_S: f64 = 15.0;
 /// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
 const TIMES: Times = Times {
     warm: 1.2,

@@ -67,7 +67,7 @@ fn found_headroom(outcome: &Outcome) -> Option<String> {
     let pct = |ppm: u32| f64::from(ppm) / 1e4;
     let harm = found.ratio_ppm.map_or(String::new(), |ratios| {
         let [harm, from, to] = ratios.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
-        format!("; side work costs main {harm:.1} % ({from:.1} to {to:.1})")
+        format!("; side work costs main {harm:.1} % ({from:.1} to {to:.1}) more than at 60 %")
     });
     let when = match (found.why_unknown, found.first_ns) {
         (Some(why), _) => format!("harm cannot be told ({why})"),
@@ -80,7 +80,7 @@ fn found_headroom(outcome: &Outcome) -> Option<String> {
     };
     let low_s = found.low_ns as f64 / S;
     Some(format!(
-        "headroom = auto{point}: {:.0} % at the end, {when}{harm}; side work was held at its tolerance for {low_s:.0} s to compare.",
+        "headroom = auto{point}: {:.0} % at the end, {when}{harm}; 60 % was kept for {low_s:.0} s to compare.",
         pct(found.level_ppm),
     ))
 }

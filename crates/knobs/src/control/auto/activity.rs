@@ -33,7 +33,7 @@ impl Activity {
         self.side
     }
 
-    /// One control step. Side work that is held at its tolerance tells nothing about what it would use.
+    /// One control step. Side work that is held back to compare tells nothing about what it would use.
     pub fn step(&mut self, seen: &Seen, is_low: bool) {
         let wall_ns = seen.window.wall_ns;
         if !seen.has_side {

@@ -1,8 +1,8 @@
 //! The search for the least headroom at which side work does main no harm above the aim.
 //!
 //! Levels are percent of the machine in steps of 5, from 0 (the idle class alone) to 60. One level at a time is measured; what is
-//! known is a bracket: the highest level known to harm, and the lowest known to be fit. Where 0 % harms, 60 % is next: it tells whether
-//! headroom is a means against that harm (the caller then no longer counts what it does not avoid). Pure: no clock, no files.
+//! known is a bracket: the highest level known to harm, and the lowest known to be fit. 60 % is fit: the others are compared with it.
+//! Pure: no clock, no files.
 
 /// Levels are this far apart.
 const STEP_PCT: u32 = 5;
@@ -85,6 +85,11 @@ impl Search {
         self.fit_pct.unwrap_or(0)
     }
 
+    /// It is the highest, with which others are compared.
+    pub fn is_most(&self) -> bool {
+        self.level_pct == MOST_PCT
+    }
+
     /// What is known of it.
     pub fn stage(&self) -> Stage {
         self.stage
@@ -93,21 +98,15 @@ impl Search {
     /// The level was measured.
     pub fn found(&mut self, finding: Finding) -> Next {
         match finding {
-            Finding::Unknown if self.fit_pct.is_none() => self.rest(Stage::Unknown, AGAIN_AFTER_US),
+            Finding::Unknown if self.fit_pct.or(self.harmful_pct).is_none() => {
+                self.rest(Stage::Unknown, AGAIN_AFTER_US)
+            }
             // A level that cannot be told is held as little as one that harms.
             Finding::Harms | Finding::Unknown => {
                 self.harmful_pct = Some(self.level_pct);
                 // A higher one that was fit before main changed is so no more.
                 self.fit_pct = self.fit_pct.filter(|fit| *fit > self.level_pct);
-                match self.fit_pct {
-                    Some(fit_pct) => self.within(fit_pct),
-                    None => {
-                        // Nothing is higher: what harms there harms everywhere, and it is looked at from the beginning.
-                        let is_most = self.level_pct == MOST_PCT;
-                        self.level_pct = if is_most { 0 } else { MOST_PCT };
-                        Next::Measure
-                    }
-                }
+                self.within(self.fit_pct.unwrap_or(MOST_PCT))
             }
             Finding::Fit => {
                 if std::mem::take(&mut self.trying_lower) {
@@ -125,10 +124,11 @@ impl Search {
         self.begin_at(self.level_pct);
     }
 
-    /// Nothing is known; this level is measured first.
+    /// Nothing is known; this level is measured first, or the one below where it is the highest.
     pub fn begin_at(&mut self, level_pct: u32) {
         *self = Self {
-            level_pct: (level_pct / STEP_PCT * STEP_PCT).min(MOST_PCT),
+            level_pct: (level_pct / STEP_PCT * STEP_PCT).min(MOST_PCT - STEP_PCT),
+            fit_pct: (level_pct >= MOST_PCT).then_some(MOST_PCT),
             ..Self::default()
         };
     }
@@ -176,7 +176,7 @@ impl Search {
         } else {
             Next::Return
         };
-        self.level_pct = fit_pct;
+        (self.level_pct, self.fit_pct) = (fit_pct, Some(fit_pct));
         self.rest(Stage::Fit, self.lower_after_us);
         next
     }
@@ -230,17 +230,8 @@ mod tests {
             );
             assert!(tries.len() <= 6, "{tries:?}");
         }
-        assert_eq!(levels(&mut Search::default(), 15), [0, 60, 30, 15, 5, 10]);
-        assert_eq!(levels(&mut Search::default(), 40), [0, 60, 30, 45, 35, 40]);
-    }
-
-    #[test]
-    fn where_the_highest_level_harms_it_begins_again() {
-        let mut search = Search::default();
-        assert_eq!(search.found(Finding::Harms), Next::Measure);
-        assert_eq!(search.level_pct(), 60);
-        assert_eq!(search.found(Finding::Harms), Next::Measure);
-        assert_eq!((search.level_pct(), search.stage()), (0, Stage::Measuring));
+        assert_eq!(levels(&mut Search::default(), 15), [0, 30, 15, 5, 10]);
+        assert_eq!(levels(&mut Search::default(), 40), [0, 30, 45, 35, 40]);
     }
 
     #[test]
@@ -268,13 +259,17 @@ mod tests {
         assert!(search.passed(AGAIN_AFTER_US));
         assert_eq!(search.stage(), Stage::Measuring);
         search.found(Finding::Harms);
+        assert_eq!(search.found(Finding::Unknown), Next::Measure);
+        assert_eq!(search.level_pct(), 45);
+        search = Search::default();
+        search.found(Finding::Harms);
         search.found(Finding::Fit);
-        for level_pct in [30, 45, 50, 55] {
+        for level_pct in [15, 20, 25] {
             assert_eq!(search.level_pct(), level_pct);
             let next = search.found(Finding::Unknown);
-            assert_eq!(next == Next::Return, level_pct == 55);
+            assert_eq!(next == Next::Return, level_pct == 25);
         }
-        assert_eq!((search.level_pct(), search.stage()), (60, Stage::Fit));
+        assert_eq!((search.level_pct(), search.stage()), (30, Stage::Fit));
     }
 
     #[test]
@@ -282,7 +277,7 @@ mod tests {
         let mut search = Search::default();
         search.begin_at(20);
         assert_eq!(levels(&mut search, 15), [20, 10, 15]);
-        for (asked, level_pct) in [(7, 5), (u32::MAX, 60)] {
+        for (asked, level_pct) in [(7, 5), (u32::MAX, 55)] {
             search.begin_at(asked);
             assert_eq!(
                 (search.level_pct(), search.stage()),
@@ -297,7 +292,7 @@ mod tests {
         levels(&mut search, 20);
         search.drifted();
         assert_eq!((search.level_pct(), search.stage()), (20, Stage::Measuring));
-        assert_eq!(levels(&mut search, 30), [20, 60, 40, 30, 25]);
+        assert_eq!(levels(&mut search, 30), [20, 40, 30, 25]);
         assert_eq!(search.level_pct(), 30);
         search.drifted();
         assert_eq!(levels(&mut search, 0), [30, 15, 5, 0]);

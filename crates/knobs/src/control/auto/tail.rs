@@ -1,10 +1,10 @@
-//! Which waits of main are long: longer than its turns take in the mean, while side work is at its tolerance.
+//! Which waits of main are long: longer than its turns take in the mean, at the highest headroom.
 //!
-//! The bound is measured before the first level and from then on in the blocks at the tolerance; a level is compared under one bound.
+//! The bound is measured before the first level and from then on in the blocks at the highest headroom; a level is compared under one bound.
 
 use tidegate_law::harm::Window;
 
-/// Held at the tolerance for this long before the first level, for so many turns, or until there are hardly any.
+/// The highest headroom is kept for this long before the first level, for so many turns, or until there are hardly any.
 const FIRST_NS: u64 = 1_000_000_000;
 const FIRST_MOST_NS: u64 = 5_000_000_000;
 const TURNS_MIN: u64 = 100;
@@ -24,7 +24,7 @@ impl Tail {
         self.late_after_ns
     }
 
-    /// A window with side work at its tolerance, if that was so all the time. Whether there is a bound that there was not before, of a
+    /// A window at the highest headroom, if that was so all the time. Whether there is a bound that there was not before, of a
     /// main that had hardly any turns.
     pub fn seen(&mut self, window: &Window, is_sound: bool) -> bool {
         self.time_ns += window.length_ns;

@@ -1,6 +1,6 @@
 //! What there is to show of a headroom that is found.
 
-use tidegate_law::harm::{Harm, Verdict};
+use tidegate_law::harm::{Config, Harm, Verdict};
 
 use super::{Auto, Stage};
 
@@ -36,19 +36,17 @@ impl State {
 /// What was found, to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The headroom in force while side work is not held at its tolerance.
+    /// The headroom in force while none is compared with it.
     pub level_ppm: u32,
     /// What is known of it.
     pub state: State,
     /// Harm that is accepted.
     pub aim_ppm: u32,
-    /// Of that, what the highest level does not avoid either.
-    pub stays_ppm: u32,
-    /// Time that main's work takes, of that with side work at its tolerance: estimate and bounds, 1,000,000 for no harm.
+    /// Time that main's work takes, of that at the highest headroom: estimate and bounds, 1,000,000 for no harm.
     pub ratio_ppm: Option<[u32; 3]>,
     /// Main's turns that wait long because of side work.
     pub tail: Option<FoundTail>,
-    /// Side work is held at its tolerance at this moment, to compare.
+    /// The highest headroom is kept at this moment, to compare.
     pub is_low: bool,
 }
 
@@ -57,12 +55,10 @@ pub struct Found {
 pub struct FoundTail {
     /// A longer wait than this is long: the mean CPU time of a turn.
     pub late_after_ns: u64,
-    /// The share of main's turns that wait long, less that with side work at its tolerance, in millionths: estimate and bounds.
+    /// The share of main's turns that wait long, less that at the highest headroom, in millionths: estimate and bounds.
     pub more_ppm: [i32; 3],
     /// So much more is accepted.
     pub aim_ppm: u32,
-    /// The highest level does not avoid these waits either.
-    pub stays: bool,
     /// The level, or the one below it, is above what is accepted by these waits alone.
     pub decides: bool,
 }
@@ -77,8 +73,7 @@ impl Auto {
         Some(Found {
             level_ppm: self.level_ppm()?,
             state: self.state(),
-            aim_ppm: self.accepted_ppm(),
-            stays_ppm: self.unavoided().ratio_ppm,
+            aim_ppm: self.asked.map_or(0, |(aim_ppm, _)| aim_ppm),
             ratio_ppm: judged.map(|law| [law.ratio_ppm(), law.lower_ppm(), law.upper_ppm()]),
             tail: judged.and_then(|law| self.found_tail(law)),
             is_low: self.is_low,
@@ -91,9 +86,8 @@ impl Auto {
         is_known.then_some(FoundTail {
             late_after_ns: self.tail.late_after_ns().filter(|ns| *ns < u64::MAX)?,
             more_ppm,
-            aim_ppm: self.accepted_tail_ppm(),
-            stays: self.unavoided().tail_ppm > 0,
-            decides: self.harmed.is_some_and(|harmed| harmed.by_tail),
+            aim_ppm: Config::default().tail_ppm,
+            decides: self.by_tail,
         })
     }
 
@@ -108,6 +102,7 @@ impl Auto {
         }
         let verdict = self.law.as_ref().map(Harm::verdict);
         match self.search.stage() {
+            Stage::Fit if self.search.is_most() => State::Known,
             Stage::Fit if self.measured().is_none() => State::NoRoom,
             Stage::Fit if matches!(verdict, Some(Verdict::Unknown(_))) => State::Unproven,
             Stage::Fit => State::Known,
@@ -116,9 +111,6 @@ impl Auto {
             }
             Stage::Unknown => State::Unknown(match verdict {
                 Some(Verdict::Unknown(reason)) => reason.as_str(),
-                Some(Verdict::Found) => {
-                    "harm stays at every level, and is more than can be accepted"
-                }
                 _ => "too little data",
             }),
             Stage::Measuring if self.no_room_ns > 0 => State::NoRoom,

@@ -98,7 +98,7 @@ fn cells(stage: &Stage<'_>, sizes: &[u32], loads: &[f64]) -> Vec<Cell> {
 /// What Tidegate found, and what finding it took.
 struct Search {
     found_s: Option<f64>,
-    /// For how much of the search side work was held at its tolerance.
+    /// For how much of the search the highest headroom was kept.
     held_pct: f64,
     held_ns: u64,
     /// When the window begins.

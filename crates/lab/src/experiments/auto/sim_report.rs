@@ -150,7 +150,7 @@ impl SimRuns {
             lines.push(line("time until found", worst(&seconds), "s").at_most(FOUND_BY_S));
             let held = |p: &Place| self.searched(p, "held_pct");
             lines.push(line(
-                "time at the tolerance after the search",
+                "time at 60 % after the search, to compare",
                 worst(&held),
                 "%",
             ));
@@ -309,8 +309,8 @@ fn notes() -> Vec<String> {
     let aims = format!(
         "The oracle takes, of side work as people start it, cpu.idle alone and the fixed headrooms, the one with the most side work \
          among those that keep main's mean within {MEAN_AIM} and its p99 within {P99_AIM} of main alone; where none does, the one \
-         that is nearest ('harms'). `auto` itself aims at main's CPU time and waits within 5 % of what they are with side work at its \
-         tolerance, and at 0.75 % more turns that wait long; it knows nothing of latencies."
+         that is nearest ('harms'). `auto` itself aims at main's CPU time and waits within 5 % of what they are at 60 % of \
+         headroom, and at 0.75 points more turns that wait long; it knows nothing of latencies."
     );
     vec![
         aims,
@@ -320,7 +320,7 @@ fn notes() -> Vec<String> {
          measured once it has found a headroom, or after the longest search, so in a later window. A main that changes does so every \
          2 minutes beside `auto`, sooner beside the others, which remember seconds (Katalyst's law half a minute)."
             .into(),
-        "Held: side work is at its tolerance, to compare. That is what probes cost side work: until a headroom is found first (or the \
+        "Held: 60 % of headroom is kept, to compare. That is what probes cost side work: until a headroom is found first (or the \
          search ended), and after that, where it may be searched again."
             .into(),
         "Mechanism: the agent's own control step and search, the law of harm, the kernel's quota, idle class, cpusets and placement, \

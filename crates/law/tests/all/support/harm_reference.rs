@@ -75,7 +75,6 @@ impl Reference {
             probe_us: cfg.probe_us.max(10 * block_us),
             window_max_us: cfg.window_max_us.clamp(1, 10_000_000),
             tail_ppm: cfg.tail_ppm.min(1_000_000),
-            free_ppm: cfg.free_ppm.min(1_000_000),
             ..cfg
         };
         let mut new = Self {
@@ -199,7 +198,6 @@ impl Reference {
         let agree = closed || run[2] < 1_000_000 || stretch[2] < accepted;
         let bounds = if closed { stretch } else { run };
         let (tail, most) = (self.sums[4].shares(&self.cfg), self.cfg.tail_ppm as i32);
-        let free = self.cfg.free_ppm as i32;
         let counts = most > 0;
         Told {
             bounds,
@@ -207,9 +205,9 @@ impl Reference {
             stretch: stretch[0],
             closed,
             agree,
-            found: [bounds[1] > 1_000_000, counts && tail[1] > free + most / 2],
-            above: [bounds[1] > accepted, counts && tail[1] > free + most],
-            within: [bounds[2] < accepted, !counts || tail[2] < free + most],
+            found: [bounds[1] > 1_000_000, counts && tail[1] > most / 2],
+            above: [bounds[1] > accepted, counts && tail[1] > most],
+            within: [bounds[2] < accepted, !counts || tail[2] < most],
         }
     }
 
@@ -240,7 +238,7 @@ impl Reference {
     }
 
     fn fits(&self, tail: [i32; 3]) -> bool {
-        self.cfg.tail_ppm == 0 || tail[0] <= (self.cfg.free_ppm + self.cfg.tail_ppm) as i32
+        self.cfg.tail_ppm == 0 || tail[0] <= self.cfg.tail_ppm as i32
     }
 
     fn end_learning(&mut self) {

@@ -7,7 +7,7 @@ use crate::sense::Waits;
 const STEP_NS: u64 = 20_000_000;
 const CPUS: u32 = 2;
 
-/// Two CPUs. Main's work takes `ratio(level)` times as long beside side work, which takes all that it may have.
+/// Two CPUs. Main's work takes `ratio(level)` times as long as without side work, which takes all that it may have.
 pub(super) struct Bed {
     pub(super) auto: Auto,
     pub(super) now_ns: u64,
@@ -20,11 +20,11 @@ pub(super) struct Bed {
     pub(super) tells_waits: bool,
     pub(super) side: bool,
     pub(super) written: bool,
-    /// Time at the tolerance.
+    /// Time at the highest headroom, to compare.
     pub(super) low_ns: u64,
     /// What the headroom law finds main to use, of which and of the headroom side work has the rest; none: side work has one CPU.
     pub(super) main_ucpu: Option<u64>,
-    /// Beside side work main has so many times as much to do.
+    /// Each CPU of side work brings main so many CPUs' work.
     pub(super) brings: u64,
     /// Of a hundred steps so many have one late turn of ten, below this level.
     pub(super) late: (u64, u32),
@@ -32,6 +32,8 @@ pub(super) struct Bed {
     pub(super) noise_steps: u64,
     noise_age: u64,
     noise: u64,
+    /// What side work may have.
+    allowance_ucpu: u64,
 }
 
 impl Bed {
@@ -50,11 +52,12 @@ impl Bed {
             written: true,
             low_ns: 0,
             main_ucpu: None,
-            brings: 1,
+            brings: 0,
             late: (0, 0),
             noise_steps: 1,
             noise_age: 0,
             noise: 0,
+            allowance_ucpu: 20_000,
         }
     }
 
@@ -91,23 +94,15 @@ impl Bed {
             self.now_ns += STEP_NS;
             let is_low = self.auto.was_low;
             let level_ppm = self.auto.level_ppm().unwrap();
-            let ratio_ppm = if is_low {
-                1_000_000
-            } else {
-                ratio_ppm(level_ppm)
-            };
+            let in_force_ppm = if is_low { MOST_PPM } else { level_ppm };
+            let ratio_ppm = ratio_ppm(in_force_ppm);
             let given_ucpu = self.given_ucpu(level_ppm);
-            let brings = if is_low { 1 } else { self.brings };
-            let base_ppm = brings * self.main_ppm * self.noise_ppm() / 1_000_000;
+            let side_ppm = if self.side { self.allowance_ucpu } else { 0 };
+            let base_ppm = (self.main_ppm + self.brings * side_ppm) * self.noise_ppm() / 1_000_000;
             let part_ns = |ppm: u64| STEP_NS * ppm / 1_000_000;
-            let side_ppm = match (self.side, is_low) {
-                (false, _) => 0,
-                (true, true) => 20_000,
-                (true, false) => given_ucpu,
-            };
             let (late_pct, late_below_ppm) = self.late;
             let is_late = self.new_noise_ppm() / 10 % 100 < late_pct;
-            let is_late = is_late && !is_low && level_ppm < late_below_ppm;
+            let is_late = is_late && in_force_ppm < late_below_ppm;
             let (cpu_ns, side_ns) = (part_ns(base_ppm), part_ns(side_ppm));
             let seen = Seen {
                 now_ns: self.now_ns,
@@ -136,11 +131,11 @@ impl Bed {
             let decision = self.auto.hold(HeadroomDecision {
                 allowance_ucpu: given_ucpu,
                 floor_ucpu: 20_000,
+                capacity_ucpu: u64::from(CPUS) * 1_000_000,
                 reason: Reason::Track,
                 ..HeadroomDecision::default()
             });
-            let at_floor = self.auto.is_low() || given_ucpu == 20_000;
-            assert_eq!(decision.allowance_ucpu == 20_000, at_floor);
+            self.allowance_ucpu = decision.allowance_ucpu;
             self.low_ns += if self.auto.is_low() { STEP_NS } else { 0 };
             self.auto.written(self.written);
         }
