@@ -15,17 +15,32 @@ use std::time::{Duration, SystemTime};
 /// A list older than this is refreshed before use; failing that, the cached kernel serves.
 const LIST_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// The configuration's name in the cache.
+const CONFIG: &str = "config";
+
 /// A kernel ready to boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// The image to boot.
     pub vmlinuz: PathBuf,
+    /// What it was configured with, where the package has that.
+    pub config: Option<PathBuf>,
     /// Debian's package that it came in.
     pub package: String,
     /// That package's version.
     pub version: String,
     /// Why it may not be the newest, if so.
     pub note: Option<String>,
+}
+
+impl Kernel {
+    /// The configuration, where libbpf looks for it in the guest: programs of others may ask for what is in it.
+    pub(crate) fn config_file(&self) -> Option<(String, PathBuf)> {
+        let release = ["linux-image-", "linux-binary-"]
+            .iter()
+            .find_map(|prefix| self.package.strip_prefix(prefix))?;
+        Some((format!("/boot/config-{release}"), self.config.clone()?))
+    }
 }
 
 /// One stanza of the package list, as far as it matters here.
@@ -129,6 +144,9 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
     let image = image_in(&tree)?;
     let io = |e| VmError::io("keep the kernel", &partial, &e);
     fs::rename(&image, partial.join("vmlinuz")).map_err(io)?;
+    if let Some(config) = config_in(&tree) {
+        fs::rename(config, partial.join(CONFIG)).map_err(io)?;
+    }
     fs::remove_dir_all(&tree).map_err(io)?;
     fs::remove_file(&package).map_err(io)?;
     let vmlinuz_sum = sha256(&partial.join("vmlinuz"))?;
@@ -161,6 +179,15 @@ fn image_in(tree: &Path) -> Result<PathBuf, VmError> {
     only_file(&only_file(&tree.join("usr/lib/modules"), "")?, "vmlinuz")
 }
 
+/// The configuration beside the image.
+fn config_in(tree: &Path) -> Option<PathBuf> {
+    let boot = tree.join("boot");
+    if boot.is_dir() {
+        return only_file(&boot, "config-").ok();
+    }
+    only_file(&only_file(&tree.join("usr/lib/modules"), "").ok()?, CONFIG).ok()
+}
+
 /// The cached kernel in `directory`, if it is whole: its image is what was unpacked.
 fn read_cached(directory: &Path) -> Result<Option<Kernel>, VmError> {
     let (vmlinuz, origin) = (directory.join("vmlinuz"), directory.join("origin"));
@@ -173,8 +200,10 @@ fn read_cached(directory: &Path) -> Result<Option<Kernel>, VmError> {
     if !vmlinuz.is_file() || sha256(&vmlinuz)? != sum {
         return Ok(None);
     }
+    let config = directory.join(CONFIG);
     Ok(Some(Kernel {
         vmlinuz,
+        config: config.is_file().then_some(config),
         package: package.into(),
         version: version.into(),
         note: None,
@@ -320,12 +349,21 @@ mod tests {
 
     #[test]
     fn both_layouts_of_debians_kernel_packages_are_known() {
-        for place in ["boot/vmlinuz-6.18.1", "usr/lib/modules/7.3.1/vmlinuz"] {
+        for (place, config) in [
+            ("boot/vmlinuz-6.18.1", "boot/config-6.18.1"),
+            (
+                "usr/lib/modules/7.3.1/vmlinuz",
+                "usr/lib/modules/7.3.1/config",
+            ),
+        ] {
             let tree = tempfile::tempdir().unwrap();
             let image = tree.path().join(place);
             fs::create_dir_all(image.parent().unwrap()).unwrap();
             fs::write(&image, "kernel").unwrap();
             assert_eq!(image_in(tree.path()).unwrap(), image);
+            assert_eq!(config_in(tree.path()), None);
+            fs::write(tree.path().join(config), "CONFIG_BPF=y").unwrap();
+            assert_eq!(config_in(tree.path()), Some(tree.path().join(config)));
         }
         assert!(image_in(Path::new("/nonexistent")).is_err());
     }

@@ -61,6 +61,7 @@ impl Job {
     pub fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Done, VmError> {
         let mut bed = Bed::prepare(&self.setup)?;
         bed.add_files(self.files.clone());
+        bed.add_files(bed.kernel.config_file().into_iter().collect());
         let logs = bed.work.join(format!("{}-{NAME}", self.mode.name()));
         // Nothing of an earlier run may pass for this one's.
         let _ = fs::remove_dir_all(&logs);
