@@ -81,8 +81,8 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 {
 	struct fuzz f = {data, size};
 	int wild = (int)fuzz_below(&f, 2);
-	struct tg_harm_config cfg = {50000,    280,	500000, 50000,	  4,	   10,	 60000000,
-				     60000000, 5000000, 300,	60000000, 2000000, 7500, 0};
+	struct tg_harm_config cfg = {50000,    280,	500000, 50000,	  4,	   10,	60000000,
+				     60000000, 5000000, 300,	60000000, 2000000, 7500};
 	struct tg_harm h, old;
 
 	if (fuzz_below(&f, 2)) {
