@@ -172,20 +172,20 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
 
 /// The image in an unpacked package: `boot/vmlinuz-VERSION` up to 7.0, `usr/lib/modules/VERSION/vmlinuz` after.
 fn image_in(tree: &Path) -> Result<PathBuf, VmError> {
-    let boot = tree.join("boot");
-    if boot.is_dir() {
-        return only_file(&boot, "vmlinuz-");
-    }
-    only_file(&only_file(&tree.join("usr/lib/modules"), "")?, "vmlinuz")
+    file_in(tree, "vmlinuz")
 }
 
 /// The configuration beside the image.
 fn config_in(tree: &Path) -> Option<PathBuf> {
+    file_in(tree, CONFIG).ok()
+}
+
+fn file_in(tree: &Path, name: &str) -> Result<PathBuf, VmError> {
     let boot = tree.join("boot");
     if boot.is_dir() {
-        return only_file(&boot, "config-").ok();
+        return only_file(&boot, &format!("{name}-"));
     }
-    only_file(&only_file(&tree.join("usr/lib/modules"), "").ok()?, CONFIG).ok()
+    only_file(&only_file(&tree.join("usr/lib/modules"), "")?, name)
 }
 
 /// The cached kernel in `directory`, if it is whole: its image is what was unpacked.

@@ -1,7 +1,7 @@
 //! Arms: the ways in which main and side work are placed.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -229,6 +229,12 @@ impl<'a> Placement<'a> {
 pub fn plain(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("true", String::as_str));
     command.args(words.iter().skip(1));
+    command
+}
+
+/// The command, which reads nothing and whose output is dropped.
+pub fn quiet(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 

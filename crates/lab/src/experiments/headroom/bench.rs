@@ -1,12 +1,12 @@
 //! The bench of a real machine: main and side work as they are started, and what is measured of an arm.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::players::{Main, Side};
 use super::report::{Placing, Run, reclaim_pct, sample};
 use super::search;
 use super::{LEVEL_ONE_PCT, check_loads};
-use crate::beds::host::arms::{Arm, Placement, Stage, plain};
+use crate::beds::host::arms::{Arm, Placement, Stage, plain, quiet};
 use crate::beds::host::foreign::{Frames, SideWork, fill, shell};
 use crate::beds::host::nginx::{self, Load, Site};
 use crate::beds::host::proc::Guarded;
@@ -83,11 +83,6 @@ impl Placing for Arm {
     fn kept_pct(self) -> f64 {
         f64::from(self.headroom_pct().unwrap_or(0))
     }
-}
-
-fn quiet(mut command: Command) -> Command {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    command
 }
 
 /// Whether a run tells of others as much as of its arm.

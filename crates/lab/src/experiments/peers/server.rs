@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::beds::host::Setup;
+use crate::beds::host::arms::{plain, quiet};
 use crate::beds::host::nginx::{Load, Site, wait_until_up};
 use crate::beds::host::proc::Guarded;
 use crate::{LabError, dist, stop};
@@ -22,13 +23,8 @@ pub fn run(setup: &Setup) -> Result<Vec<f64>, LabError> {
     let _ = Command::new("ip")
         .args(["link", "set", "lo", "up"])
         .status();
-    let words = site.words();
-    let mut command = Command::new(&words[0]);
-    command
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let mut command = quiet(plain(&site.words()));
+    command.stderr(Stdio::null());
     let _nginx = Guarded::start("nginx", command, &[])?;
     wait_until_up()?;
     let load = Load::start(REQUESTS_A_SECOND_PER_CPU * cpus as f64, 1);
