@@ -29,7 +29,7 @@ setup: ## Install what is missing (as root), or name it
 build: setup ## Build the tidegate command (target/release/tidegate)
 	cargo build --release --package tidegate
 
-demo: build ## Main's latency and the side work done, with and without Tidegate: here, then simulated (90 s; root shows most)
+demo: build ## Main's latency and the side work done, with and without Tidegate: here, then simulated (100 s; root shows most)
 	@target/release/tidegate lab demo --out target/demo
 
 picture: build ## Remake docs/tidegate.svg from a longer demo (as root, a quiet machine; 5 minutes)
