@@ -23,8 +23,8 @@ const CONFIG: &str = "config";
 pub struct Kernel {
     /// The image to boot.
     pub vmlinuz: PathBuf,
-    /// What it was configured with, where the package has that.
-    pub config: Option<PathBuf>,
+    /// What it was configured with.
+    pub config: PathBuf,
     /// Debian's package that it came in.
     pub package: String,
     /// That package's version.
@@ -39,7 +39,7 @@ impl Kernel {
         let release = ["linux-image-", "linux-binary-"]
             .iter()
             .find_map(|prefix| self.package.strip_prefix(prefix))?;
-        Some((format!("/boot/config-{release}"), self.config.clone()?))
+        Some((format!("/boot/config-{release}"), self.config.clone()))
     }
 }
 
@@ -98,7 +98,7 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, VmError> {
     if let Some(kernel) = read_cached(&directory)? {
         return Ok(kernel);
     }
-    download(&apt, newest, &directory)
+    download(&apt, &packages(&list, newest), &directory)
 }
 
 /// Reads the package lists anew.
@@ -114,47 +114,25 @@ pub(crate) fn list_is_fresh(cache: &Path) -> bool {
 }
 
 /// Downloads beside the final place and renames, so that an interrupted fetch never looks complete.
-fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result<Kernel, VmError> {
+fn download(apt: &PrivateApt, packages: &[Candidate], directory: &Path) -> Result<Kernel, VmError> {
     let partial = PathBuf::from(format!("{}.partial", directory.display()));
     let _ = fs::remove_dir_all(&partial);
     fs::create_dir_all(&partial).map_err(|e| VmError::io("make the cache", &partial, &e))?;
-    eprintln!("vm: fetching {} {}", candidate.package, candidate.version);
-    let wanted = format!("{}={}", candidate.package, candidate.version);
-    apt.run(
-        "apt-get",
-        &["download", "-q", &wanted],
-        &partial,
-        "download the kernel",
-    )?;
-    let package = only_file(&partial, ".deb")?;
-    let sum = sha256(&package)?;
-    if sum != candidate.sha256 {
-        return Err(VmError::new(
-            "check the kernel's SHA256",
-            &package.display().to_string(),
-            &format!("it is {sum}, the list says {}", candidate.sha256),
-            "run `cargo xtask vm fetch` again; if it stays, the mirror is broken",
-        ));
-    }
     let tree = partial.join("tree");
-    run(
-        Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree),
-        "unpack the kernel",
-    )?;
-    let image = image_in(&tree)?;
+    for package in packages {
+        unpack(apt, package, &partial, &tree)?;
+    }
+    let image = file_in(&tree, "vmlinuz")?;
     let io = |e| VmError::io("keep the kernel", &partial, &e);
     fs::rename(&image, partial.join("vmlinuz")).map_err(io)?;
-    if let Some(config) = config_in(&tree) {
-        fs::rename(config, partial.join(CONFIG)).map_err(io)?;
-    }
+    fs::rename(file_in(&tree, CONFIG)?, partial.join(CONFIG)).map_err(io)?;
     fs::remove_dir_all(&tree).map_err(io)?;
-    fs::remove_file(&package).map_err(io)?;
     let vmlinuz_sum = sha256(&partial.join("vmlinuz"))?;
     fs::write(
         partial.join("origin"),
         format!(
             "{}\n{}\n{vmlinuz_sum}\n",
-            candidate.package, candidate.version
+            packages[0].package, packages[0].version
         ),
     )
     .map_err(io)?;
@@ -170,16 +148,39 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
     })
 }
 
-/// The image in an unpacked package: `boot/vmlinuz-VERSION` up to 7.0, `usr/lib/modules/VERSION/vmlinuz` after.
-fn image_in(tree: &Path) -> Result<PathBuf, VmError> {
-    file_in(tree, "vmlinuz")
+/// Downloads one package, checks it and unpacks it into `tree`.
+fn unpack(
+    apt: &PrivateApt,
+    candidate: &Candidate,
+    partial: &Path,
+    tree: &Path,
+) -> Result<(), VmError> {
+    eprintln!("vm: fetching {} {}", candidate.package, candidate.version);
+    let wanted = format!("{}={}", candidate.package, candidate.version);
+    apt.run(
+        "apt-get",
+        &["download", "-q", &wanted],
+        partial,
+        "download the kernel",
+    )?;
+    let package = only_file(partial, ".deb")?;
+    let sum = sha256(&package)?;
+    if sum != candidate.sha256 {
+        return Err(VmError::new(
+            "check the kernel's SHA256",
+            &package.display().to_string(),
+            &format!("it is {sum}, the list says {}", candidate.sha256),
+            "run `cargo xtask vm fetch` again; if it stays, the mirror is broken",
+        ));
+    }
+    run(
+        Command::new("dpkg-deb").arg("-x").arg(&package).arg(tree),
+        "unpack the kernel",
+    )?;
+    fs::remove_file(&package).map_err(|e| VmError::io("keep the kernel", &package, &e))
 }
 
-/// The configuration beside the image.
-fn config_in(tree: &Path) -> Option<PathBuf> {
-    file_in(tree, CONFIG).ok()
-}
-
+/// A file of an unpacked kernel: `boot/NAME-VERSION` up to 7.0, `usr/lib/modules/VERSION/NAME` after.
 fn file_in(tree: &Path, name: &str) -> Result<PathBuf, VmError> {
     let boot = tree.join("boot");
     if boot.is_dir() {
@@ -197,13 +198,13 @@ fn read_cached(directory: &Path) -> Result<Option<Kernel>, VmError> {
     let [package, version, sum] = text.lines().collect::<Vec<_>>()[..] else {
         return Ok(None);
     };
-    if !vmlinuz.is_file() || sha256(&vmlinuz)? != sum {
+    let config = directory.join(CONFIG);
+    if !vmlinuz.is_file() || !config.is_file() || sha256(&vmlinuz)? != sum {
         return Ok(None);
     }
-    let config = directory.join(CONFIG);
     Ok(Some(Kernel {
         vmlinuz,
-        config: config.is_file().then_some(config),
+        config,
         package: package.into(),
         version: version.into(),
         note: None,
@@ -261,22 +262,34 @@ fn of_series(package: &str, series: &str) -> bool {
 }
 
 fn candidates(list: &str, series: &str) -> Vec<Candidate> {
-    list.split("\n\n")
-        .filter_map(|stanza| {
-            let field = |name: &str| {
-                stanza
-                    .lines()
-                    .find_map(|l| l.strip_prefix(name)?.strip_prefix(": "))
-            };
-            let package = field("Package")?;
-            of_series(package, series).then_some(())?;
-            Some(Candidate {
-                package: package.into(),
-                version: field("Version")?.into(),
-                sha256: field("SHA256")?.to_ascii_lowercase(),
-            })
-        })
+    stanzas(list)
+        .filter(|found| of_series(&found.package, series))
         .collect()
+}
+
+/// The packages of a kernel: from 7.1 on, what it was configured with is in one of its own.
+fn packages(list: &str, kernel: &Candidate) -> Vec<Candidate> {
+    let release = kernel.package.strip_prefix("linux-binary-");
+    let base = release.and_then(|release| {
+        let name = format!("linux-base-{release}");
+        stanzas(list).find(|found| found.package == name && found.version == kernel.version)
+    });
+    [kernel.clone()].into_iter().chain(base).collect()
+}
+
+fn stanzas(list: &str) -> impl Iterator<Item = Candidate> {
+    list.split("\n\n").filter_map(|stanza| {
+        let field = |name: &str| {
+            stanza
+                .lines()
+                .find_map(|l| l.strip_prefix(name)?.strip_prefix(": "))
+        };
+        Some(Candidate {
+            package: field("Package")?.into(),
+            version: field("Version")?.into(),
+            sha256: field("SHA256")?.to_ascii_lowercase(),
+        })
+    })
 }
 
 fn newest(candidates: &[Candidate]) -> Option<&Candidate> {
@@ -333,6 +346,7 @@ mod tests {
         Package: linux-image-6.18.15+deb13-cloud-amd64\nVersion: 6.18.15-1~bpo13+1\nSHA256: bb\n\n\
         Package: linux-image-6.18.15+deb13-cloud-amd64-unsigned\nVersion: 6.18.15-1~bpo13+1\nSHA256: cc\n\n\
         Package: linux-image-6.19.6+deb13-cloud-amd64\nVersion: 6.19.6-1~bpo13+1\nSHA256: dd\n\n\
+        Package: linux-base-7.3.4+deb13-cloud-amd64\nVersion: 7.3.4-1~bpo13+1\nSHA256: ff\n\n\
         Package: linux-binary-7.3.4+deb13-cloud-amd64\nVersion: 7.3.4-1~bpo13+1\nSHA256: ee\n";
 
     #[test]
@@ -340,7 +354,13 @@ mod tests {
         let found = candidates(LIST, "6.18");
         assert_eq!(found.len(), 2);
         assert_eq!(newest(&found).map(|c| c.sha256.as_str()), Some("bb"));
-        assert_eq!(candidates(LIST, "7.3").len(), 1);
+        let sums = |series| {
+            let found = candidates(LIST, series);
+            let packages = packages(LIST, newest(&found).unwrap()).into_iter();
+            packages.map(|c| c.sha256).collect::<Vec<_>>()
+        };
+        assert_eq!(sums("6.18"), ["bb"]);
+        assert_eq!(sums("7.3"), ["ee", "ff"]);
         assert!(
             candidates(LIST, "6.1").is_empty(),
             "6.1 must not match 6.18"
@@ -360,12 +380,13 @@ mod tests {
             let image = tree.path().join(place);
             fs::create_dir_all(image.parent().unwrap()).unwrap();
             fs::write(&image, "kernel").unwrap();
-            assert_eq!(image_in(tree.path()).unwrap(), image);
-            assert_eq!(config_in(tree.path()), None);
+            assert_eq!(file_in(tree.path(), "vmlinuz").unwrap(), image);
+            assert!(file_in(tree.path(), CONFIG).is_err());
             fs::write(tree.path().join(config), "CONFIG_BPF=y").unwrap();
-            assert_eq!(config_in(tree.path()), Some(tree.path().join(config)));
+            let found = file_in(tree.path(), CONFIG).unwrap();
+            assert_eq!(found, tree.path().join(config));
         }
-        assert!(image_in(Path::new("/nonexistent")).is_err());
+        assert!(file_in(Path::new("/nonexistent"), "vmlinuz").is_err());
     }
 
     #[test]
@@ -378,6 +399,8 @@ mod tests {
             format!("linux-image-6.18.1-cloud-amd64\n6.18.1-1\n{sum}\n"),
         )
         .unwrap();
+        assert_eq!(read_cached(place.path()).unwrap(), None);
+        fs::write(place.path().join(CONFIG), "CONFIG_BPF=y").unwrap();
         assert!(read_cached(place.path()).unwrap().is_some());
         fs::write(place.path().join("vmlinuz"), "kernel, cut").unwrap();
         assert_eq!(read_cached(place.path()).unwrap(), None);
