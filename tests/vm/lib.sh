@@ -239,7 +239,7 @@ eject_work() {
 	rm -f /tmp/turns /tmp/capped
 	tidegate run --main -- vmtool burn &
 	HOG=$!
-	tidegate run --side -- vmtool count /tmp/turns &
+	tidegate run --side --headroom 25% -- vmtool count /tmp/turns &
 	TURNS=$!
 	tidegate run --cap 200‰ --name capped -- vmtool count /tmp/capped &
 	CAPPED=$!
