@@ -29,6 +29,8 @@
 #define TG_PICK_REWEIGH_NS 250000ULL
 /* Between two looks at whether another cache has more work waiting. */
 #define TG_PICK_BALANCE_NS 4000000ULL
+/* The most of tg_runqueue_undisturbed_ns: the fair class's slice on one CPU. */
+#define TG_UNDISTURBED_MAX_NS 700000ULL
 /* Running tasks that a waking one is compared with. */
 #define TG_PLACE_SCAN_MAX 16
 /* CPUs of its cache that are looked at for an idle core. */

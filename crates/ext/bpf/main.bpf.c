@@ -25,25 +25,28 @@ s32 select_cpu(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	s32 prev = (s32)ctx[1];
+	struct task_ctx *t;
 	bool idle = false;
 	s32 cpu;
 
 	if (task_is_side(p))
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
-	if (idle && (limits_used || caps_on)) {
-		struct task_ctx *t = task_of(p);
-
-		/* Whether it may start is decided when it is put in. */
-		if (t && (t->limit || t->caps[0])) {
-			t->flags |= TASK_IDLE_CPU;
-			return cpu;
-		}
+	if (!idle)
+		return cpu;
+	t = task_of(p);
+	/* `enqueue` makes its context. */
+	if (!t)
+		return cpu;
+	/* Whether it may start is decided when it is put in. */
+	if ((limits_used || caps_on) && (t->limit || t->caps[0])) {
+		t->flags |= TASK_IDLE_CPU;
+		return cpu;
 	}
-	if (idle) {
-		COUNT(cpu_at(bpf_get_smp_processor_id()), direct);
-		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
-	}
+	/* It comes to compete when it begins to run. */
+	account_woken(t, now_ns());
+	COUNT(cpu_at(bpf_get_smp_processor_id()), direct);
+	dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
 	return cpu;
 }
 
@@ -55,6 +58,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			 u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
+	bool soon;
 	s32 other;
 	u64 now;
 
@@ -101,9 +105,11 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
-	enqueue_wait(p, t, cpu, flags, other <= PLACE_SOON && other > PLACE_LATER, now);
+	soon = other <= PLACE_SOON && other > PLACE_LATER;
+	enqueue_wait(p, t, cpu, flags, soon, now);
 	if (other <= PLACE_SOON)
-		resched_timer_set(t->runqueue, place_cpu(other), now);
+		resched_timer_set(t->runqueue, place_cpu(other),
+				  soon ? RESCHED_SOON : RESCHED_AT_END, now);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
@@ -118,7 +124,7 @@ OPS(enqueue)
 int enqueue(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct task_ctx *t = task_made(p);
+	struct task_ctx *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
 
@@ -126,6 +132,8 @@ int enqueue(u64 *ctx)
 		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
+	if (!t)
+		t = task_make(p);
 	if (!t || !c) {
 		COUNT(c, no_context);
 		if (!c)
@@ -137,6 +145,8 @@ int enqueue(u64 *ctx)
 		activate(p, t, cpu);
 	else
 		task_refresh(p, t, cpu);
+	if (ctx[1] & CONST(scx_enq_flags, SCX_ENQ_WAKEUP) || t->flags & TASK_NEW)
+		account_woken(t, t->since_ns);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
 	enqueue_task(p, t, cpu, c, ctx[1]);
@@ -180,21 +190,6 @@ int dispatch(u64 *ctx)
 	return 0;
 }
 
-/* Arguments: struct task_struct *p, u64 enq_flags */
-OPS(runnable)
-int runnable(u64 *ctx)
-{
-	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct task_ctx *t = task_made(p);
-
-	if (!t)
-		return 0;
-	if (!task_on_rq(t))
-		activate(p, t, scx_bpf_task_cpu(p));
-	account_woken(t, ctx[1]);
-	return 0;
-}
-
 /* Arguments: struct task_struct *p */
 OPS(running)
 int running(u64 *ctx)
@@ -207,12 +202,12 @@ int running(u64 *ctx)
 
 	if (!t || !c)
 		return 0;
-	/* It was throttled in the moment in which another CPU took it. */
+	/* An idle CPU took it at once, or it was throttled in the moment in which another CPU took it. */
 	if (!task_on_rq(t))
 		activate(p, t, cpu);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
-	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE);
+	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE | TASK_NEW | TASK_IDLE_CPU);
 	now = now_ns();
 	t->since_ns = limits_used || caps_on ? cpu_charge_from(c, now) : now;
 	in_kernel_learn(p, t, now);
@@ -289,8 +284,9 @@ int tick(u64 *ctx)
 	first = pick_head(cpu, c, EXT_MAIN);
 	if (!first.deadline)
 		return 0;
-	if (c->kind != EXT_MAIN || (tg_latency_before(first.deadline, c->deadline) &&
-				    now_ns() - c->began_ns >= c->slice_ns / 4))
+	if (c->kind != EXT_MAIN ||
+	    (tg_latency_before(first.deadline, c->deadline) &&
+	     now_ns() - c->began_ns >= tg_runqueue_undisturbed_ns(c->slice_ns)))
 		set_slice(p, 0);
 	return 0;
 }
@@ -334,7 +330,6 @@ struct sched_ext_ops tidegate = {
     .enqueue = enqueue,
     .dispatch = dispatch,
     .tick = tick,
-    .runnable = runnable,
     .running = running,
     .stopping = stopping,
     .quiescent = quiescent,

@@ -50,10 +50,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual ones for a machine. The slice is the fair class's own, which grows with the machine (0.7 ms on one CPU,
-    /// 2.8 ms from eight on: `sysctl_sched_base_slice` and its scaling in kernel/sched/fair.c); the simulator's is 3 ms.
+    /// The usual ones for a machine. The slice is the fair class's own, which grows with the CPUs that are online (0.7 ms on
+    /// one, 2.8 ms from eight on: `sysctl_sched_base_slice` and its scaling in kernel/sched/fair.c); the simulator's is 3 ms.
     pub fn new(machine: Machine) -> Options {
-        let scale = u64::from(1 + machine.cpus().min(8).ilog2());
+        let scale = u64::from(1 + machine.online().clamp(1, 8).ilog2());
         Options {
             tuning: HeadroomConfig::kernel(machine.cpus()),
             machine,
@@ -344,4 +344,27 @@ pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
         &options.tuning,
         options.partial,
     )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::CpuPlace;
+
+    /// As the fair class's: a machine that could have 128 CPUs has the slice of those that it has.
+    #[test]
+    fn the_slice_grows_with_the_cpus_that_are_online() {
+        let slice_ns = |possible, online| {
+            let place = |cpu| CpuPlace {
+                cpu,
+                core: cpu,
+                llc: 0,
+            };
+            let known: Vec<CpuPlace> = (0..online).map(place).collect();
+            Options::new(Machine::new(possible, &known).unwrap()).slice_ns
+        };
+        assert_eq!(slice_ns(1, 1), 700_000);
+        assert_eq!(slice_ns(16, 4), 2_100_000);
+        assert_eq!(slice_ns(128, 128), 2_800_000);
+    }
 }

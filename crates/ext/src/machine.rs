@@ -113,6 +113,11 @@ impl Machine {
         self.places.len() as u32
     }
 
+    /// CPUs that are online.
+    pub fn online(&self) -> u32 {
+        self.known.iter().filter(|known| **known).count() as u32
+    }
+
     /// Last-level caches.
     pub fn llcs(&self) -> u32 {
         1 + self.places.iter().map(|place| place.llc).max().unwrap_or(0)
@@ -199,6 +204,7 @@ mod tests {
             .collect();
         assert_eq!(firsts, [1, 4, 4, 1]);
         assert!(machine.knows(4) && !machine.knows(0) && !machine.knows(5));
+        assert_eq!((machine.cpus(), machine.online()), (5, 3));
     }
 
     #[test]

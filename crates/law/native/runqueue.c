@@ -86,6 +86,11 @@ int tg_native_runqueue_displaces(tg_u64 v, const struct tg_runqueue_task *waits,
 	return tg_runqueue_displaces(v, waits, runs, ran_ns, slice_ns);
 }
 
+tg_u64 tg_native_runqueue_undisturbed_ns(tg_u64 slice_ns)
+{
+	return tg_runqueue_undisturbed_ns(slice_ns);
+}
+
 int tg_native_runqueue_is_light(const struct tg_runqueue *rq, tg_u64 hweight)
 {
 	return tg_runqueue_is_light(rq, hweight);

@@ -84,6 +84,7 @@ unsafe extern "C" {
         ran_ns: u64,
         slice_ns: u64,
     ) -> i32;
+    fn tg_native_runqueue_undisturbed_ns(slice_ns: u64) -> u64;
     fn tg_native_runqueue_is_light(rq: *const Mean, hweight: u64) -> i32;
     fn tg_native_runqueue_reweighs(hweight: u64, now: u64) -> i32;
     fn tg_native_runqueue_deadline(v: u64, t: *const Task, period_ns: u64) -> u64;
@@ -194,6 +195,12 @@ impl Task {
             _ => Displaces::Now,
         }
     }
+}
+
+/// How long a task that has just begun to run is displaced by no equal.
+pub fn undisturbed_ns(slice_ns: u64) -> u64 {
+    // SAFETY: takes and returns integers only.
+    unsafe { tg_native_runqueue_undisturbed_ns(slice_ns) }
 }
 
 /// What an hweight counts for in the mean.

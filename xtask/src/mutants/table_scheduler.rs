@@ -114,8 +114,8 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "runqueue.h",
-        what: "a task is displaced before its quarter of a slice",
-        from: "return ran_ns < slice_ns / 4 ? TG_DISPLACES_SOON",
+        what: "a task that has just begun is displaced by an equal",
+        from: "return ran_ns < tg_runqueue_undisturbed_ns(slice_ns) ? TG_DISPLACES_SOON",
         to: "return 0 ? TG_DISPLACES_SOON",
     },
     Mutant {

@@ -38,14 +38,11 @@ INLINE void account_charge(struct task_ctx *t, u64 ran_ns)
 		a->ran_ns[t->kind] += ran_ns;
 }
 
-/* `runnable`, after the join, which has just read the clock for one that slept or is new
- * (`quiescent` and `enable` clear since_ns). */
-INLINE void account_woken(struct task_ctx *t, u64 enq_flags)
+/* It slept, or is new: `enqueue`, or `select_cpu` where that puts it on an idle CPU. */
+INLINE void account_woken(struct task_ctx *t, u64 now)
 {
-	if (!(enq_flags & CONST(scx_enq_flags, SCX_ENQ_WAKEUP)) && !(t->flags & TASK_NEW))
-		return;
 	t->flags &= ~TASK_NEW;
-	t->woken_ns = t->since_ns;
+	t->woken_ns = now;
 }
 
 /* Where what is left has more bits than these, they are counted and go. Clang would make a chain of

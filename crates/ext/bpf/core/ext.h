@@ -32,7 +32,7 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_YIELDS 2	    /* it or a group above it is of the idle class */
 #define TASK_PREEMPTED 4    /* put back by its CPU, as opposed to woken */
 #define TASK_IDLE_CPU 8	    /* its CPU was idle, and is kept for it */
-#define TASK_NEW 32	    /* forked, and not yet seen to be runnable */
+#define TASK_NEW 32	    /* forked, and not yet queued */
 #define TASK_DENIED 16	    /* its CPU has seen that a cap keeps it from going on */
 #define TASK_SHARES_CORE 64 /* it is to leave the core that it shares */
 

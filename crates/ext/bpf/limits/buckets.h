@@ -71,7 +71,7 @@ struct {
 } cap_processes SEC(".maps");
 
 /*
- * What a forked child without a context (task_made) has inherited of its parent: the family of a
+ * What a forked child without a context (task_make) has inherited of its parent: the family of a
  * task's own cap << 32 | its owner, by the child's number.
  */
 struct {

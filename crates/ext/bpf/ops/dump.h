@@ -131,7 +131,7 @@ int dump_cpu(u64 *ctx)
 /* Why a task that is runnable does not run. */
 INLINE void dump_wait(struct task_ctx *t, u64 now)
 {
-	u64 waited_us = tg_sub0(now, t->since_ns) / 1000;
+	u64 waited_us = t->since_ns ? tg_sub0(now, t->since_ns) / 1000 : 0;
 	u64 reserved = t->reserved;
 	struct group *g = group_at(t->group);
 	struct limit *l = g ? limit_at(g->limit) : NULL;

@@ -39,13 +39,13 @@ INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ex
  * one. A fork is not to fail for that ("can't fork: Cannot allocate memory", in storms of forks and
  * exits): the child is run as it comes, and whenever it is queued this is tried again.
  */
-static __attribute__((noinline)) struct task_ctx *task_made(struct task_struct *p)
+static __attribute__((noinline)) struct task_ctx *task_make(struct task_struct *p)
 {
-	struct task_ctx *t = task_of(p);
 	struct cgroup *cgroup;
+	struct task_ctx *t;
 
-	if (t || !scx_bpf_task_cgroup)
-		return t;
+	if (!scx_bpf_task_cgroup)
+		return NULL;
 	t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
 	if (!t)
 		return NULL;
@@ -66,7 +66,7 @@ s32 init_task(u64 *ctx)
 	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
 	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
 
-	/* task_made */
+	/* task_make */
 	if (!t) {
 		if (caps_on && args->fork)
 			caps_keep_for(p->pid);

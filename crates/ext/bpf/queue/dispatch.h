@@ -60,6 +60,18 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 }
 
 /*
+ * Whether the first that waits may be taken as it is: no limit is to be asked, and all that wait in
+ * this cache for this CPU are in one order.
+ */
+INLINE bool dispatch_is_plain(s32 cpu, u32 llc, u32 kind)
+{
+	if (kind != EXT_MAIN || limits_used || caps_on)
+		return false;
+	return config.cpus == 1 || (!scx_bpf_dsq_nr_queued(dsq_pinned(cpu, kind)) &&
+				    !scx_bpf_dsq_nr_queued(dsq_narrow(runqueue_index(llc, kind))));
+}
+
+/*
  * The first of a kind, of this cache and then of others, or `prev`, which has run until now and could
  * go on; true: a task runs. Global, so that the verifier walks it once and not for each kind.
  */
@@ -75,7 +87,13 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 		c->counts.stolen++;
 		return true;
 	}
-	pick_reweigh_head(cpu, kind, now);
+	if (c->hidden_dsq)
+		pick_sort(cpu);
+	if (kind == EXT_MAIN && now >= c->reweigh_ns)
+		pick_reweigh_head(cpu, now);
+	if (!prev && dispatch_is_plain(cpu, c->llc, kind) &&
+	    dsq_move_to_local(dsq_wide(runqueue_index(c->llc, kind))))
+		return true;
 	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
 	{

@@ -4,10 +4,10 @@
  *
  *	OFF_RQ --task_activate--> ON_RQ: waits <--> runs --task_deactivate--> OFF_RQ
  *
- * Between `runnable` and `quiescent` a task is a member of one run queue, that of its kind in the
- * cache where it was last put. It waits in a dispatch queue of that run queue (core/dsq.h), by
- * deadline: `wide` if it may run anywhere, `narrow` if not (a CPU may have to pass over some),
- * `pinned` if it may run on one CPU only.
+ * From `enqueue` (`running`, where an idle CPU took it at once) to `quiescent` a task is a member of
+ * one run queue, that of its kind in the cache where it was last put. It waits in a dispatch queue
+ * of that run queue (core/dsq.h), by deadline: `wide` if it may run anywhere, `narrow` if not (a CPU
+ * may have to pass over some), `pinned` if it may run on one CPU only.
  */
 #ifndef TIDEGATE_EXT_ENQUEUE_H
 #define TIDEGATE_EXT_ENQUEUE_H
@@ -151,7 +151,7 @@ INLINE u64 task_dsq(struct task_struct *p, struct task_ctx *t, s32 cpu)
 
 /*
  * Puts a member into its queue; at the front, if it has won against the running task and only waits
- * until that one has had a quarter of its slice.
+ * until that one has run undisturbed.
  */
 INLINE void enqueue_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags, bool front,
 			 u64 now)

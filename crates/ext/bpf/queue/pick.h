@@ -182,14 +182,16 @@ int pick_main_again(s32 cpu, u64 now)
 	return 0;
 }
 
-/* Main's tasks that come first with a weight of long ago, looked at now and then. Global, so that the verifier walks it once. */
-int pick_reweigh_head(s32 cpu, u32 kind, u64 now)
+/*
+ * Main's tasks that come first with a weight of long ago, looked at now and then (reweigh_ns).
+ * Global, so that the verifier walks it once.
+ */
+int pick_reweigh_head(s32 cpu, u64 now)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	u32 look;
 
-	pick_sort(cpu);
-	if (!c || kind != EXT_MAIN || now < c->reweigh_ns)
+	if (!c)
 		return 0;
 	c->reweigh_ns = now + TG_PICK_REWEIGH_NS;
 	EXT_FOR(look, TG_PICK_REWEIGH_MAX)

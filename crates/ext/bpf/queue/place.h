@@ -137,8 +137,9 @@ INLINE s32 place_cpu(s32 place)
 }
 
 /*
- * The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or at
- * the end of that task's slice: PLACE_SOON - cpu before all others, PLACE_LATER - cpu in order.
+ * The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or later:
+ * once that task has run undisturbed, before all others (PLACE_SOON - cpu), or at the end of its
+ * slice, in order (PLACE_LATER - cpu).
  * Global, so that the verifier walks its rounds once, and not for each of the ways that lead here.
  */
 s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)

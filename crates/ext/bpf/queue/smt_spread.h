@@ -62,7 +62,7 @@ s32 smt_spread_find_core(struct task_struct *p TRUSTED, u32 cpu)
 	return found >= 0 && found < (s32)config.cpus && !cpu_is_offline(found) ? found : -1;
 }
 
-/* Whether another of main's tasks has been on this CPU's core for a quarter of a slice. */
+/* Whether another of main's tasks has been on this CPU's core for a while. */
 u32 smt_spread_core_shared(u32 cpu, u64 now)
 {
 	struct ext_cpu *c = cpu_at(cpu);
@@ -73,7 +73,7 @@ u32 smt_spread_core_shared(u32 cpu, u64 now)
 		if (!c)
 			break;
 		if ((c->state & EXT_CPU_RUNS) && c->kind == EXT_MAIN &&
-		    tg_sub0(now, c->began_ns) >= c->slice_ns / 4)
+		    tg_sub0(now, c->began_ns) >= tg_runqueue_undisturbed_ns(c->slice_ns))
 			return true;
 		at = c->next_in_core;
 	}

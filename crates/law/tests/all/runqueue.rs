@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use tidegate_law::hweight::{MIN, ONE, virtual_ns};
 use tidegate_law::latency;
 use tidegate_law::runqueue::{
-    Displaces, Mean, Task, V_START, is_eligible, load, place, pulls, reweighed, reweighs, weight,
+    Displaces, Mean, Task, V_START, is_eligible, load, place, pulls, reweighed, reweighs,
+    undisturbed_ns, weight,
 };
+use tidegate_law::tuning::UNDISTURBED_MAX_NS;
 
 const MS: u64 = 1_000_000;
 
@@ -181,7 +183,7 @@ proptest! {
             std::cmp::Ordering::Greater => Displaces::Not,
             std::cmp::Ordering::Less => Displaces::Now,
             std::cmp::Ordering::Equal if waits_ahead > 0 || ends_later => Displaces::Later,
-            std::cmp::Ordering::Equal if ran_ns < SLICE_NS / 4 => Displaces::Soon,
+            std::cmp::Ordering::Equal if ran_ns < undisturbed_ns(SLICE_NS) => Displaces::Soon,
             std::cmp::Ordering::Equal => Displaces::Now,
         };
         prop_assert_eq!(found, expected);
@@ -222,6 +224,12 @@ proptest! {
         }
         prop_assert!(weights.iter().any(|hweight| !mean.is_light(*hweight)), "not all are");
     }
+}
+
+#[test]
+fn half_of_a_slice_is_undisturbed_up_to_the_most() {
+    assert_eq!(undisturbed_ns(SLICE_NS), 350_000);
+    assert_eq!(undisturbed_ns(2_100_000), UNDISTURBED_MAX_NS);
 }
 
 /// The largest weights of which none is more than one CPU of `cpus`, exactly: the k heaviest share with `cpus` - k CPUs' worth of the

@@ -4,6 +4,7 @@ use tidegate_law::cap::State;
 use tidegate_law::runqueue::{Displaces, reweighs};
 use tidegate_law::tuning::RESCHED_TASKS_MAX;
 
+use super::resched_timer::Moment;
 use super::{ClassTimer, Ext, Kind, Place};
 use crate::kernel::Kernel;
 use crate::sched::BandwidthStat;
@@ -59,11 +60,11 @@ impl Ext {
             (Some(victim), Displaces::Now) => self.send(k, task, victim),
             (Some(victim), Displaces::Soon) => {
                 self.wait(task, true);
-                self.resched_by(k, task, victim);
+                self.resched_by(k, task, victim, Moment::Soon);
             }
             (Some(victim), Displaces::Later) => {
                 self.wait(task, false);
-                self.resched_by(k, task, victim);
+                self.resched_by(k, task, victim, Moment::End);
             }
             _ => self.wait(task, false),
         }
@@ -246,8 +247,8 @@ impl Ext {
         }
     }
 
-    /// One of main's waits until the task there has had its slice.
-    pub(super) fn resched_by(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+    /// One of main's waits for that moment of the task there.
+    pub(super) fn resched_by(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId, moment: Moment) {
         let members = self.runqueue(task).mean().members();
         let cpus = u64::from(self.topology.cpus()) / self.caches.len() as u64;
         let own = &mut self.cpus[cpu.index()];
@@ -256,8 +257,7 @@ impl Ext {
             .as_ref()
             .filter(|_| members <= RESCHED_TASKS_MAX * cpus)
         {
-            let due_ns = run.since_ns + run.slice_ns;
-            own.resched_timer.want(k, cpu, due_ns);
+            own.resched_timer.want(k, cpu, run, moment);
         }
     }
 
@@ -265,8 +265,7 @@ impl Ext {
     fn resched_timer(&mut self, k: &mut Kernel, cpu: CpuId) {
         let own = &mut self.cpus[cpu.index()];
         let run = own.run.as_ref().filter(|_| !self.claimed.contains(cpu));
-        let due_ns = run.map(|run| run.since_ns + run.slice_ns);
-        if own.resched_timer.is_due(k, cpu, due_ns) {
+        if own.resched_timer.is_due(k, cpu, run) {
             k.resched(cpu);
         }
     }

@@ -26,6 +26,7 @@ mod verify;
 
 use tidegate_law::HeadroomDecision;
 use tidegate_law::cap::Loan;
+use tidegate_law::runqueue::undisturbed_ns;
 
 use crate::config::ExtConfig;
 use crate::cpuset::CpuSet;
@@ -157,9 +158,9 @@ struct Run {
 }
 
 impl Run {
-    /// When it has had a quarter of its slice, for which equals leave it alone.
-    fn quarter_ns(&self) -> Ns {
-        self.since_ns + self.slice_ns / 4
+    /// Until then no equal displaces it.
+    fn undisturbed_until_ns(&self) -> Ns {
+        self.since_ns + undisturbed_ns(self.slice_ns)
     }
 }
 

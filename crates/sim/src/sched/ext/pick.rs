@@ -5,6 +5,7 @@ use tidegate_law::hweight::slice_left_ns;
 use tidegate_law::runqueue::{load, pulls, weight};
 use tidegate_law::tuning::{PICK_BALANCE_NS, PICK_REWEIGH_MAX, PICK_REWEIGH_NS};
 
+use super::resched_timer::Moment;
 use super::runqueue::Entrant;
 use super::smt_spread::Core;
 use super::{Ext, Kind, Place, Run};
@@ -235,7 +236,7 @@ impl Ext {
 
     fn start(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
         let since_ns = match self.cpus[cpu.index()].before.take() {
-            // It goes on, and has had its quarter of a slice.
+            // It goes on, and equals may displace it.
             Some((before, since_ns)) if before == task => since_ns,
             _ => k.now,
         };
@@ -265,9 +266,12 @@ impl Ext {
             deadline,
         });
         self.side_running += u32::from(kind == Kind::Side);
+        if since_ns == k.now {
+            self.cpus[cpu.index()].resched_timer.begin();
+        }
         let is_light = self.runqueue(task).mean().is_light(standing.hweight);
         if kind == Kind::Main && since_ns == k.now && is_light {
-            self.resched_by(k, task, cpu);
+            self.resched_by(k, task, cpu, Moment::End);
         }
         self.extend(k, cpu);
         self.set_timers(k);

@@ -21,7 +21,7 @@ impl Search<'_> {
         let waits = runqueue.first(|task| self.k.allowed(task, cpu));
         let displaced = waits.is_some_and(|((deadline, _), _)| {
             run.kind != Kind::Main
-                || (before(deadline, run.deadline) && self.k.now >= run.quarter_ns())
+                || (before(deadline, run.deadline) && self.k.now >= run.undisturbed_until_ns())
         });
         displaced && !self.is_forced(cpu)
     }

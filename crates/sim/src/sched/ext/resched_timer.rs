@@ -1,24 +1,47 @@
-//! A running task gives way at the end of its slice to one that waits for it: a timer, and not the next tick.
+//! A running task gives way to one that waits for it, at the end of its slice or once it has run for a while: a timer, and not the
+//! next tick.
 //! crates/ext/bpf/timers/resched_timer.h is the same.
 
-use super::ClassTimer;
+use super::{ClassTimer, Run};
 use crate::kernel::Kernel;
 use crate::{CpuId, Ns};
+
+/// When a running task gives way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Moment {
+    End,
+    Soon,
+}
+
+impl Run {
+    fn due_ns(&self, moment: Moment) -> Ns {
+        match moment {
+            Moment::End => self.since_ns + self.slice_ns,
+            Moment::Soon => self.undisturbed_until_ns(),
+        }
+    }
+}
 
 /// The timer of a CPU.
 #[derive(Default)]
 pub(super) struct ReschedTimer {
     /// When it is due; none: it is not set.
     armed_ns: Option<Ns>,
-    /// A task waits.
-    wanted: bool,
+    /// A task waits for that.
+    wanted: Option<Moment>,
 }
 
 impl ReschedTimer {
-    /// A task waits until `due_ns`.
-    pub(super) fn want(&mut self, k: &mut Kernel, cpu: CpuId, due_ns: Ns) {
-        self.wanted = true;
-        self.arm(k, cpu, due_ns);
+    /// A task waits for that moment of what runs there.
+    pub(super) fn want(&mut self, k: &mut Kernel, cpu: CpuId, run: &Run, moment: Moment) {
+        self.wanted = self.wanted.max(Some(moment));
+        self.arm(k, cpu, run.due_ns(moment));
+    }
+
+    /// A task begins to run there, and none has won against it: what waited for the one before waits for the end of this one's
+    /// slice.
+    pub(super) fn begin(&mut self) {
+        self.wanted = self.wanted.map(|_| Moment::End);
     }
 
     /// A timer that is set for an earlier time is left, fires for nothing and is set again.
@@ -30,20 +53,25 @@ impl ReschedTimer {
         }
     }
 
-    /// It fires; `due_ns`: the end of the slice of the task that runs there. Whether the CPU is to choose again.
-    pub(super) fn is_due(&mut self, k: &mut Kernel, cpu: CpuId, due_ns: Option<Ns>) -> bool {
+    /// It fires. Whether the CPU, which runs that, is to choose again.
+    pub(super) fn is_due(&mut self, k: &mut Kernel, cpu: CpuId, run: Option<&Run>) -> bool {
         if self.armed_ns != Some(k.now) {
             return false;
         }
         self.armed_ns = None;
-        let Some(due_ns) = due_ns.filter(|_| self.wanted) else {
+        let (Some(moment), Some(run)) = (self.wanted, run) else {
             return false;
         };
+        let due_ns = run.due_ns(moment);
         if due_ns > k.now {
             self.arm(k, cpu, due_ns);
             return false;
         }
-        self.wanted = false;
+        // If it goes on, others may wait for the end of its slice.
+        self.wanted = (moment == Moment::Soon).then_some(Moment::End);
+        if self.wanted.is_some() {
+            self.arm(k, cpu, run.due_ns(Moment::End));
+        }
         true
     }
 }

@@ -172,7 +172,7 @@ impl RunQueue {
     }
 
     /// A member waits; the key is what [`RunQueue::unwait`] wants. At the front, if it has won against the running task and only
-    /// waits for that to have had a quarter of its slice.
+    /// waits for that to have run for a while.
     pub(super) fn wait(&mut self, task: TaskId, deadline: u64, narrow: bool, front: bool) -> Key {
         self.arrivals += 1;
         let deadline = if front {

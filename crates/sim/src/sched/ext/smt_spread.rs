@@ -37,13 +37,15 @@ impl Search<'_> {
         })
     }
 
-    /// Whether another of main's tasks has been on this CPU's core for a quarter of a slice.
+    /// Whether another of main's tasks has been on this CPU's core for a while.
     fn is_crowded(&self, cpu: CpuId) -> bool {
         let mut others = self.ext.topology.siblings(cpu).map(CpuId);
         others.any(|other| {
             let run = self.ext.cpus[other.index()].run.as_ref();
             other != cpu
-                && run.is_some_and(|run| run.kind == Kind::Main && self.k.now >= run.quarter_ns())
+                && run.is_some_and(|run| {
+                    run.kind == Kind::Main && self.k.now >= run.undisturbed_until_ns()
+                })
         })
     }
 
