@@ -251,10 +251,10 @@ TG_FN tg_u64 tg_runqueue_reweighed(tg_u64 v, tg_u64 vruntime, tg_u64 was, tg_u64
 }
 
 /*
- * A task that has just begun to run is displaced by no equal for so long. Of a slice of 0.7 ms, on
- * one CPU, a quarter made schbench's p99 longer, and all of it cyclictest's beside hackbench 2.5 times
- * as long; of 2.8 ms a quarter is as long as the fair class takes, and less made all that switches
- * often slower.
+ * How long a task that has just begun to run is safe from one with an equal hint: half of its slice,
+ * 0.7 ms at most. With a slice of 0.7 ms on one CPU, a quarter made schbench's p99 longer, and the
+ * whole slice made cyclictest's beside hackbench 2.5 times as long. On four CPUs, less than 0.7 ms
+ * slowed everything that switches often.
  */
 TG_FN tg_u64 tg_runqueue_undisturbed_ns(tg_u64 slice_ns)
 {
@@ -263,8 +263,8 @@ TG_FN tg_u64 tg_runqueue_undisturbed_ns(tg_u64 slice_ns)
 
 enum tg_runqueue_displaces {
 	TG_DISPLACES_NOT = 0,
-	TG_DISPLACES_LATER, /* at the end of the running task's slice it is looked who is first */
-	TG_DISPLACES_SOON,  /* once that has run undisturbed, before all others */
+	TG_DISPLACES_LATER, /* when the running task's slice ends, the first in order runs */
+	TG_DISPLACES_SOON, /* when the running task's safe time is over; this task then goes first */
 	TG_DISPLACES_NOW,
 };
 

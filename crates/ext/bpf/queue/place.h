@@ -137,10 +137,11 @@ INLINE s32 place_cpu(s32 place)
 }
 
 /*
- * The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or later:
- * once that task has run undisturbed, before all others (PLACE_SOON - cpu), or at the end of its
- * slice, in order (PLACE_LATER - cpu).
- * Global, so that the verifier walks its rounds once, and not for each of the ways that lead here.
+ * The CPU to preempt now: the one whose task has the latest deadline, of those where `p` may run
+ * (place_soft comes before it). If that task may not be preempted yet: PLACE_SOON - cpu (`p` goes
+ * first when its safe time is over) or PLACE_LATER - cpu (`p` waits in order for the end of its
+ * slice). Otherwise PLACE_NONE. Global, so that the verifier walks its rounds once, and not for each
+ * of the ways that lead here.
  */
 s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)
 {

@@ -41,7 +41,7 @@ INLINE u64 resched_due_ns(struct ext_cpu *c, u64 moment)
 	       (moment == RESCHED_SOON ? tg_runqueue_undisturbed_ns(c->slice_ns) : c->slice_ns);
 }
 
-/* A task of main's run queue waits for that. Global, so that the verifier walks it once. */
+/* A task of main's run queue waits for a moment of the task that runs there. Global, so that the verifier walks it once. */
 int resched_timer_set(u32 runqueue, u32 cpu, u32 moment, u64 now)
 {
 	struct runqueue *rq = runqueue_at(runqueue);
@@ -61,8 +61,8 @@ int resched_timer_set(u32 runqueue, u32 cpu, u32 moment, u64 now)
 }
 
 /*
- * A member begins to run; the slice of a light one ends on time. No task has won against it: what
- * waited for the one before waits for the end of this one's slice.
+ * A member begins to run; the slice of a light one ends on time. No waiting task has been compared
+ * with it yet: one that waited for its predecessor now waits for the end of this one's slice.
  */
 INLINE void resched_timer_run(struct task_ctx *t, u32 cpu, u64 now)
 {
