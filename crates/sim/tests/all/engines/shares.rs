@@ -171,6 +171,29 @@ fn a_task_that_has_won_is_let_in_after_half_a_slice() {
     assert!((3_150..3_250).contains(&took_us), "{took_us} us");
 }
 
+/// What waited for one task to have run for a while does not cut short the next: a task that came 50 us after another, which ends by
+/// itself after 0.2 ms, then has its 0.5 ms in one turn, though hogs wait.
+#[test]
+fn a_task_that_begins_is_not_cut_short_by_a_wait_for_the_one_before() {
+    let mut machine = machine(1, 1, true, 9);
+    let [first, second] = ["first", "second"].map(|name| machine.add_series(name));
+    let root = GroupId::ROOT;
+    for _ in 0..5 {
+        machine.spawn(TaskSpec::new("hog", root, hog())).unwrap();
+    }
+    let due_ns = 49 * MS;
+    for (name, series, at_ns, work_ns) in [
+        ("first", first, due_ns, 200_000),
+        ("second", second, due_ns + 50_000, 500_000),
+    ] {
+        let work = once(series, at_ns, work_ns);
+        machine.spawn(TaskSpec::new(name, root, work)).unwrap();
+    }
+    machine.run_until(100 * MS).unwrap();
+    let took_us = machine.series(second).max_ns() / 1_000;
+    assert!((650..700).contains(&took_us), "{took_us} us");
+}
+
 /// Sleeps 0.1 ms, works 0.18 ms, and records how long both took.
 fn worker(series: SeriesId) -> Box<dyn tidegate_sim::Program> {
     let (mut works, mut from_ns) = (true, 0);
