@@ -270,6 +270,27 @@ fn clean(fs: &dyn KernelFs, mount: &Path, top: &Path, pids: &[i32; 2]) {
     }
 }
 
+/// The random test found it: the kernel takes a threaded group below along when one above becomes threaded.
+#[test]
+fn a_group_that_becomes_threaded_takes_those_below_into_its_domain() {
+    let fake = FakeFs::with_mounts(&[(2, "/v2", &["cpu"])]);
+    let top = PathBuf::from("/v2/top");
+    fake.mkdir(&top).unwrap();
+    fake.add_process(FakeProcess::new(5));
+    let steps = [
+        TypeStep::Mkdir(0),
+        TypeStep::Mkdir(1),
+        TypeStep::Mkdir(3),
+        TypeStep::Threaded(3),
+        TypeStep::Threaded(0),
+        TypeStep::Enter(3, 0),
+    ];
+    for step in &steps {
+        let done = run_type_step(&fake, &top, &[5, 5], step);
+        assert_eq!(done, Ok(String::new()), "{step:?}");
+    }
+}
+
 #[test]
 fn the_fake_refuses_what_the_kernel_refuses_of_v2s_types() {
     let (Some(mut bed), Some(mount)) = (bed(), v2_mount()) else {

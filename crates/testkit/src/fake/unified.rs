@@ -193,8 +193,14 @@ impl State {
         Some(process.place(tid, mount).to_path_buf())
     }
 
+    /// Of a threaded group, that of the topmost threaded one above: as that becomes threaded, those below come into its domain
+    /// (`cgroup_enable_threaded`), also where a group between is none and cannot be used.
     fn domain_of(&self, dir: &Path) -> PathBuf {
-        let domain = dir.ancestors().find(|up| !self.is_threaded(up));
+        if !self.is_threaded(dir) {
+            return dir.to_path_buf();
+        }
+        let top = dir.ancestors().filter(|up| self.is_threaded(up)).last();
+        let domain = top.and_then(Path::parent);
         domain.unwrap_or(dir).to_path_buf()
     }
 
