@@ -87,13 +87,7 @@ static int resched_timer_fires(void *map, u32 *cpu, struct resched_timer *resche
 		resched_timer_arm(resched_timer, due_ns, now);
 		return 0;
 	}
-	/* If it goes on, others may wait for the end of its slice. */
-	if (resched_timer->wanted == RESCHED_SOON) {
-		resched_timer->wanted = RESCHED_AT_END;
-		resched_timer_arm(resched_timer, resched_due_ns(c, RESCHED_AT_END), now);
-	} else {
-		resched_timer->wanted = 0;
-	}
+	resched_timer->wanted = 0;
 	scx_bpf_kick_cpu(*cpu, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 	return 0;
 }

@@ -67,11 +67,7 @@ impl ReschedTimer {
             self.arm(k, cpu, due_ns);
             return false;
         }
-        // If it goes on, others may wait for the end of its slice.
-        self.wanted = (moment == Moment::Soon).then_some(Moment::End);
-        if self.wanted.is_some() {
-            self.arm(k, cpu, run.due_ns(Moment::End));
-        }
+        self.wanted = None;
         true
     }
 }
