@@ -9,6 +9,7 @@ mod fuzz_parsers;
 mod kube;
 mod licences;
 mod mutants;
+mod shared_lines;
 mod support;
 mod tidy;
 mod vm;
@@ -30,6 +31,7 @@ usage: cargo xtask TASK
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures again in the VM
+  shared-lines [OPTIONS]   which cache lines the kernel moves between CPUs at a task switch, by scheduler, in the VM
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         "licences" => licences::main(),
         "fuzz" => fuzz::main(rest),
         "ext-cost" => ext_cost::main(rest),
+        "shared-lines" => shared_lines::main(rest),
         "support" => support::main(rest),
         "kube" => kube::main(rest),
         "fuzz-parsers" => fuzz_parsers::main(rest),

@@ -57,6 +57,8 @@ pub struct Boot<'a> {
     /// What the display calls it.
     pub label: &'a str,
     pub mode: Mode,
+    /// Further arguments of the emulator.
+    pub emulator: &'a [String],
     pub kernel: &'a Kernel,
     pub image: &'a Path,
     pub logs: &'a Path,
@@ -136,6 +138,7 @@ impl Boot<'_> {
             words.push_str(" maxcpus=1");
         }
         command.args(["-append", &words]);
+        command.args(self.emulator);
         command
     }
 }

@@ -27,6 +27,8 @@ pub struct Job {
     pub setup: Setup,
     /// How the machine is emulated.
     pub mode: Mode,
+    /// Further arguments of the emulator, such as a plugin.
+    pub emulator: Vec<String>,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
     pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
@@ -87,6 +89,7 @@ impl Job {
         let boot = Boot {
             label: NAME,
             mode: self.mode,
+            emulator: &self.emulator,
             kernel: &bed.kernel,
             image: &image,
             logs: &logs,

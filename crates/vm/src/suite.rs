@@ -143,6 +143,7 @@ impl Suite<'_> {
             .parts
             .write(todo, self.mode.name(), self.userland, &image)?;
         let boot = Boot {
+            emulator: &[],
             label: &self.label,
             mode: self.mode,
             kernel: &self.bed.kernel,

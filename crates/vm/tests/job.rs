@@ -16,6 +16,7 @@ fn shell(mode: Mode, line: &str) -> Option<(Done, Vec<String>)> {
             binaries: vec![("/opt/who".into(), "/usr/bin/who".into())],
         },
         mode,
+        emulator: Vec::new(),
         cpus: 1,
         command: ["sh", "-c", line].map(str::to_owned).to_vec(),
         environment: vec![("QUOTE".into(), "it's \"here\"".into())],

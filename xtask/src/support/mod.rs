@@ -163,6 +163,7 @@ fn in_vm(repository: &Path, binary: &Path, series: &str) -> anyhow::Result<Words
     let job = Job {
         setup,
         mode: Mode::Precise,
+        emulator: Vec::new(),
         cpus: 1,
         command: ["tidegate", "doctor", "--json"].map(str::to_owned).to_vec(),
         environment: Vec::new(),

@@ -59,6 +59,7 @@ pub fn run(options: &LabOptions, mut programs: Vec<(String, PathBuf)>) -> Result
             binaries: programs,
         },
         mode,
+        emulator: Vec::new(),
         cpus,
         command: command(options),
         environment: vec![(NOPS_VARIABLE.into(), "1".into())],
