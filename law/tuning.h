@@ -23,6 +23,8 @@
 #define TG_PICK_SCAN_MAX 64
 /* The same of background work, which a CPU picks that has no other: it stays where it is. */
 #define TG_PICK_BACKGROUND_SCAN_MAX 1024
+/* Tasks among which a pick looks for one that ran last on the CPU (tg_runqueue_is_near). */
+#define TG_PICK_NEAR_SCAN_MAX 4
 /* Tasks that one pick puts in order again because their weights have changed. */
 #define TG_PICK_REWEIGH_MAX 4
 /* Between two looks of a CPU at weights: what one costs is little beside that. */

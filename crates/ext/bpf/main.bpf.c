@@ -33,7 +33,7 @@ s32 select_cpu(u64 *ctx)
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
 	if (!idle)
-		return cpu;
+		return ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC) ? place_beside(p, cpu) : cpu;
 	t = task_of(p);
 	/* `enqueue` makes its context. */
 	if (!t)
@@ -142,7 +142,7 @@ int enqueue(u64 *ctx)
 		return 0;
 	}
 	if (!task_on_rq(t))
-		activate(p, t, cpu);
+		activate(p, t, cpu, 0);
 	else
 		task_refresh(p, t, cpu);
 	if (ctx[1] & CONST(scx_enq_flags, SCX_ENQ_WAKEUP) || t->flags & TASK_NEW)
@@ -204,7 +204,7 @@ int running(u64 *ctx)
 		return 0;
 	/* An idle CPU took it at once, or it was throttled in the moment in which another CPU took it. */
 	if (!task_on_rq(t))
-		activate(p, t, cpu);
+		activate(p, t, cpu, ACTIVATE_RUNS);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
 	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE | TASK_NEW | TASK_IDLE_CPU);

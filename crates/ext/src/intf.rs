@@ -160,7 +160,7 @@ const _: () = assert!(size_of::<Counts>() == 96);
 
 /// `struct ext_cpu`.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Cpu {
     pub llc: u32,
     pub next_in_llc: u32,
@@ -187,7 +187,7 @@ pub struct Cpu {
     pub hidden_dsq: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 224);
+const _: () = assert!(size_of::<Cpu>() == 256);
 
 /// `struct limit` of `bpf/limits/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -16,7 +16,7 @@ pub struct Mean {
     reached: u64,
     nr_running: u64,
     running_since_sum_ns: u64,
-    members: u64,
+    nr_waiting: u64,
 }
 
 /// What orders a task in its run queue.
@@ -67,6 +67,7 @@ unsafe extern "C" {
         cpus: u64,
         members: u64,
     ) -> i32;
+    fn tg_native_runqueue_is_near(first: u64, deadline: u64, first_slice_v: u64) -> i32;
     fn tg_native_runqueue_eligible(v: u64, vruntime: u64, slice_v: u64) -> i32;
     fn tg_native_runqueue_place(
         v: u64,
@@ -106,7 +107,7 @@ impl Mean {
 
     /// How many members there are.
     pub fn members(&self) -> u64 {
-        self.members
+        self.nr_waiting + self.nr_running
     }
 
     /// How many of them run.
@@ -219,6 +220,12 @@ pub fn reweighed(v: u64, vruntime: u64, was: u64, now: u64) -> u64 {
 pub fn reweighs(hweight: u64, now: u64) -> bool {
     // SAFETY: as in `weight`.
     unsafe { tg_native_runqueue_reweighs(hweight, now) != 0 }
+}
+
+/// Whether a CPU may take a task that ran there last before the first in order.
+pub fn is_near(first: u64, deadline: u64, first_slice_v: u64) -> bool {
+    // SAFETY: as in `weight`.
+    unsafe { tg_native_runqueue_is_near(first, deadline, first_slice_v) != 0 }
 }
 
 /// Not ahead of its share by more than a quarter of its slice.

@@ -47,6 +47,7 @@ macro_rules! constants {
 
 constants! {
     ENQUEUE_FRONT
+    PICK_NEAR_SCAN_MAX
     PICK_REWEIGH_MAX
     PICK_REWEIGH_NS
     PICK_BALANCE_NS

@@ -66,6 +66,7 @@ struct {
 u32 headroom_on;
 
 u32 cpus_offline; /* CPUs that go, or are offline */
+u32 cpus_online;
 
 INLINE struct cpu_time *cpu_time_at(u32 cpu)
 {

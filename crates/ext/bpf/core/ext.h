@@ -53,7 +53,10 @@ const volatile struct ext_config config SEC(".rodata.config");
 enum on_rq { OFF_RQ = 0, THROTTLED = 1, ON_RQ = 2 };
 
 struct task_ctx {
-	/* Its place in its run queue (runqueue.h). */
+	/*
+	 * First what each wakeup and run needs: three cache lines. Its place in its run queue
+	 * (runqueue.h).
+	 */
 	u64 vruntime;
 	u64 end; /* its vruntime at the end of its slice */
 	u64 deadline;
@@ -64,37 +67,37 @@ struct task_ctx {
 	 * could not. */
 	u64 since_ns;
 	u64 running_since_ns; /* its run queue counts it as running since then; 0: it does not */
+	u64 woken_ns;	      /* it waits since then for its first run; 0: it has had it */
 	u64 slice_ns;
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */
-	u32 group;
-	u32 on_rq; /* enum on_rq + index */
 	/* group << 32 | kind << 24 | weight by which it is active in the tree; 0: it is not */
 	u64 active_entry;
+	u32 group;
+	u32 on_rq;	   /* enum on_rq + index */
+	u32 runqueue;	   /* where it is a member, or was last */
+	u32 left_runqueue; /* the run queue that `vruntime` and `lag` are of while it is away */
+	u32 llc;
+	u32 kind;
+	u32 weight;
+	s32 hint;
+	u32 flags;
+	u32 allowed;	    /* CPUs that it may run on */
+	u32 account;	    /* account.h; 0: that of its kind */
 	u32 limit;	    /* the nearest limited group (pool.h); as of its last start */
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
+	s32 own_hint;	    /* what its own slice stands for .. */
+	u32 own_slice_ns; /* .. which was this long when that was looked at */
 	/* Caps (caps.h): the buckets that it draws on, its own first. */
 	u32 caps[EXT_CAPS_EACH];
 	struct tg_cap_loan loans[EXT_CAPS_EACH]; /* what its run has borrowed of each */
 	u32 caps_own;	  /* family of its own cap, or of that of the task that forked it */
 	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
 	u32 throttler;	  /* the bucket that throttled it, or put it into the background */
+	u32 forked_by;	  /* until it has inherited */
 	u64 reserved; /* bucket << 32 | what it has reserved there (cap_throttle.h); 0: nothing */
 	u64 ready_ns; /* when the holder may let it go */
 	u64 caps_generation;
-	u32 forked_by; /* until it has inherited */
-	u32 weight;
-	u32 runqueue;	   /* where it is a member, or was last */
-	u32 left_runqueue; /* the run queue that `vruntime` and `lag` are of while it is away */
-	u32 llc;
-	u32 kind;
-	s32 hint;
-	s32 own_hint;	  /* what its own slice stands for .. */
-	u32 own_slice_ns; /* .. which was this long when that was looked at */
-	u32 flags;
-	u32 allowed;  /* CPUs that it may run on */
-	u32 account;  /* account.h; 0: that of its kind */
-	u64 woken_ns; /* it waits since then for its first run; 0: it has had it */
 };
 
 struct {
@@ -177,15 +180,19 @@ struct {
 /* ---- run queues: one for each cache and kind of work ---- */
 
 struct runqueue {
+	/* What each wakeup and sleep of a task writes, in one cache line. */
 	struct bpf_spin_lock lock;
-	u64 cpus;	/* of the cache, online; kept for main alone */
-	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
+	u32 cpus; /* of the cache, online; kept for main alone */
 	struct tg_runqueue mean;
-};
+	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
+} __attribute__((aligned(EXT_CACHE_LINE)));
+_Static_assert(__builtin_offsetof(struct runqueue, balance_ns) == EXT_CACHE_LINE,
+	       "the mean is in one line");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
-	MAP_UINT(max_entries, EXT_KINDS); /* the loader: times the number of caches */
+	MAP_UINT(max_entries, EXT_KINDS);	/* the loader: times the number of caches */
+	MAP_UINT(map_flags, MAP_FLAG_MMAPABLE); /* values begin at a page */
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct runqueue);
 } runqueues SEC(".maps");

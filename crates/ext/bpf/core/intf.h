@@ -163,7 +163,12 @@ struct ext_counts {
 };
 _Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");
 
-/* One CPU: its place in the machine, what it runs, and its counts. Written by itself. */
+#define EXT_CACHE_LINE 64
+
+/*
+ * One CPU: its place in the machine, what it runs, and its counts. Written by itself. Others that look
+ * for one to preempt read the first cache line.
+ */
 struct ext_cpu {
 	u32 llc;
 	u32 next_in_llc; /* CPUs of a cache form a ring */
@@ -189,8 +194,8 @@ struct ext_cpu {
 	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
 	u64 hidden_dsq; /* more wait there than a pick passes over (pick_sort); 0: nowhere */
 	struct ext_counts counts;
-};
-_Static_assert(sizeof(struct ext_cpu) == 224, "src/intf.rs");
+} __attribute__((aligned(EXT_CACHE_LINE)));
+_Static_assert(sizeof(struct ext_cpu) == 256, "src/intf.rs");
 
 /* A cache, as seen from another. */
 struct ext_near {

@@ -192,6 +192,8 @@ enum scx_enq_flags {
 	SCX_ENQ_LAST = 1ULL << 41,
 };
 
+enum scx_wake_flags { SCX_WAKE_SYNC = 16 };
+
 enum scx_deq_flags { SCX_DEQ_SLEEP = 1 };
 
 enum scx_kick_flags { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };

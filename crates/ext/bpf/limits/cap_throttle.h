@@ -178,7 +178,7 @@ u32 task_change_kind(struct task_ctx *t NONNULL, u32 kind, u64 now)
 
 	if (!runqueue_at(next) || !runqueue_deactivate(t, runqueue, THROTTLED, now))
 		return false;
-	if (!runqueue_activate(t, next, hweight_set_kind(t, kind), true, now))
+	if (!runqueue_activate(t, next, hweight_set_kind(t, kind), ACTIVATE_THROTTLED, now))
 		return false;
 	if (kind == EXT_BACKGROUND)
 		cap_background_wait(t, now);

@@ -91,8 +91,8 @@ u32 unthrottle_activate(struct task_ctx *t NONNULL)
 {
 	bool activated = hweight_activate(t, t->kind);
 
-	if (runqueue_activate(t, t->runqueue, hweight_of_task(t->group, t->kind, t->weight), true,
-			      now_ns()) ||
+	if (runqueue_activate(t, t->runqueue, hweight_of_task(t->group, t->kind, t->weight),
+			      ACTIVATE_THROTTLED, now_ns()) ||
 	    task_on_rq(t))
 		return true;
 	if (activated)

@@ -56,7 +56,8 @@ int audit(void *ctx)
 		struct runqueue *rq = runqueue_at(runqueue);
 
 		if (rq && runqueue < EXT_LLCS_MAX * EXT_KINDS)
-			audit_wrong += tg_abs((s64)rq->mean.members - (s64)audit_found[runqueue]);
+			audit_wrong += tg_abs((s64)tg_runqueue_members(&rq->mean) -
+					      (s64)audit_found[runqueue]);
 	}
 	return audit_wrong;
 }

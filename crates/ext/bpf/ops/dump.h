@@ -56,10 +56,10 @@ int dump_cache(u32 llc, u64 now)
 		u32 index = runqueue_index(llc, kind);
 		struct runqueue *rq = runqueue_at(index);
 
-		if (!rq || (kind != EXT_MAIN && !rq->mean.members))
+		if (!rq || (kind != EXT_MAIN && !tg_runqueue_members(&rq->mean)))
 			continue;
 		DUMP("cache %d %s: V %llu, %d tasks, %llu run; wait: %d wide, %d narrow", llc,
-		     dump_kind(kind), tg_runqueue_v(&rq->mean), rq->mean.members,
+		     dump_kind(kind), tg_runqueue_v(&rq->mean), tg_runqueue_members(&rq->mean),
 		     rq->mean.nr_running, scx_bpf_dsq_nr_queued(dsq_wide(index)),
 		     scx_bpf_dsq_nr_queued(dsq_narrow(index)));
 	}

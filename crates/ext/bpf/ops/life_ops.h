@@ -23,8 +23,10 @@ INLINE void runqueue_count_cpu(struct ext_cpu *c, s64 by)
 {
 	struct runqueue *rq = c ? runqueue_at(runqueue_index(c->llc, EXT_MAIN)) : NULL;
 
-	if (rq)
-		__sync_fetch_and_add(&rq->cpus, by);
+	if (!rq)
+		return;
+	__sync_fetch_and_add(&rq->cpus, by);
+	__sync_fetch_and_add(&cpus_online, by);
 }
 
 /* `init`; no CPU comes or goes meanwhile. */

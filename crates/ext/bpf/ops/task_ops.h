@@ -10,12 +10,12 @@
 #include "side/side_cpus.h"
 #include "timers/starvation.h"
 
-INLINE void activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
+INLINE void activate(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 how)
 {
 	t->flags &= ~TASK_DENIED;
 	if (caps_on)
 		caps_update(p, t, now_ns());
-	task_activate(p, t, cpu);
+	task_activate(p, t, cpu, how);
 }
 
 /* A task ran until now; `on`: it may go on. */

@@ -34,8 +34,7 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 	c->counts.kept++;
 	set_slice(prev, run_ns);
 	/* It may have come to another run queue since it began. */
-	if (!t->running_since_ns)
-		task_set_running(t, now);
+	task_set_running(t, now);
 	cpu_publish(t, c, now);
 	if (t->kind != EXT_MAIN)
 		pick_main_again(cpu, now);
@@ -60,12 +59,23 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 }
 
 /*
+ * Takes the first that waits, or one that ran last here and comes soon after. Global, so that the
+ * verifier walks it once.
+ */
+u32 dispatch_take(u32 runqueue, u64 dsq, s32 cpu)
+{
+	return (config.cpus > 1 && runqueue_waiting(runqueue) > 1 && pick_near(dsq, cpu)) ||
+	       dsq_move_to_local(dsq);
+}
+
+/*
  * Whether the first that waits may be taken as it is: no limit is to be asked, and all that wait in
  * this cache for this CPU are in one order.
  */
 INLINE bool dispatch_is_plain(s32 cpu, u32 llc, u32 kind)
 {
-	if (kind != EXT_MAIN || limits_used || caps_on)
+	if (kind != EXT_MAIN || limits_used || caps_on ||
+	    !runqueue_waiting(runqueue_index(llc, kind)))
 		return false;
 	return config.cpus == 1 || (!scx_bpf_dsq_nr_queued(dsq_pinned(cpu, kind)) &&
 				    !scx_bpf_dsq_nr_queued(dsq_narrow(runqueue_index(llc, kind))));
@@ -79,10 +89,11 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 		  u64 now)
 {
 	struct ext_cpu *c = cpu_at(cpu);
-	u32 attempt;
+	u32 attempt, runqueue;
 
 	if (!c)
 		return false;
+	runqueue = runqueue_index(c->llc, kind);
 	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now)) {
 		c->counts.stolen++;
 		return true;
@@ -92,7 +103,7 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 	if (kind == EXT_MAIN && now >= c->reweigh_ns)
 		pick_reweigh_head(cpu, now);
 	if (!prev && dispatch_is_plain(cpu, c->llc, kind) &&
-	    dsq_move_to_local(dsq_wide(runqueue_index(c->llc, kind))))
+	    dispatch_take(runqueue, dsq_wide(runqueue), cpu))
 		return true;
 	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
@@ -108,7 +119,7 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 			continue;
 		if (caps_on && caps_throttle_first(first.dsq, cpu, kind, now))
 			continue;
-		if (dsq_move_to_local(first.dsq) || dispatch_own(cpu, c->llc, kind, now))
+		if (dispatch_take(runqueue, first.dsq, cpu) || dispatch_own(cpu, c->llc, kind, now))
 			return true;
 	}
 	if (config.llcs > 1 && pick_steal(cpu, c->llc, kind)) {

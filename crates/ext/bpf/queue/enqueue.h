@@ -17,8 +17,8 @@
 #include "queue/place.h"
 #include "timers/starvation_timer.h"
 
-/* Begins to compete on a CPU's cache. */
-INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
+/* Begins to compete on a CPU's cache; `how`: ACTIVATE_RUNS or 0. */
+INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 how)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	u32 kind = task_describe(p, t), runqueue = runqueue_index(c ? c->llc : 0, kind);
@@ -32,8 +32,7 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	 */
 	if (!t->since_ns)
 		t->since_ns = now;
-	if (!runqueue_activate(t, runqueue, hweight_of_task(t->group, kind, t->weight), false,
-			       now) &&
+	if (!runqueue_activate(t, runqueue, hweight_of_task(t->group, kind, t->weight), how, now) &&
 	    !runqueue_at(runqueue))
 		ext_missing(TABLE_RUNQUEUES, runqueue);
 	/* A CPU that had throttled it took its weight away after it was counted above. */
@@ -83,7 +82,7 @@ static __attribute__((noinline)) int task_refresh(struct task_struct *p, struct 
 		return 0;
 	}
 	task_deactivate(t);
-	task_activate(p, t, cpu);
+	task_activate(p, t, cpu, 0);
 	return 0;
 }
 
@@ -97,7 +96,7 @@ int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 
 	if (!to || !runqueue_deactivate(t, runqueue, OFF_RQ, now))
 		return 0;
-	runqueue_activate(t, next, t->kind == kind ? t->hweight : hweight_set_kind(t, kind), false,
+	runqueue_activate(t, next, t->kind == kind ? t->hweight : hweight_set_kind(t, kind), 0,
 			  now);
 	if (left_ns) {
 		t->end = t->vruntime + tg_virtual_ns(left_ns, t->hweight);
@@ -145,7 +144,7 @@ INLINE u64 task_dsq(struct task_struct *p, struct task_ctx *t, s32 cpu)
 		return dsq_recall(t->llc);
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && t->kind != EXT_BACKGROUND)
 		return dsq_pinned(cpu, t->kind);
-	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->runqueue)
+	return (u32)p->nr_cpus_allowed < cpus_online ? dsq_narrow(t->runqueue)
 						     : dsq_wide(t->runqueue);
 }
 

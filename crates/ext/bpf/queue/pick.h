@@ -96,6 +96,47 @@ int pick_sort(s32 cpu)
 	return 0;
 }
 
+/* Whether it is under no quota and no cap: no limit is to be asked. */
+INLINE bool pick_is_free(struct task_ctx *t)
+{
+	return !(limits_used && t->limit) && !(caps_on && t->caps[0]);
+}
+
+/*
+ * Takes a task that ran last on this CPU before the first of a queue (tg_runqueue_is_near). False: the
+ * first is the one. Global, so that the verifier walks it once.
+ */
+u32 pick_near(u64 dsq, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	u64 first = 0, first_slice_v = 0;
+	u32 scanned, taken = false;
+
+	EXT_RCU;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(scanned, TG_PICK_NEAR_SCAN_MAX)
+		{
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct task_ctx *t = p ? task_of(p) : NULL;
+
+			if (!t)
+				break;
+			if (!scanned) {
+				first = p->scx.dsq_vtime;
+				first_slice_v = task_slice_v(t);
+			}
+			if (!tg_runqueue_is_near(first, p->scx.dsq_vtime, first_slice_v))
+				break;
+			if (scx_bpf_task_cpu(p) == cpu && (!scanned || pick_is_free(t))) {
+				taken = scanned && dsq_move(&it, p, SCX_DSQ_LOCAL);
+				break;
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return taken;
+}
+
 /*
  * Puts the first task in a queue that may run on a CPU in order again, if what it weighs has
  * changed by much. False: it stays the first. One that was put at the front stays there.
@@ -157,6 +198,8 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	struct first first = {};
 	u32 runqueue = runqueue_index(c->llc, kind);
 
+	if (!runqueue_waiting(runqueue))
+		return first;
 	if (config.cpus > 1) {
 		pick_earlier(&first, dsq_pinned(cpu, kind), cpu, kind);
 		pick_earlier(&first, dsq_narrow(runqueue), cpu, kind);

@@ -37,14 +37,25 @@ INLINE bool runqueue_has(struct task_ctx *t, u32 runqueue)
 	return *(volatile u32 *)&t->on_rq == ON_RQ + runqueue;
 }
 
-/* A member begins to run. */
+/*
+ * Members that wait. Without the lock: a member comes before its task is queued, so one that is
+ * not seen yet sees, when it is queued, a CPU that idles.
+ */
+__attribute__((noinline)) u64 runqueue_waiting(u32 runqueue)
+{
+	struct runqueue *rq = runqueue_at(runqueue);
+
+	return rq ? *(volatile u64 *)&rq->mean.nr_waiting : 0;
+}
+
+/* A member begins to run, if it does not already. */
 INLINE void runqueue_set_running(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 now)
 {
+	if (t->running_since_ns)
+		return;
 	bpf_spin_lock(&rq->lock);
-	if (runqueue_has(t, runqueue)) {
-		runqueue_commit(rq, t);
+	if (runqueue_has(t, runqueue))
 		runqueue_mark_running(rq, t, now);
-	}
 	bpf_spin_unlock(&rq->lock);
 }
 
@@ -80,21 +91,24 @@ __attribute__((noinline)) u64 task_deadline(u64 v, struct task_ctx *t NONNULL, u
 	return tg_runqueue_deadline(v, &ordered, config.period_ns);
 }
 
+/* How a task comes to compete. */
+#define ACTIVATE_THROTTLED 1 /* it was throttled until now */
+#define ACTIVATE_RUNS 2	     /* it runs already */
+
 /*
  * A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. False: it
  * is not (any more) where it was to come from. Global, as runqueue_deactivate and _requeue, so that
  * the verifier walks it once a program: inlined into the loops of pick and timers these three were
  * half of the time that loading takes.
  */
-u32 runqueue_activate(struct task_ctx *t NONNULL, u32 runqueue, u64 hweight, u32 from_throttled,
-		      u64 now)
+u32 runqueue_activate(struct task_ctx *t NONNULL, u32 runqueue, u64 hweight, u32 flags, u64 now)
 {
 	struct runqueue *rq = runqueue_at(runqueue);
 	u32 from = *(volatile u32 *)&t->on_rq;
 	bool left_here;
 	u64 slice_v;
 
-	if (!rq || (from_throttled ? from != THROTTLED : from >= ON_RQ))
+	if (!rq || (flags & ACTIVATE_THROTTLED ? from != THROTTLED : from >= ON_RQ))
 		return false;
 	bpf_spin_lock(&rq->lock);
 	if (!__sync_bool_compare_and_swap(&t->on_rq, from, ON_RQ + runqueue)) {
@@ -114,6 +128,8 @@ u32 runqueue_activate(struct task_ctx *t NONNULL, u32 runqueue, u64 hweight, u32
 	    tg_runqueue_place(tg_runqueue_v(&rq->mean), t->lag, left_here, t->vruntime, slice_v);
 	tg_runqueue_add(&rq->mean, t->vruntime, hweight);
 	tg_runqueue_settle(&rq->mean, now);
+	if (flags & ACTIVATE_RUNS)
+		runqueue_mark_running(rq, t, now);
 	bpf_spin_unlock(&rq->lock);
 	headroom_side_activated(runqueue);
 	t->end = t->vruntime + slice_v;

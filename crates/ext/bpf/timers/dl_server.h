@@ -82,8 +82,7 @@ INLINE bool dl_server_serve(struct task_struct *prev, struct task_ctx *t, s32 cp
 		cap_count_min_run(t);
 	min_runtime_start(t, cpu, now);
 	set_slice(prev, MIN_RUNTIME_NS);
-	if (!t->running_since_ns)
-		task_set_running(t, now);
+	task_set_running(t, now);
 	cpu_publish(t, c, now);
 	return true;
 }

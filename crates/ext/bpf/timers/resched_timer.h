@@ -50,9 +50,10 @@ int resched_timer_set(u32 runqueue, u32 cpu, u32 moment, u64 now)
 	u64 at_ns;
 
 	if (!resched_timer || !c ||
-	    (rq && rq->mean.members > TG_RESCHED_TASKS_MAX * tg_max(rq->cpus, 1)))
+	    (rq && tg_runqueue_members(&rq->mean) > TG_RESCHED_TASKS_MAX * tg_max(rq->cpus, 1)))
 		return 0;
-	resched_timer->wanted = tg_max(resched_timer->wanted, moment);
+	if (resched_timer->wanted < moment)
+		resched_timer->wanted = moment;
 	at_ns = resched_due_ns(c, moment);
 	if (!resched_timer->armed_ns || at_ns < resched_timer->armed_ns ||
 	    resched_timer->armed_ns + TIMER_LATE_NS < now)

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tidegate_law::hweight::{MIN, ONE, virtual_ns};
 use tidegate_law::latency;
 use tidegate_law::runqueue::{
-    Displaces, Mean, Task, V_START, is_eligible, load, place, pulls, reweighed, reweighs,
+    Displaces, Mean, Task, V_START, is_eligible, is_near, load, place, pulls, reweighed, reweighs,
     undisturbed_ns, weight,
 };
 use tidegate_law::tuning::UNDISTURBED_MAX_NS;
@@ -198,6 +198,12 @@ proptest! {
         prop_assert!(displaces(heavy, light) && displaces(heavy, heavy));
         let differ = virtual_ns(SLICE_NS, heavy) != virtual_ns(SLICE_NS, light);
         prop_assert_eq!(displaces(light, heavy), !differ);
+    }
+
+    /// A task that ran there last goes before the first by half of a slice at most.
+    #[test]
+    fn near_is_half_a_slice(first in V_START..V_START << 1, later in 0u64..1 << 40, slice_v in 0u64..1 << 40) {
+        prop_assert_eq!(is_near(first, first + later, slice_v), later <= slice_v / 2);
     }
 
     /// Of equals one that is owed something, or nothing, displaces; one that is ahead waits in order, though it is eligible.

@@ -92,6 +92,11 @@ impl Limits {
         }
     }
 
+    /// Whether tasks of `group` are under a quota.
+    pub(super) fn limits(&self, group: GroupId) -> bool {
+        self.count > 0 && self.above(group).any(|at| self.limits[at].is_some())
+    }
+
     /// May a task of `group` run on `cpu`? `Err`: the group that is out, to which it is to be parked.
     pub(super) fn admit(&mut self, group: GroupId, cpu: CpuId, now_ns: Ns) -> Result<(), GroupId> {
         self.strictest(group, now_ns, |limit| limit.admit(cpu, now_ns))

@@ -189,7 +189,11 @@ impl Ext {
             if runqueue.waiting() == 0 {
                 continue;
             }
-            if let Some((key, task)) = runqueue.first(|task| k.allowed(task, cpu)) {
+            if let Some(first) = runqueue.first(|task| k.allowed(task, cpu)) {
+                let (key, task) = match cache == home {
+                    true => self.search(k).near(runqueue, first, cpu),
+                    false => first,
+                };
                 self.unwait(task, key);
                 self.bring(k, task, home);
                 return Some(task);

@@ -1,4 +1,4 @@
-//! Which task gives way to which: at a wakeup, and at a tick. crates/ext/bpf/queue/place.h is the same.
+//! Which task gives way to which: at a wakeup, at a tick, and of those that wait. crates/ext/bpf/queue/{place.h, pick.h} are the same.
 
 use tidegate_law::hweight::virtual_ns;
 use tidegate_law::latency::before;
@@ -6,6 +6,7 @@ use tidegate_law::runqueue::{Displaces, Task};
 use tidegate_law::tuning::PLACE_SCAN_MAX;
 
 use super::place::Search;
+use super::runqueue::{Key, RunQueue};
 use super::{Kind, Run};
 use crate::{CpuId, TaskId};
 
@@ -97,5 +98,23 @@ impl Search<'_> {
             None => (None, Displaces::Not),
             Some((cpu, run)) => (Some(cpu), self.displaces(task, cpu, run)),
         }
+    }
+
+    /// The first, or a task that is under no limit and ran here last.
+    pub(super) fn near(
+        &self,
+        runqueue: &RunQueue,
+        first: (Key, TaskId),
+        cpu: CpuId,
+    ) -> (Key, TaskId) {
+        let slice_v = |task| {
+            let t = self.ext.task(task);
+            virtual_ns(t.slice_ns, t.standing.hweight)
+        };
+        let is_free = |task| {
+            let t = self.ext.task(task);
+            t.slots.is_empty() && !self.ext.limits.limits(t.group)
+        };
+        runqueue.near(first, slice_v, |task| self.k.task(task).cpu == cpu, is_free)
     }
 }

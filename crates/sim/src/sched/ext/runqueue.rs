@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use tidegate_law::hweight::virtual_ns;
 use tidegate_law::latency;
-use tidegate_law::runqueue::{Mean, Task, place, reweighed};
-use tidegate_law::tuning::ENQUEUE_FRONT;
+use tidegate_law::runqueue::{Mean, Task, is_near, place, reweighed};
+use tidegate_law::tuning::{ENQUEUE_FRONT, PICK_NEAR_SCAN_MAX};
 
 use crate::{Ns, TaskId};
 
@@ -61,7 +61,7 @@ impl Entrant {
     }
 }
 
-type Key = (u64, u64);
+pub(super) type Key = (u64, u64);
 
 /// One queue.
 #[derive(Default)]
@@ -213,6 +213,29 @@ impl RunQueue {
         Some((*first.0, *first.1))
     }
 
+    /// The first in the order that may run on a CPU, or one that ran there last and comes soon after the first of its queue.
+    pub(super) fn near(
+        &self,
+        (key, task): (Key, TaskId),
+        slice_v: impl FnOnce(TaskId) -> u64,
+        ran_here: impl Fn(TaskId) -> bool,
+        is_free: impl Fn(TaskId) -> bool,
+    ) -> (Key, TaskId) {
+        let queue = match self.wide.contains_key(&key) {
+            true => &self.wide,
+            false => &self.narrow,
+        };
+        let mut queued = queue.iter().take(PICK_NEAR_SCAN_MAX as usize);
+        let Some((head, _)) = queued.next().filter(|(_, head)| !ran_here(**head)) else {
+            return (key, task);
+        };
+        let head_slice_v = slice_v(queue[head]);
+        queued
+            .take_while(|(other, _)| is_near(head.0, other.0, head_slice_v))
+            .find(|(_, other)| ran_here(**other) && is_free(**other))
+            .map_or((key, task), |(key, task)| (*key, *task))
+    }
+
     /// The first of those that may run anywhere, if it `may` go elsewhere.
     pub(super) fn first_wide(&self, may: impl FnOnce(TaskId) -> bool) -> Option<(Key, TaskId)> {
         let (key, task) = self.wide.first_key_value()?;
@@ -344,5 +367,33 @@ mod tests {
         assert_eq!(queue.waiting(), 2);
         queue.wait(TaskId(4), at(30), true, true);
         assert_eq!(queue.first(|_| true).map(|found| found.1), Some(TaskId(4)));
+    }
+
+    #[test]
+    fn one_that_ran_here_goes_before_the_first_by_half_of_its_slice() {
+        let mut queue = RunQueue::default();
+        let at = |ms: u64| V_START + ms * MS;
+        for (task, ms) in [(0, 10), (1, 11), (2, 12), (3, 40)] {
+            queue.wait(TaskId(task), at(ms), false, false);
+        }
+        let near = |slice_v: u64, ran_here: &[u32], bound: &[u32]| {
+            let first = queue.first(|_| true).expect("four wait");
+            let is_in = |of: &[u32], task: TaskId| of.contains(&task.0);
+            let ran_here = |task| is_in(ran_here, task);
+            queue
+                .near(first, |_| slice_v, ran_here, |task| !is_in(bound, task))
+                .1
+        };
+        assert_eq!(near(4 * MS, &[2], &[]), TaskId(2));
+        assert_eq!(near(4 * MS, &[1, 2], &[]), TaskId(1), "the first of them");
+        assert_eq!(
+            near(4 * MS, &[1, 2], &[1]),
+            TaskId(2),
+            "a limit is to be asked"
+        );
+        assert_eq!(near(4 * MS, &[0, 2], &[]), TaskId(0), "so did the first");
+        assert_eq!(near(3 * MS, &[2], &[]), TaskId(0), "too late");
+        assert_eq!(near(60 * MS, &[3], &[]), TaskId(3));
+        assert_eq!(near(4 * MS, &[], &[]), TaskId(0));
     }
 }
