@@ -123,22 +123,33 @@ TG_FN void tg_runqueue_settle(struct tg_runqueue *rq, tg_u64 now_ns)
 		rq->reached = rq->base;
 }
 
-/* A member more. */
-TG_FN void tg_runqueue_add(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
+/* What a member weighs is in the mean from now on. */
+TG_FN void tg_runqueue_weigh(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
 {
 	if (!rq->weights)
 		rq->base = vruntime;
-	rq->nr_waiting++;
 	rq->weights += tg_runqueue_weight(hweight);
 	rq->moment += tg_runqueue_distance(rq, vruntime) * (tg_s64)tg_runqueue_weight(hweight);
+}
+
+TG_FN void tg_runqueue_unweigh(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
+{
+	rq->weights -= tg_min(tg_runqueue_weight(hweight), rq->weights);
+	rq->moment -= tg_runqueue_distance(rq, vruntime) * (tg_s64)tg_runqueue_weight(hweight);
+}
+
+/* A member more. */
+TG_FN void tg_runqueue_add(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
+{
+	rq->nr_waiting++;
+	tg_runqueue_weigh(rq, vruntime, hweight);
 }
 
 /* A member less, which does not run. */
 TG_FN void tg_runqueue_sub(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
 {
 	rq->nr_waiting--;
-	rq->weights -= tg_min(tg_runqueue_weight(hweight), rq->weights);
-	rq->moment -= tg_runqueue_distance(rq, vruntime) * (tg_s64)tg_runqueue_weight(hweight);
+	tg_runqueue_unweigh(rq, vruntime, hweight);
 }
 
 /* A member was charged this much virtual time. */
@@ -194,12 +205,13 @@ TG_FN int tg_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)
 
 /*
  * Whether a CPU may take a task that ran there last before the first in order: it comes no later than
- * half of a slice of the first after it. A task that runs elsewhere each time brings some 150 cache
- * lines along. The deadline of one that has been passed over stays, those of others move on.
+ * half of a slice after it, of the first's or its own, whichever is shorter (a light task's is long in
+ * virtual time, and those behind it would wait as long). A task that runs elsewhere each time brings some
+ * 150 cache lines along. The deadline of one that has been passed over stays, those of others move on.
  */
-TG_FN int tg_runqueue_is_near(tg_u64 first, tg_u64 deadline, tg_u64 first_slice_v)
+TG_FN int tg_runqueue_is_near(tg_u64 first, tg_u64 deadline, tg_u64 first_slice_v, tg_u64 slice_v)
 {
-	return deadline - first <= first_slice_v / 2;
+	return deadline - first <= tg_min(first_slice_v, slice_v) / 2;
 }
 
 /*

@@ -120,7 +120,7 @@ fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
 /// SCX_OPS_SWITCH_PARTIAL, since 6.12.
 const SWITCH_PARTIAL: u8 = 1 << 3;
 
-/// SCX_OPS_ALLOW_QUEUED_WAKEUP, since 6.15: a task that is to run on another CPU is queued there, by an interrupt. Without it
+/// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task that is to run on another CPU is queued there, by an interrupt. Without it
 /// the waker does that, and moves twice as many cache lines.
 const ALLOW_QUEUED_WAKEUP: u8 = 1 << 5;
 

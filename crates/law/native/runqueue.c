@@ -53,9 +53,9 @@ int tg_native_runqueue_pulls(tg_u64 own_weights, tg_u64 own_cpus, tg_u64 weights
 	return tg_runqueue_pulls(own_weights, own_cpus, weights, cpus, weight);
 }
 
-int tg_native_runqueue_is_near(tg_u64 first, tg_u64 deadline, tg_u64 first_slice_v)
+int tg_native_runqueue_is_near(tg_u64 first, tg_u64 deadline, tg_u64 first_slice_v, tg_u64 slice_v)
 {
-	return tg_runqueue_is_near(first, deadline, first_slice_v);
+	return tg_runqueue_is_near(first, deadline, first_slice_v, slice_v);
 }
 
 int tg_native_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)

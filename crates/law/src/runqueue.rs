@@ -67,7 +67,12 @@ unsafe extern "C" {
         cpus: u64,
         members: u64,
     ) -> i32;
-    fn tg_native_runqueue_is_near(first: u64, deadline: u64, first_slice_v: u64) -> i32;
+    fn tg_native_runqueue_is_near(
+        first: u64,
+        deadline: u64,
+        first_slice_v: u64,
+        slice_v: u64,
+    ) -> i32;
     fn tg_native_runqueue_eligible(v: u64, vruntime: u64, slice_v: u64) -> i32;
     fn tg_native_runqueue_place(
         v: u64,
@@ -223,9 +228,9 @@ pub fn reweighs(hweight: u64, now: u64) -> bool {
 }
 
 /// Whether a CPU may take a task that ran there last before the first in order.
-pub fn is_near(first: u64, deadline: u64, first_slice_v: u64) -> bool {
+pub fn is_near(first: u64, deadline: u64, first_slice_v: u64, slice_v: u64) -> bool {
     // SAFETY: as in `weight`.
-    unsafe { tg_native_runqueue_is_near(first, deadline, first_slice_v) != 0 }
+    unsafe { tg_native_runqueue_is_near(first, deadline, first_slice_v, slice_v) != 0 }
 }
 
 /// Not ahead of its share by more than a quarter of its slice.

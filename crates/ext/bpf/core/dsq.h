@@ -58,6 +58,11 @@ _Static_assert(DSQ_FITS(EXT_LLCS_MAX, DSQ_INDEX_BITS), "a cache, into the kind")
 _Static_assert(DSQ_BITS <= 32, "ids stay in the low word");
 _Static_assert((SCX_DSQ_FLAG_BUILTIN & ((1ULL << DSQ_BITS) - 1)) == 0, "the kernel's bit is above");
 
+INLINE u32 dsq_index(u64 dsq)
+{
+	return dsq & ((1ULL << DSQ_INDEX_BITS) - 1);
+}
+
 /* One run queue a cache and kind of work. */
 INLINE u32 runqueue_index(u32 llc, u32 kind)
 {

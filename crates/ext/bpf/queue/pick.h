@@ -16,11 +16,16 @@ INLINE u32 pick_scan_max(u32 kind)
 	return kind == EXT_BACKGROUND ? TG_PICK_BACKGROUND_SCAN_MAX : TG_PICK_SCAN_MAX;
 }
 
-/* Whether a queue holds main or side work of a CPU's own cache that may run on some CPUs. */
+/*
+ * Whether a queue holds main or side work of a CPU's own cache that may run on several CPUs. (Tasks in
+ * `wide` may run on as many as are on line, but not on all of those if some of theirs are offline.)
+ */
 INLINE bool pick_sorts(struct ext_cpu *c, u64 dsq)
 {
-	return dsq == dsq_narrow(runqueue_index(c->llc, EXT_MAIN)) ||
-	       dsq == dsq_narrow(runqueue_index(c->llc, EXT_SIDE));
+	u32 runqueue = dsq_index(dsq), type = dsq >> DSQ_TYPE_SHIFT;
+
+	return (type == DSQ_WIDE || type == DSQ_NARROW) && runqueue / EXT_KINDS == c->llc &&
+	       runqueue % EXT_KINDS != EXT_BACKGROUND;
 }
 
 /*
@@ -81,7 +86,7 @@ int pick_sort(s32 cpu)
 	if (!c || !dsq)
 		return 0;
 	c->hidden_dsq = 0;
-	kind = dsq == dsq_narrow(runqueue_index(c->llc, EXT_SIDE)) ? EXT_SIDE : EXT_MAIN;
+	kind = dsq_index(dsq) % EXT_KINDS;
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		EXT_FOR(scanned, TG_PICK_SCAN_MAX)
 		{
@@ -99,12 +104,12 @@ int pick_sort(s32 cpu)
 /* Whether it is under no quota and no cap: no limit is to be asked. */
 INLINE bool pick_is_free(struct task_ctx *t)
 {
-	return !(limits_used && t->limit) && !(caps_on && t->caps[0]);
+	return !(limits_used && group_limit(t->group, t->group_id)) && !(caps_on && t->caps[0]);
 }
 
 /*
- * Takes a task that ran last on this CPU before the first of a queue (tg_runqueue_is_near). False: the
- * first is the one. Global, so that the verifier walks it once.
+ * Takes a task that ran last on this CPU, or was put there, before the first of a queue
+ * (tg_runqueue_is_near). False: the first is the one. Global, so that the verifier walks it once.
  */
 u32 pick_near(u64 dsq, s32 cpu)
 {
@@ -125,12 +130,13 @@ u32 pick_near(u64 dsq, s32 cpu)
 				first = p->scx.dsq_vtime;
 				first_slice_v = task_slice_v(t);
 			}
-			if (!tg_runqueue_is_near(first, p->scx.dsq_vtime, first_slice_v))
-				break;
-			if (scx_bpf_task_cpu(p) == cpu && (!scanned || pick_is_free(t))) {
-				taken = scanned && dsq_move(&it, p, SCX_DSQ_LOCAL);
-				break;
-			}
+			if (scx_bpf_task_cpu(p) != cpu)
+				continue;
+			if (scanned && pick_is_free(t) &&
+			    tg_runqueue_is_near(first, p->scx.dsq_vtime, first_slice_v,
+						task_slice_v(t)))
+				taken = dsq_move(&it, p, SCX_DSQ_LOCAL);
+			break;
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -177,6 +183,15 @@ int pick_reweigh(u64 dsq, s32 cpu, u64 now)
 	return moved;
 }
 
+/*
+ * Whether nothing waits. With limits the queues are looked at instead: a task that one CPU throttles
+ * while another runs it may lie in a queue uncounted. Global, so that the verifier walks it once.
+ */
+__attribute__((noinline)) u32 pick_none_waits(u32 runqueue)
+{
+	return !limits_used && !caps_on && !runqueue_waiting(runqueue);
+}
+
 struct first {
 	u64 dsq;
 	u64 deadline; /* 0: none waits */
@@ -198,7 +213,7 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	struct first first = {};
 	u32 runqueue = runqueue_index(c->llc, kind);
 
-	if (!runqueue_waiting(runqueue))
+	if (pick_none_waits(runqueue))
 		return first;
 	if (config.cpus > 1) {
 		pick_earlier(&first, dsq_pinned(cpu, kind), cpu, kind);

@@ -127,16 +127,18 @@ int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
 }
 
 /*
- * The CPU that a task is put on whose waker is about to sleep: the waker's, which has what it is woken
- * for in its caches and looks for a task next (pick_near).
+ * The CPU that a task is put on whose waker says that it is about to sleep: the waker's, which has what it
+ * is woken for in its caches and then looks for a task next (pick_near). `cpu`: else.
  */
 INLINE s32 place_beside(struct task_struct *p, s32 cpu)
 {
 	s32 here = bpf_get_smp_processor_id();
 	struct ext_cpu *c = cpu_at(cpu), *own = cpu_at(here);
 
-	return c && own && c->llc == own->llc && bpf_cpumask_test_cpu(here, p->cpus_ptr) ? here
-											 : cpu;
+	if (!c || !own || c->llc != own->llc || cpu_is_offline(here) ||
+	    !bpf_cpumask_test_cpu(here, p->cpus_ptr))
+		return cpu;
+	return here;
 }
 
 #define PLACE_NONE (-1)

@@ -39,7 +39,7 @@ INLINE bool runqueue_has(struct task_ctx *t, u32 runqueue)
 
 /*
  * Members that wait. Without the lock: a member comes before its task is queued, so one that is
- * not seen yet sees, when it is queued, a CPU that idles.
+ * not seen yet sees, when it is queued, a CPU that idles. Global, so that the verifier walks it once.
  */
 __attribute__((noinline)) u64 runqueue_waiting(u32 runqueue)
 {
@@ -171,10 +171,10 @@ INLINE void runqueue_set_hweight(struct runqueue *rq, struct task_ctx *t, u64 hw
 {
 	u64 v = tg_runqueue_v(&rq->mean);
 
-	tg_runqueue_sub(&rq->mean, t->vruntime, t->hweight);
+	tg_runqueue_unweigh(&rq->mean, t->vruntime, t->hweight);
 	t->vruntime = tg_runqueue_reweighed(v, t->vruntime, t->hweight, hweight);
 	t->hweight = hweight;
-	tg_runqueue_add(&rq->mean, t->vruntime, hweight);
+	tg_runqueue_weigh(&rq->mean, t->vruntime, hweight);
 	tg_runqueue_settle(&rq->mean, now);
 }
 

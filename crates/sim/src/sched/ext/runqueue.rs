@@ -217,7 +217,7 @@ impl RunQueue {
     pub(super) fn near(
         &self,
         (key, task): (Key, TaskId),
-        slice_v: impl FnOnce(TaskId) -> u64,
+        slice_v: impl Fn(TaskId) -> u64,
         ran_here: impl Fn(TaskId) -> bool,
         is_free: impl Fn(TaskId) -> bool,
     ) -> (Key, TaskId) {
@@ -231,8 +231,10 @@ impl RunQueue {
         };
         let head_slice_v = slice_v(queue[head]);
         queued
-            .take_while(|(other, _)| is_near(head.0, other.0, head_slice_v))
-            .find(|(_, other)| ran_here(**other) && is_free(**other))
+            .find(|(_, other)| ran_here(**other))
+            .filter(|(at, other)| {
+                is_free(**other) && is_near(head.0, at.0, head_slice_v, slice_v(**other))
+            })
             .map_or((key, task), |(key, task)| (*key, *task))
     }
 
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(near(4 * MS, &[1, 2], &[]), TaskId(1), "the first of them");
         assert_eq!(
             near(4 * MS, &[1, 2], &[1]),
-            TaskId(2),
+            TaskId(0),
             "a limit is to be asked"
         );
         assert_eq!(near(4 * MS, &[0, 2], &[]), TaskId(0), "so did the first");
