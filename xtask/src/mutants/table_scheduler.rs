@@ -85,7 +85,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "runqueue.h",
         what: "members no more than CPUs are cut to nothing",
-        from: "if (cpus < 2 || rq->members + (counted ? 0 : 1) < cpus)",
+        from: "if (cpus < 2 || tg_runqueue_members(rq) + (counted ? 0 : 1) < cpus)",
         to: "if (cpus < 2)",
     },
     Mutant {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-or-later
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The guest's side of `cargo xtask shared-lines`:
 //
 //	lines count WARM_MS MS pairs N		N pairs of threads that wake each other over pipes

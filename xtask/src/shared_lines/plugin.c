@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-or-later
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A plugin of the emulator (QEMU 7.2, API 1) that counts which cache lines the guest's kernel moves between CPUs, as if every
 // CPU had a cache without end, and what instructions it executes. Counting begins and ends at marks: an instruction without
 // effect that guest.c executes. `-plugin plugin.so,out=FILE`; docs in mod.rs.
