@@ -120,8 +120,8 @@ fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
 /// SCX_OPS_SWITCH_PARTIAL, since 6.12.
 const SWITCH_PARTIAL: u8 = 1 << 3;
 
-/// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task that is to run on another CPU is queued there, by an interrupt. Without it
-/// the waker does that, and moves twice as many cache lines.
+/// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task that is to run on another
+/// CPU is queued there, by an interrupt. Without it the waker does that, and moves more cache lines.
 const ALLOW_QUEUED_WAKEUP: u8 = 1 << 5;
 
 /// Whether this kernel knows a flag of a scheduler.

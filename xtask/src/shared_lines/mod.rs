@@ -99,20 +99,29 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
         let mut value = || words.next().with_context(|| format!("{word}: no value"));
         match word.as_str() {
             "--kernel" => options.series.clone_from(value()?),
-            "--cpus" => options.cpus = value()?.parse().context("--cpus")?,
-            "--ms" => options.ms = value()?.parse().context("--ms")?,
+            "--cpus" => options.cpus = number(word, value()?)?,
+            "--ms" => options.ms = number(word, value()?)?,
             "--scheduler" => options.scheduler = Some(value()?.into()),
             "--load" => options.loads.push(value()?.clone()),
             "--without-peers" => options.has_peers = false,
             "--all" => options.is_all = true,
-            _ => bail!("{word}: not an option"),
+            _ => bail!("{word}: no such option; see `cargo xtask shared-lines --help`"),
         }
     }
-    ensure!((2..=8).contains(&options.cpus), "--cpus: from 2 to 8");
+    ensure!(
+        (2..=8).contains(&options.cpus),
+        "--cpus {}: give 2 to 8",
+        options.cpus
+    );
     if options.loads.is_empty() {
         options.loads = LOADS.map(str::to_owned).to_vec();
     }
     Ok(options)
+}
+
+fn number(option: &str, value: &str) -> anyhow::Result<u32> {
+    let found = value.parse();
+    found.with_context(|| format!("{option} {value}: give a whole number"))
 }
 
 fn run(repository: &Path, options: &Options) -> anyhow::Result<()> {

@@ -130,8 +130,8 @@ static void end(void)
 
 static void registered(qemu_plugin_id_t id);
 
-// At the first mark everything is translated anew, with callbacks; until then the guest does not crawl. Only once: QEMU 7.2
-// keeps pointers to callbacks of old translations.
+// The first mark drops all translated code, so that the guest's code is translated again with callbacks: the boot before it
+// runs at full speed. Later marks leave the code: QEMU 7.2 keeps pointers to the callbacks of dropped translations.
 static void marked(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
