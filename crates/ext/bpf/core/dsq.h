@@ -10,7 +10,7 @@
  *	  the kernel's: its own queues (global, local, local of a CPU)
  *
  *	type            index          kind   order          holds
- *	1 wide          run queue      0      deadline       tasks that may run on any CPU
+ *	1 wide          run queue      0      deadline       tasks that may run on as many CPUs as are on line
  *	2 narrow        run queue      0      deadline       tasks that may run on some CPUs
  *	3 pinned        CPU            kind   deadline       tasks of that one CPU; some of narrow (pick_sort)
  *	4 throttled     limit          0      last run       out of that limit's quota
