@@ -6,6 +6,7 @@ use crate::VmError;
 use crate::catalog::{Case, Mode};
 use crate::emulator::{Console, CpuClock, Emulator, TAIL_LINES};
 use crate::fetch::Kernel;
+use crate::poll::Poll;
 use crate::progress::Progress;
 use crate::protocol::{Finished, Frame, Health, Outcome, health, parse};
 use std::collections::VecDeque;
@@ -59,6 +60,8 @@ pub struct Boot<'a> {
     pub mode: Mode,
     /// Further arguments of the emulator.
     pub emulator: &'a [String],
+    /// Idle CPUs use up their turns: see [`Poll`].
+    pub idle_polls: bool,
     pub kernel: &'a Kernel,
     pub image: &'a Path,
     pub logs: &'a Path,
@@ -76,12 +79,18 @@ impl Boot<'_> {
             Mode::Precise | Mode::Wide => VIRTUAL_NICER,
         };
         let errors = self.logs.join("emulator.log");
-        let mut emulator = Emulator::start(self.command(&console), nicer, &errors)?;
+        let mut command = self.command(&console);
+        let poll = self.idle_polls.then(Poll::new);
+        if let Some(poll) = &poll {
+            poll.add_to(&mut command);
+        }
+        let mut emulator = Emulator::start(command, nicer, &errors)?;
         let lines = emulator.lines();
         let log = File::create(self.logs.join("guest.log"))
             .map_err(|e| VmError::io("keep the guest's log", self.logs, &e))?;
         let clock = emulator.cpu_clock();
         let mut watch = Watch::new(self, log, Console::new(console), clock, heard);
+        watch.poll = poll;
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
         watch.last_look(progress);
@@ -164,6 +173,7 @@ struct Watch<'a> {
     /// When the kernel was first seen in trouble, and its words.
     dead: Option<(Instant, String)>,
     heard: &'a mut dyn FnMut(&str),
+    poll: Option<Poll>,
 }
 
 impl<'a> Watch<'a> {
@@ -193,6 +203,7 @@ impl<'a> Watch<'a> {
             report,
             dead: None,
             heard,
+            poll: None,
         }
     }
 
@@ -252,7 +263,11 @@ impl<'a> Watch<'a> {
             Frame::End { outcome, .. } => self.close(outcome, uptime_s, progress),
             Frame::Done => return Step::Over,
             Frame::Output(text) => {
-                (self.heard)(&text);
+                match self.poll.as_mut().map(|poll| poll.heard(&text)) {
+                    Some(Ok(true)) => return Step::Going,
+                    Some(Err(error)) => return self.broken(&error.to_string(), progress),
+                    Some(Ok(false)) | None => (self.heard)(&text),
+                }
                 self.tail.push_back(text);
                 if self.tail.len() > TAIL_LINES {
                     self.tail.pop_front();

@@ -6,6 +6,7 @@
 use crate::boot::Boot;
 use crate::catalog::{Case, Mode, Userland};
 use crate::command;
+use crate::poll;
 use crate::progress::Progress;
 use crate::protocol::Outcome;
 use crate::{Bed, Setup, VmError, tool};
@@ -29,6 +30,8 @@ pub struct Job {
     pub mode: Mode,
     /// Further arguments of the emulator, such as a plugin.
     pub emulator: Vec<String>,
+    /// In [`Mode::Wide`], idle CPUs use up their turns instead of giving them to the busy ones.
+    pub idle_polls: bool,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
     pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
@@ -90,6 +93,7 @@ impl Job {
             label: NAME,
             mode: self.mode,
             emulator: &self.emulator,
+            idle_polls: self.idle_polls,
             kernel: &bed.kernel,
             image: &image,
             logs: &logs,
@@ -139,6 +143,9 @@ impl Job {
             text.push_str(&format!(
                 "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online\n"
             ));
+        }
+        if self.idle_polls {
+            text.push_str(&format!("{}\n", poll::TELL));
         }
         for (name, value) in &self.environment {
             text.push_str(&format!("export {name}={}\n", quoted(value)));

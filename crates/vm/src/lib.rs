@@ -14,6 +14,7 @@ pub mod fetch;
 mod image;
 mod job;
 mod measure;
+mod poll;
 mod progress;
 mod protocol;
 mod setup;

@@ -144,6 +144,7 @@ impl Suite<'_> {
             .write(todo, self.mode.name(), self.userland, &image)?;
         let boot = Boot {
             emulator: &[],
+            idle_polls: false,
             label: &self.label,
             mode: self.mode,
             kernel: &self.bed.kernel,

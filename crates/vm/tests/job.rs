@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidegate_vm::{Done, Job, Mode, Setup, VmError, cache};
 
 /// Runs a line of the guest's shell; `None` where this machine has no emulator or kernel.
-fn shell(mode: Mode, line: &str) -> Option<(Done, Vec<String>)> {
-    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("job");
+fn shell(mode: Mode, idle_polls: bool, line: &str) -> Option<(Done, Vec<String>)> {
+    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("job-{idle_polls}"));
     let job = Job {
         setup: Setup {
             cache: cache(),
@@ -17,6 +17,7 @@ fn shell(mode: Mode, line: &str) -> Option<(Done, Vec<String>)> {
         },
         mode,
         emulator: Vec::new(),
+        idle_polls,
         cpus: 1,
         command: ["sh", "-c", line].map(str::to_owned).to_vec(),
         environment: vec![("QUOTE".into(), "it's \"here\"".into())],
@@ -40,7 +41,7 @@ fn a_job_brings_back_its_words_its_status_and_its_files() {
     let line = "uname -r; echo \"$QUOTE\"; echo aside >&2; mkdir sub; printf 'a\\000\\r\\n\\004b' >sub/raw; \
         /opt/who --version >who; a=$(cut -d. -f1 /proc/uptime); sleep 20; b=$(cut -d. -f1 /proc/uptime); \
         echo $((b - a)) >slept; exit 3";
-    let Some((done, heard)) = shell(Mode::Precise, line) else {
+    let Some((done, heard)) = shell(Mode::Precise, false, line) else {
         return;
     };
     assert_eq!(done.status, 3);
@@ -53,4 +54,20 @@ fn a_job_brings_back_its_words_its_status_and_its_files() {
     assert_eq!(read("slept"), b"20\n");
     assert!(done.kernel.starts_with("linux-"), "{}", done.kernel);
     assert!((20.0..25.0).contains(&done.guest_s), "{}", done.guest_s);
+}
+
+/// A CPU that polls keeps its tick.
+#[test]
+fn idle_cpus_can_be_made_to_poll() {
+    let ticks = "grep LOC: /proc/interrupts | tr -s ' ' | cut -d' ' -f2";
+    let line = format!("a=$({ticks}); sleep 1; b=$({ticks}); echo $((b - a))");
+    let Some((done, heard)) = shell(Mode::Precise, true, &line) else {
+        return;
+    };
+    let ticks: u32 = done.stdout.trim().parse().unwrap();
+    assert!((200..400).contains(&ticks), "{ticks}");
+    assert!(
+        !heard.iter().any(|line| line.contains("cpu_idle")),
+        "{heard:?}"
+    );
 }

@@ -163,6 +163,7 @@ fn run(repository: &Path, options: &Options) -> anyhow::Result<()> {
         setup,
         mode: Mode::Wide,
         emulator,
+        idle_polls: false,
         cpus: options.cpus,
         command: ["sh", "/vm/shared-lines.sh"].map(str::to_owned).to_vec(),
         environment: vec![

@@ -164,6 +164,7 @@ fn in_vm(repository: &Path, binary: &Path, series: &str) -> anyhow::Result<Words
         setup,
         mode: Mode::Precise,
         emulator: Vec::new(),
+        idle_polls: false,
         cpus: 1,
         command: ["tidegate", "doctor", "--json"].map(str::to_owned).to_vec(),
         environment: Vec::new(),

@@ -60,6 +60,7 @@ pub fn run(options: &LabOptions, mut programs: Vec<(String, PathBuf)>) -> Result
         },
         mode,
         emulator: Vec::new(),
+        idle_polls: options.experiment == Experiment::Peers && mode == Mode::Wide,
         cpus,
         command: command(options),
         environment: vec![(NOPS_VARIABLE.into(), "1".into())],
@@ -97,7 +98,7 @@ pub fn run(options: &LabOptions, mut programs: Vec<(String, PathBuf)>) -> Result
         }
         _ => {
             "On emulated CPUs that share one virtual time in turns of 10 us: CPU time is good to half a percent, latencies to \
-             some turns (80 us with eight busy CPUs), and nothing outside the guest can be seen in them."
+             some turns (80 us on eight CPUs), and nothing outside the guest can be seen in them."
         }
     };
     let note = format!("{bed} The guest ran for {:.0} s of its time.", done.guest_s);
