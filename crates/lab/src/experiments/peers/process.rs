@@ -14,7 +14,7 @@ use crate::{LabError, clock, stop};
 
 const S: u64 = 1_000_000_000;
 /// Verifying takes seconds in the bed.
-const LOAD_NS: u64 = 60 * S;
+const LOAD_NS: u64 = 240 * S;
 const UNLOAD_NS: u64 = 20 * S;
 /// The longest that a load may take.
 const WORK_NS: u64 = 60 * S;
@@ -76,7 +76,7 @@ impl Loaded {
                 return Err(loaded.failed("does not load"));
             }
             if clock::monotonic_ns() > until {
-                return Err(loaded.failed("is not in force after 60 s"));
+                return Err(loaded.failed("is not in force after 240 s"));
             }
             stop::sleep_ns(S / 20)?;
         }
