@@ -45,8 +45,8 @@ const WIDE: &[&str] = &[
     "filter-buffer,id=turn,netdev=turns,interval=10",
 ];
 
-/// `cmpxchg16b` leaves the flags undefined before version 8 if an interrupt follows at once, which comes with the ends of turns: now
-/// and then a guest died in its allocator. Without it the kernel makes timers of BPF only from slabs that it checks.
+/// Version 7.2 may return wrong flags from `cmpxchg16b` if an interrupt follows at once, as at the end of a turn; the slab allocator
+/// uses it, and guests died there. Without it the kernel allocates BPF's timers and local storage only from slabs with checks on.
 const WIDE_PROCESSOR: &str = "max,-erms,-fsrm,-cx16";
 const WIDE_WORDS: &str =
     " maxcpus=1 slab_debug=F,kmalloc-cg*,kmalloc-32,kmalloc-64,kmalloc-96,kmalloc-128";
@@ -86,7 +86,7 @@ impl Boot<'_> {
         };
         let errors = self.logs.join("emulator.log");
         let mut command = self.command(&console);
-        let poll = self.idle_polls.then(Poll::new);
+        let poll = self.idle_polls.then(Poll::new).transpose()?;
         if let Some(poll) = &poll {
             poll.add_to(&mut command);
         }
@@ -270,7 +270,13 @@ impl<'a> Watch<'a> {
                     current.measures.push((name, value, unit));
                 }
             }
-            Frame::End { outcome, .. } => self.close(outcome, uptime_s, progress),
+            Frame::End { outcome, .. } => {
+                if self.poll.as_ref().is_some_and(|poll| !poll.started()) {
+                    let why = "the guest's kernel did not tell where its idle loop is, so idle CPUs did not poll";
+                    return self.broken(why, progress);
+                }
+                self.close(outcome, uptime_s, progress);
+            }
             Frame::Done => return Step::Over,
             Frame::Output(text) => {
                 match self.poll.as_mut().map(|poll| poll.heard(&text)) {

@@ -30,7 +30,7 @@ pub struct Job {
     pub mode: Mode,
     /// Further arguments of the emulator, such as a plugin.
     pub emulator: Vec<String>,
-    /// In [`Mode::Wide`], idle CPUs use up their turns instead of giving them to the busy ones.
+    /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy ones.
     pub idle_polls: bool,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
     pub cpus: u32,

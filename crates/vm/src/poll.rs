@@ -1,4 +1,4 @@
-//! Idle CPUs that use up their turns, in [`Mode::Wide`](crate::Mode::Wide). Its CPUs share one virtual time, and one that
+//! Idle CPUs that use up their turns, for [`Mode::Wide`](crate::Mode::Wide). Its CPUs share one virtual time, and one that
 //! halts or pauses gives its turn away: the busy ones would run the faster the fewer they are, which no machine's do, and a
 //! scheduler that leaves CPUs idle would lose nothing. So the guest's kernel is told to poll when it is idle, and the pause in
 //! that loop is overwritten with an instruction that does nothing, both through the emulator's port for a debugger.
@@ -8,14 +8,14 @@
 use crate::VmError;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// What the guest's shell runs to say where the two symbols are.
-pub const TELL: &str = "grep -wE 'cpu_idle_poll|cpu_idle_force_poll' /proc/kallsyms >&2";
+pub const TELL: &str = "grep -wE 'cpu_idle_poll|cpu_idle_force_poll' /proc/kallsyms >&2 || true";
 const LOOP: &str = "cpu_idle_poll";
 const SWITCH: &str = "cpu_idle_force_poll";
 /// The loop's function is a little shorter.
@@ -26,30 +26,50 @@ const NOTHING: &str = "6690";
 /// The emulator answers at once, unless its host is overloaded.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
 /// The port, and what the guest has said so far.
 pub struct Poll {
-    socket: String,
+    /// Of this user alone: whoever reaches the port can have the emulator run commands.
+    folder: TempDir,
     idle_loop: Option<u64>,
     switch: Option<u64>,
+    started: bool,
 }
 
 impl Poll {
-    pub fn new() -> Poll {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Poll {
-            socket: format!("tidegate-vm-{}-{number}", std::process::id()),
+    pub fn new() -> Result<Poll, VmError> {
+        // Not beside the logs: a socket's path has 107 bytes at most.
+        let folder = tempfile::Builder::new()
+            .prefix("tidegate-vm-")
+            .tempdir()
+            .map_err(|e| {
+                VmError::io(
+                    "make a folder for the debugger port",
+                    &std::env::temp_dir(),
+                    &e,
+                )
+            })?;
+        Ok(Poll {
+            folder,
             idle_loop: None,
             switch: None,
-        }
+            started: false,
+        })
+    }
+
+    /// Whether idle CPUs poll.
+    pub fn started(&self) -> bool {
+        self.started
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("debugger")
     }
 
     /// Opens the port.
     pub fn add_to(&self, emulator: &mut Command) {
         let socket = format!(
-            "socket,id=debugger,path={},abstract=on,server=on,wait=off",
-            self.socket
+            "socket,id=debugger,path={},server=on,wait=off",
+            self.socket().display()
         );
         emulator.args(["-chardev", &socket, "-gdb", "chardev:debugger"]);
     }
@@ -67,6 +87,7 @@ impl Poll {
         let started = self
             .connect()
             .and_then(|stream| Debugger { stream }.start_polling(idle_loop, switch));
+        self.started = started.is_ok();
         started.map(|()| true).map_err(|e| {
             VmError::new(
                 "let the guest's idle CPUs poll",
@@ -78,17 +99,17 @@ impl Poll {
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.socket)?)?;
+        let stream = UnixStream::connect(self.socket())?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         Ok(stream)
     }
 }
 
-/// Name and address of a line of `/proc/kallsyms`; compilers add endings such as `.isra.0` to a name.
+/// Name and address of a line of `/proc/kallsyms`; compilers add endings such as `.isra.0` to a name, and `.cold` to a part of it.
 fn symbol(line: &str) -> Option<(&str, u64)> {
     let mut words = line.split_ascii_whitespace();
     let at = u64::from_str_radix(words.next()?, 16).ok()?;
-    let name = words.nth(1)?;
+    let name = words.nth(1).filter(|name| !name.ends_with(".cold"))?;
     Some((name.split('.').next().unwrap_or(name), at))
 }
 
@@ -255,6 +276,7 @@ mod tests {
     fn a_symbol_is_known_by_its_name_without_the_ending() {
         let line = "ffffffff81e0f3a0 t cpu_idle_poll.isra.0";
         assert_eq!(symbol(line), Some((LOOP, 0xffff_ffff_81e0_f3a0)));
+        assert_eq!(symbol(&line.replace("isra.0", "cold")), None);
         assert_eq!(symbol("lab 1.0 of 3.0"), None);
         assert_eq!(symbol(""), None);
     }

@@ -20,7 +20,7 @@ passes() {
 		/hrtimer_expire_exit/ && began[timer] { sum[timer] += at - began[timer]; n[timer]++; began[timer] = 0 }
 		END {
 			for (timer in n) if (n[timer] > n[most]) most = timer
-			printf "%.2f %d\n", 1e6 * sum[most] / n[most], n[most]
+			if (n[most]) printf "%.2f %d\n", 1e6 * sum[most] / n[most], n[most]
 		}' $TRACE/trace
 }
 
@@ -43,11 +43,14 @@ for online in "" "4 8 12" "2 4 6 8 10 12 14"; do
 		sleep 1
 		# shellcheck disable=SC2046
 		set -- $(passes)
+		[ $# = 2 ] || fail "no pass was traced"
 		measure "pass_${many}_cpus_${n}_hogs" "$1" us
 		within "passes in a second on $many CPUs" "$2" 800 1200
 		# shellcheck disable=SC2086
 		finish $hogs
 	done
 done
+for event in expire_entry expire_exit; do echo 0 >$TRACE/events/timer/hrtimer_$event/enable; done
+echo 8 >$TRACE/buffer_size_kb
 ext_is_on
 ext_off

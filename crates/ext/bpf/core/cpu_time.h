@@ -42,9 +42,9 @@ struct cpu_time {
 	u64 side;
 	s64 idle_read; /* what the timer has read so far, which never goes back */
 	s64 side_read;
-	u64 doubted;	    /* a state of `idle` that the kernel's run queue denies */
-	u64 forced_ns;	    /* until then side work runs here at main's cost */
-	u64 side_served_ns; /* side work ran here, or none waited for this CPU, at this time */
+	u64 doubted;   /* a state of `idle` that the kernel's run queue denies */
+	u64 forced_ns; /* until then side work runs here at main's cost */
+	u64 side_served_ns; /* side work ran here, or none waited for this CPU, at the last look at this */
 	u32 doubts;
 	u32 forced;
 	u32 side_cpu;	  /* side work may run here; counted in `nr_side_cpus` */

@@ -223,12 +223,16 @@ INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 n
 
 	if (config.cpus == 1)
 		return;
-	/* No more wait here than there are: the queues are looked at once that could be enough. */
+	if (s->side & STOPWATCH_RUNS) {
+		s->side_served_ns = now;
+		return;
+	}
+	/* At most all side tasks wait here: until that many could be due, the queues need no look. */
 	if (tg_sub0(now, s->side_served_ns) < TG_SIDE_ROUND_NS / 3 / tg_max(side_members_now(), 1))
 		return;
 	waiting = tg_max(scx_bpf_dsq_nr_queued(dsq_pinned(cpu, EXT_SIDE)), 0) +
 		  tg_max(scx_bpf_dsq_nr_queued(dsq_narrow(runqueue_index(c->llc, EXT_SIDE))), 0);
-	if (!waiting || s->side & STOPWATCH_RUNS) {
+	if (!waiting) {
 		s->side_served_ns = now;
 		return;
 	}

@@ -9,12 +9,10 @@ use super::{Contender, Peer, server};
 use crate::beds::host::Setup;
 use crate::beds::host::arms::plain;
 use crate::beds::host::proc::{Guarded, Worker, WorkerPlan};
-use crate::beds::host::scheduler::{self, Scheduler};
+use crate::beds::host::scheduler::{self, LOAD_LIMIT_S, Scheduler};
 use crate::{LabError, clock, stop};
 
 const S: u64 = 1_000_000_000;
-/// Verifying takes seconds in the bed.
-const LOAD_NS: u64 = 240 * S;
 const UNLOAD_NS: u64 = 20 * S;
 /// The longest that a load may take.
 const WORK_NS: u64 = 60 * S;
@@ -70,13 +68,13 @@ impl Loaded {
             guard: Guarded::start(peer.name, command, &[])?,
             log,
         };
-        let until = clock::monotonic_ns() + LOAD_NS;
+        let until = clock::monotonic_ns() + LOAD_LIMIT_S * S;
         while !loaded.in_force() {
             if loaded.guard.ended().is_some() {
                 return Err(loaded.failed("does not load"));
             }
             if clock::monotonic_ns() > until {
-                return Err(loaded.failed("is not in force after 240 s"));
+                return Err(loaded.failed(&format!("is not in force after {LOAD_LIMIT_S} s")));
             }
             stop::sleep_ns(S / 20)?;
         }
