@@ -95,8 +95,7 @@ impl Boot<'_> {
         let log = File::create(self.logs.join("guest.log"))
             .map_err(|e| VmError::io("keep the guest's log", self.logs, &e))?;
         let clock = emulator.cpu_clock();
-        let mut watch = Watch::new(self, log, Console::new(console), clock, heard);
-        watch.poll = poll;
+        let mut watch = Watch::new(self, log, Console::new(console), clock, heard, poll);
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
         watch.last_look(progress);
@@ -193,6 +192,7 @@ impl<'a> Watch<'a> {
         console: Console,
         clock: CpuClock,
         heard: &'a mut dyn FnMut(&str),
+        poll: Option<Poll>,
     ) -> Watch<'a> {
         let report = Report {
             finished: Vec::new(),
@@ -213,7 +213,7 @@ impl<'a> Watch<'a> {
             report,
             dead: None,
             heard,
-            poll: None,
+            poll,
         }
     }
 
@@ -272,7 +272,7 @@ impl<'a> Watch<'a> {
             }
             Frame::End { outcome, .. } => {
                 if self.poll.as_ref().is_some_and(|poll| !poll.started()) {
-                    let why = "the guest's kernel did not tell where its idle loop is, so idle CPUs did not poll";
+                    let why = "the guest's kernel did not tell where its idle loop is, so idle CPUs did not poll; use one with CONFIG_KALLSYMS_ALL";
                     return self.broken(why, progress);
                 }
                 self.close(outcome, uptime_s, progress);

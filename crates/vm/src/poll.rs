@@ -28,7 +28,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// The port, and what the guest has said so far.
 pub struct Poll {
-    /// Of this user alone: whoever reaches the port can have the emulator run commands.
+    /// Holds the port's socket. Only this user may enter it, since a client of the port can have the emulator run commands.
     folder: TempDir,
     idle_loop: Option<u64>,
     switch: Option<u64>,
