@@ -24,7 +24,7 @@ pub fn supported() -> Result<(), LabError> {
     }
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Err(LabError::Needs {
-        what: "--engine ext".into(),
+        what: "the ext engine".into(),
         why: format!("this kernel ({}) has no sched_ext", release.trim()),
         mend: "give --on vm, or boot a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT".into(),
     })

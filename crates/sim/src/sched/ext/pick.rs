@@ -272,10 +272,9 @@ impl Ext {
         self.side_running += u32::from(kind == Kind::Side);
         if since_ns == k.now {
             self.cpus[cpu.index()].resched_timer.begin();
-        }
-        let is_light = self.runqueue(task).mean().is_light(standing.hweight);
-        if kind == Kind::Main && since_ns == k.now && is_light {
-            self.resched_by(k, task, cpu, Moment::End);
+            if kind == Kind::Main && self.runqueue(task).mean().is_light(standing.hweight) {
+                self.resched_by(k, task, cpu, Moment::End);
+            }
         }
         self.extend(k, cpu);
         self.set_timers(k);
