@@ -64,6 +64,7 @@ struct tg_runqueue_task {
 	tg_u64 hweight;
 	tg_u32 weight; /* its own: by it a hint is worth as much in a group as in the root */
 	int hint;
+	tg_u64 sync; /* it was woken by a task that is about to sleep */
 };
 
 TG_FN tg_u64 tg_runqueue_weight(tg_u64 hweight)
@@ -301,10 +302,12 @@ enum tg_runqueue_displaces {
  * Whether a task that waits displaces one that runs, whose vruntime is as of now, and which has
  * been on its CPU for `ran_ns` in one turn. An eligible task with the more urgent hint does.
  * With equal hints one that is ahead of V waits in order: else those that sleep often go first
- * again and again, and of eight that take turns one waits for five slices. Others rank by the
- * end of a whole slice, the running one's from V at the earliest: it is asked to leave, and what
- * it is owed it has kept in the order. So equals displace each other, a heavier task displaces a
- * lighter one, and a lighter one a heavier only when it is owed more than their slices differ by.
+ * again and again, and of eight that take turns one waits for five slices. So does one whose waker
+ * is about to sleep (a synchronous wakeup): that CPU is about to be free, and a pipe's writer that
+ * goes on after all has more written when it is read. Others rank by the end of a whole slice, the
+ * running one's from V at the earliest: it is asked to leave, and what it is owed it has kept in
+ * the order. So equals displace each other, a heavier task displaces a lighter one, and a lighter
+ * one a heavier only when it is owed more than their slices differ by.
  */
 TG_FN enum tg_runqueue_displaces tg_runqueue_displaces(tg_u64 v,
 						       const struct tg_runqueue_task *waits,
@@ -317,7 +320,7 @@ TG_FN enum tg_runqueue_displaces tg_runqueue_displaces(tg_u64 v,
 		return TG_DISPLACES_NOT;
 	if (waits->hint < runs->hint)
 		return TG_DISPLACES_NOW;
-	if (tg_latency_before(v, waits->vruntime) ||
+	if (waits->sync || tg_latency_before(v, waits->vruntime) ||
 	    tg_latency_before(runs_from + runs->slice_v, waits->vruntime + waits->slice_v))
 		return TG_DISPLACES_LATER;
 	return ran_ns < tg_runqueue_undisturbed_ns(slice_ns) ? TG_DISPLACES_SOON : TG_DISPLACES_NOW;

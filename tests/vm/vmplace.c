@@ -5,15 +5,23 @@
 //                                            threads that sleep and work WORK_US, of one CPU PERCENT each; prints
 //                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
 //                                            the percentage of wakeups that waited though some CPU ran none of them
+//   vmtool woken pipe|event|udp ROUNDS AFTER_US
+//                                            a task that begins to run and 1 ms later wakes another through a pipe, an
+//                                            eventfd or a socket of the loopback, and goes on for AFTER_US; prints
+//                                            "mean_us=V", how late the other one ran
 //   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
 //   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
 #define _GNU_SOURCE
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -26,6 +34,8 @@
 // A thread's last stretches of work, for those who began later.
 #define STRETCHES 8
 #define SCHED_EXT_POLICY 7
+#define BEFORE_WAKEUP_NS 1000000
+#define BETWEEN_WAKEUPS_NS 3000000
 
 struct server {
 	uint64_t state;
@@ -185,6 +195,65 @@ static void xattr(const char *path, const char *name, const char *value)
 		die(name);
 }
 
+// Both ends of what one task wakes another through.
+static void channel(const char *kind, int ends[2])
+{
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	socklen_t length = sizeof(to);
+	int failed = 0;
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (!strcmp(kind, "pipe")) {
+		failed = pipe(ends);
+	} else if (!strcmp(kind, "event")) {
+		ends[0] = ends[1] = eventfd(0, 0);
+	} else if (!strcmp(kind, "udp")) {
+		ends[0] = socket(AF_INET, SOCK_DGRAM, 0);
+		ends[1] = socket(AF_INET, SOCK_DGRAM, 0);
+		failed = bind(ends[0], (struct sockaddr *)&to, length) ||
+			 getsockname(ends[0], (struct sockaddr *)&to, &length) ||
+			 connect(ends[1], (struct sockaddr *)&to, length);
+	} else {
+		errno = EINVAL;
+		die("woken: pipe, event or udp");
+	}
+	if (failed || ends[0] < 0 || ends[1] < 0)
+		die(kind);
+}
+
+// Each message is the moment at which it was sent.
+static void woken(const char *kind, int rounds, uint64_t after_ns)
+{
+	struct timespec rest = {.tv_nsec = BETWEEN_WAKEUPS_NS};
+	uint64_t sent_ns, late_ns = 0;
+	int ends[2];
+
+	channel(kind, ends);
+	switch (fork()) {
+	case -1:
+		die("fork");
+	case 0:
+		for (int round = 0; round < rounds; round++) {
+			if (read(ends[0], &sent_ns, sizeof(sent_ns)) != sizeof(sent_ns))
+				die("woken: read");
+			late_ns += now_ns() - sent_ns;
+		}
+		printf("mean_us=%.1f\n", (double)late_ns / rounds / 1e3);
+		return;
+	default:
+		break;
+	}
+	for (int round = 0; round < rounds; round++) {
+		nanosleep(&rest, NULL);
+		burn_cpu_ns(BEFORE_WAKEUP_NS);
+		sent_ns = now_ns();
+		if (write(ends[1], &sent_ns, sizeof(sent_ns)) != sizeof(sent_ns))
+			die("woken: write");
+		burn_cpu_ns(after_ns);
+	}
+	wait(NULL);
+}
+
 int places(int count, char **words)
 {
 	struct sched_param param = {.sched_priority = 0};
@@ -193,6 +262,8 @@ int places(int count, char **words)
 		xattr(words[2], words[3], words[4]);
 	} else if (count == 6 && !strcmp(words[1], "serve")) {
 		serve(words + 2);
+	} else if (count == 5 && !strcmp(words[1], "woken")) {
+		woken(words[2], atoi(words[3]), (uint64_t)(atof(words[4]) * 1e3));
 	} else if (count > 3 && !strcmp(words[1], "as")) {
 		if (strcmp(words[2], "ext") && strcmp(words[2], "idle"))
 			die("as: ext or idle");

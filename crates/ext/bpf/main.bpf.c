@@ -32,9 +32,14 @@ s32 select_cpu(u64 *ctx)
 	if (task_is_side(p))
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
-	if (!idle)
-		return ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC) ? place_beside(p, cpu) : cpu;
 	t = task_of(p);
+	if (!idle) {
+		if (!(ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC)))
+			return cpu;
+		if (t && in_task())
+			t->flags |= TASK_SYNC;
+		return place_beside(p, cpu);
+	}
 	/* `enqueue` makes its context. */
 	if (!t)
 		return cpu;
@@ -62,7 +67,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 	s32 other;
 	u64 now;
 
-	t->flags = was & ~(TASK_PREEMPTED | TASK_IDLE_CPU | TASK_SHARES_CORE);
+	t->flags = was & ~(TASK_PREEMPTED | TASK_IDLE_CPU | TASK_SHARES_CORE | TASK_SYNC);
 	if (limits_used && limit_throttles(p, t, cpu))
 		return;
 	if (caps_on && t->caps[0] && caps_throttles(p, t))
@@ -86,7 +91,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		return;
 	}
 	now = now_ns();
-	other = again ? PLACE_NONE : place_victim(p, t, cpu, now);
+	other = again ? PLACE_NONE : place_victim(p, t, cpu, was & TASK_SYNC, now);
 	if (other >= 0) {
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, task_run_ns(t),
@@ -207,7 +212,7 @@ int running(u64 *ctx)
 		activate(p, t, cpu, ACTIVATE_RUNS);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
-	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE | TASK_NEW | TASK_IDLE_CPU);
+	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE | TASK_NEW | TASK_IDLE_CPU | TASK_SYNC);
 	now = now_ns();
 	t->since_ns = limits_used || caps_on ? cpu_charge_from(c, now) : now;
 	in_kernel_learn(p, t, now);

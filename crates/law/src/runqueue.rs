@@ -35,6 +35,8 @@ pub struct Task {
     pub weight: u32,
     /// Its latency hint.
     pub hint: i32,
+    /// Not 0: it was woken by a task that is about to sleep.
+    pub sync: u64,
 }
 
 /// Whether a waiting task displaces a running one.

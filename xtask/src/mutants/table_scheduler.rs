@@ -103,7 +103,13 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "runqueue.h",
         what: "a task that is ahead of its share displaces an equal",
-        from: "if (tg_latency_before(v, waits->vruntime) ||",
+        from: "|| tg_latency_before(v, waits->vruntime) ||",
+        to: "||",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "a task whose waker is about to sleep displaces an equal",
+        from: "if (waits->sync || ",
         to: "if (",
     },
     Mutant {

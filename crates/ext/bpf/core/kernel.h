@@ -294,6 +294,7 @@ static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns,
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value,
 					   u64 flags) = (void *)156;
+static void *(*const bpf_this_cpu_ptr)(const void *per_cpu) = (void *)154;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
 #endif

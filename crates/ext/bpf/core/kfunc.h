@@ -48,6 +48,15 @@ struct rq *scx_bpf_cpu_rq(s32 cpu) WEAK;
 /* 6.18: that whose lock is held around this callback. */
 struct rq *scx_bpf_locked_rq(void) WEAK;
 
+/* From 6.15 on, on x86. */
+extern const int __preempt_count WEAK;
+
+/* No interrupt and no softirq is being served: what happens is the current task's doing. False where the kernel does not tell. */
+INLINE bool in_task(void)
+{
+	return &__preempt_count && !(*(int *)bpf_this_cpu_ptr(&__preempt_count) & 0xf0100);
+}
+
 INLINE void rcu_release(int *unused __attribute__((unused)))
 {
 	bpf_rcu_read_unlock();

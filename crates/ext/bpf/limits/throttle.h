@@ -143,7 +143,7 @@ INLINE void unthrottle_kick(struct task_struct *p, struct task_ctx *t, s32 cpu, 
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
-	to = place_victim(p, t, cpu, now);
+	to = place_victim(p, t, cpu, false, now);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }

@@ -16,7 +16,7 @@
  * again: the waking task may have made it a fraction of what it was.
  */
 INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext_cpu *c,
-						  struct runqueue *rq, u64 now)
+						  struct runqueue *rq, bool sync, u64 now)
 {
 	u64 hweight = tg_runqueue_feasible(&rq->mean, hweight_now(c->group, c->kind, c->weight),
 					   c->hweight, rq->cpus);
@@ -29,6 +29,7 @@ INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext
 	    .vruntime = t->vruntime,
 	    .slice_v = task_slice_v(t),
 	    .hint = t->hint,
+	    .sync = sync,
 	};
 
 	return tg_runqueue_displaces(tg_runqueue_v(&rq->mean), &waits, &runs,
@@ -158,7 +159,8 @@ INLINE s32 place_cpu(s32 place)
  * slice). Otherwise PLACE_NONE. Global, so that the verifier walks its rounds once, and not for each
  * of the ways that lead here.
  */
-s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)
+s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, bool sync,
+		 u64 now)
 {
 	enum tg_runqueue_displaces displaces;
 	u64 latest = 0;
@@ -199,7 +201,7 @@ s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 
 	}
 	if (!c)
 		return PLACE_NONE;
-	displaces = place_yields(t, c) ? TG_DISPLACES_NOW : place_displaces(t, c, rq, now);
+	displaces = place_yields(t, c) ? TG_DISPLACES_NOW : place_displaces(t, c, rq, sync, now);
 	if (displaces == TG_DISPLACES_SOON)
 		return PLACE_SOON - best;
 	if (displaces == TG_DISPLACES_LATER)

@@ -139,6 +139,7 @@ proptest! {
             hweight,
             weight: own,
             hint,
+            sync: 0,
         };
         let period_ns = 24 * MS;
         let moved = task.deadline(v, period_ns).wrapping_sub(task.end).cast_signed();
@@ -166,25 +167,23 @@ const SLICE_NS: u64 = 700_000;
 proptest! {
     #[test]
     fn a_task_displaces_whom_its_slice_ends_before(
-        waits_v in 100_000u64..1 << 40,
-        runs_v in 100_000u64..1 << 40,
-        waits_ahead in -(1i64 << 40)..1 << 40,
-        runs_ahead in -(1i64 << 40)..1 << 40,
-        hints in (-20i32..=19, -20i32..=19),
-        ran_ns in 0..2 * SLICE_NS,
+        (waits_v, runs_v) in (100_000u64..1 << 40, 100_000u64..1 << 40),
+        (waits_ahead, runs_ahead) in (-(1i64 << 40)..1 << 40, -(1i64 << 40)..1 << 40),
+        (hint, later) in (-20i32..=19, -1i32..=1),
+        (ran_ns, sync) in (0..2 * SLICE_NS, 0u64..2),
     ) {
-        let (waits, runs) = (ranked(waits_v, waits_ahead, hints.0), ranked(runs_v, runs_ahead, hints.1));
+        let waits = Task { sync, ..ranked(waits_v, waits_ahead, hint + later) };
+        let runs = ranked(runs_v, runs_ahead, hint);
         let found = waits.displaces(&runs, V, ran_ns, SLICE_NS);
         let eligible = waits_ahead <= (waits_v / 4).cast_signed();
         let ends_later = i128::from(waits_ahead) + i128::from(waits_v)
             > i128::from(runs_ahead.max(0)) + i128::from(runs_v);
-        let expected = match hints.0.cmp(&hints.1) {
-            _ if !eligible => Displaces::Not,
-            std::cmp::Ordering::Greater => Displaces::Not,
-            std::cmp::Ordering::Less => Displaces::Now,
-            std::cmp::Ordering::Equal if waits_ahead > 0 || ends_later => Displaces::Later,
-            std::cmp::Ordering::Equal if ran_ns < undisturbed_ns(SLICE_NS) => Displaces::Soon,
-            std::cmp::Ordering::Equal => Displaces::Now,
+        let expected = match later {
+            _ if !eligible || later > 0 => Displaces::Not,
+            -1 => Displaces::Now,
+            _ if sync == 1 || waits_ahead > 0 || ends_later => Displaces::Later,
+            _ if ran_ns < undisturbed_ns(SLICE_NS) => Displaces::Soon,
+            _ => Displaces::Now,
         };
         prop_assert_eq!(found, expected);
     }

@@ -101,7 +101,7 @@ impl Sched {
     pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
         match self {
             Sched::Fair(fair) => fair.select_wake(k, task, waker),
-            Sched::Ext(ext) => ext.select_cpu(k, task, k.task(task).cpu),
+            Sched::Ext(ext) => ext.select_wake(k, task, waker),
         }
     }
 

@@ -9,10 +9,37 @@ use super::{ClassTimer, Ext, Kind, Place};
 use crate::kernel::Kernel;
 use crate::sched::BandwidthStat;
 use crate::sched::fair::{Dequeue, Enqueue};
+use crate::sched::place::Waker;
 use crate::trace::Event;
 use crate::{CpuId, GroupId, Ns, TaskId};
 
 impl Ext {
+    /// An idle CPU, else the one whose task wakes it and is about to sleep, if they share a cache; else its own. The kernel asks,
+    /// and so says that the waker is about to sleep, only for a task that may run on several CPUs.
+    pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
+        let cpu = self.select_cpu(k, task, k.task(task).cpu);
+        let Waker::Task {
+            cpu: here,
+            sync: true,
+            ..
+        } = waker
+        else {
+            return cpu;
+        };
+        let pinned = k.cpus.len() == 1
+            || (!k.task(task).anywhere && k.cold[task.index()].allowed.count() == 1);
+        if pinned || self.task(task).kind == Kind::Side || self.search(k).is_free(cpu) {
+            return cpu;
+        }
+        self.task_mut(task).sync = true;
+        let near = self.topology.llc_of(here) == self.topology.llc_of(cpu);
+        if near && k.allowed(task, here) {
+            here
+        } else {
+            cpu
+        }
+    }
+
     pub(crate) fn select_cpu(&self, k: &Kernel, task: TaskId, from: CpuId) -> CpuId {
         let own = k.task(task).cpu;
         let prev = if k.allowed(task, own) { own } else { from };
@@ -35,6 +62,7 @@ impl Ext {
             t.left_ns = 0;
         }
         self.arrive(k, task, cpu);
+        self.task_mut(task).sync = false;
         self.set_timers(k);
     }
 

@@ -100,6 +100,7 @@ impl Members {
             lag: 0,
             left: (0, Kind::Main),
             left_ns: 0,
+            sync: false,
             origins: Vec::new(),
             slots: Vec::new(),
             loans: Vec::new(),

@@ -98,6 +98,8 @@ struct ExtTask {
     /// The run queue that it left, while it is no member of one.
     left: (u32, Kind),
     left_ns: u64,
+    /// It was woken by a task that is about to sleep.
+    sync: bool,
     origins: Vec<Origin>,
     slots: Vec<u32>,
     /// What its run has borrowed of each.

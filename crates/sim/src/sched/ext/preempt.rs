@@ -58,6 +58,7 @@ impl Search<'_> {
             vruntime: waits.standing.vruntime,
             slice_v: virtual_ns(waits.slice_ns, waits.standing.hweight),
             hint: waits.hint,
+            sync: waits.sync.into(),
             ..Task::default()
         };
         waiting.displaces(&running, mean.v(), self.k.now - run.since_ns, run.slice_ns)

@@ -132,6 +132,7 @@ impl RunQueue {
             hweight: standing.hweight,
             weight: entrant.weight,
             hint: entrant.hint,
+            sync: 0,
         };
         standing.deadline = task.deadline(self.mean.v(), entrant.period_ns);
     }
