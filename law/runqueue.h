@@ -303,11 +303,10 @@ enum tg_runqueue_displaces {
  * been on its CPU for `ran_ns` in one turn. An eligible task with the more urgent hint does.
  * With equal hints one that is ahead of V waits in order: else those that sleep often go first
  * again and again, and of eight that take turns one waits for five slices. So does one whose waker
- * is about to sleep (a synchronous wakeup): that CPU is about to be free, and a pipe's writer that
- * goes on after all has more written when it is read. Others rank by the end of a whole slice, the
- * running one's from V at the earliest: it is asked to leave, and what it is owed it has kept in
- * the order. So equals displace each other, a heavier task displaces a lighter one, and a lighter
- * one a heavier only when it is owed more than their slices differ by.
+ * is about to sleep (a synchronous wakeup): that CPU is about to be free. Others rank by the end of
+ * a whole slice, the running one's from V at the earliest: it is asked to leave, and what it is
+ * owed it has kept in the order. So equals displace each other, a heavier task displaces a lighter
+ * one, and a lighter one a heavier only when it is owed more than their slices differ by.
  */
 TG_FN enum tg_runqueue_displaces tg_runqueue_displaces(tg_u64 v,
 						       const struct tg_runqueue_task *waits,
