@@ -36,6 +36,7 @@
 #define SCHED_EXT_POLICY 7
 #define BEFORE_WAKEUP_NS 1000000
 #define BETWEEN_WAKEUPS_NS 3000000
+#define WOKEN_LIMIT_S 30
 
 struct server {
 	uint64_t state;
@@ -226,13 +227,18 @@ static void woken(const char *kind, int rounds, uint64_t after_ns)
 {
 	struct timespec rest = {.tv_nsec = BETWEEN_WAKEUPS_NS};
 	uint64_t sent_ns, late_ns = 0;
-	int ends[2];
+	int ends[2], status = 1;
 
+	errno = EINVAL;
+	if (rounds < 1)
+		die("woken: ROUNDS");
 	channel(kind, ends);
 	switch (fork()) {
 	case -1:
 		die("fork");
 	case 0:
+		// A reader that is a whole round late reads the sum of two messages of an eventfd, and then waits in vain.
+		alarm(WOKEN_LIMIT_S);
 		for (int round = 0; round < rounds; round++) {
 			if (read(ends[0], &sent_ns, sizeof(sent_ns)) != sizeof(sent_ns))
 				die("woken: read");
@@ -251,7 +257,8 @@ static void woken(const char *kind, int rounds, uint64_t after_ns)
 			die("woken: write");
 		burn_cpu_ns(after_ns);
 	}
-	wait(NULL);
+	if (wait(&status) < 0 || status)
+		die("woken: the reader");
 }
 
 int places(int count, char **words)
