@@ -32,10 +32,10 @@ s32 select_cpu(u64 *ctx)
 	if (task_is_side(p))
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
+	if (!idle && !(ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC)))
+		return cpu;
 	t = task_of(p);
 	if (!idle) {
-		if (!(ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC)))
-			return cpu;
 		if (t && in_task())
 			t->flags |= TASK_SYNC;
 		return place_beside(p, cpu);

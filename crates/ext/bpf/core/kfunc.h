@@ -50,11 +50,14 @@ struct rq *scx_bpf_locked_rq(void) WEAK;
 
 /* From 6.15 on, on x86. */
 extern const int __preempt_count WEAK;
+/* HARDIRQ_MASK and SOFTIRQ_OFFSET of include/linux/preempt.h. */
+#define PREEMPT_COUNT_INTERRUPTS 0xf0100
 
 /* No interrupt and no softirq is being served: what happens is the current task's doing. False where the kernel does not tell. */
 INLINE bool in_task(void)
 {
-	return &__preempt_count && !(*(int *)bpf_this_cpu_ptr(&__preempt_count) & 0xf0100);
+	return &__preempt_count &&
+	       !(*(int *)bpf_this_cpu_ptr(&__preempt_count) & PREEMPT_COUNT_INTERRUPTS);
 }
 
 INLINE void rcu_release(int *unused __attribute__((unused)))
