@@ -25,21 +25,18 @@ s32 select_cpu(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	s32 prev = (s32)ctx[1];
+	u64 sync = CONST(scx_wake_flags, SCX_WAKE_SYNC);
 	struct task_ctx *t;
 	bool idle = false;
 	s32 cpu;
 
 	if (task_is_side(p))
 		return prev;
-	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
-	if (!idle && !(ctx[2] & CONST(scx_wake_flags, SCX_WAKE_SYNC)))
-		return cpu;
+	/* With the flag the search may choose the waker's CPU though others idle, and the waker may go on. */
+	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2] & ~sync, &idle);
+	if (!idle)
+		return ctx[2] & sync && in_task() ? place_beside(p, cpu) : cpu;
 	t = task_of(p);
-	if (!idle) {
-		if (t && in_task())
-			t->flags |= TASK_SYNC;
-		return place_beside(p, cpu);
-	}
 	/* `enqueue` makes its context. */
 	if (!t)
 		return cpu;

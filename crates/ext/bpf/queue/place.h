@@ -4,7 +4,7 @@
  *
  * Idle CPUs are found by the kernel's own search, which goes by what we want: the previous CPU if
  * its whole core is idle, an idle core of its cache, then of its node; then the previous CPU alone,
- * an idle thread of its cache, and so on; a synchronous wakeup may stay beside its waker.
+ * an idle thread of its cache, and so on.
  */
 #ifndef TIDEGATE_EXT_PLACE_H
 #define TIDEGATE_EXT_PLACE_H
@@ -128,17 +128,20 @@ int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
 }
 
 /*
- * The CPU that a task is put on whose waker says that it is about to sleep: the waker's, which has what it
- * is woken for in its caches and then looks for a task next (pick_near). `cpu`: else.
+ * Where a task goes that is woken by one that is about to sleep: to the waker's CPU, which has what it is woken
+ * for in its caches and then looks for a task next (pick_near), and TASK_SYNC is set. To `cpu`, as in any
+ * wakeup, where it may not run there or that CPU is of another cache.
  */
 INLINE s32 place_beside(struct task_struct *p, s32 cpu)
 {
 	s32 here = bpf_get_smp_processor_id();
 	struct ext_cpu *c = cpu_at(cpu), *own = cpu_at(here);
+	struct task_ctx *t = task_of(p);
 
-	if (!c || !own || c->llc != own->llc || cpu_is_offline(here) ||
+	if (!t || !c || !own || c->llc != own->llc || cpu_is_offline(here) ||
 	    !bpf_cpumask_test_cpu(here, p->cpus_ptr))
 		return cpu;
+	t->flags |= TASK_SYNC;
 	return here;
 }
 

@@ -28,16 +28,17 @@ impl Ext {
         };
         let pinned = k.cpus.len() == 1
             || (!k.task(task).anywhere && k.cold[task.index()].allowed.count() == 1);
-        if pinned || self.task(task).kind == Kind::Side || self.search(k).is_free(cpu) {
+        let near = self.topology.llc_of(here) == self.topology.llc_of(cpu);
+        if pinned
+            || self.task(task).kind == Kind::Side
+            || self.search(k).is_free(cpu)
+            || !near
+            || !k.allowed(task, here)
+        {
             return cpu;
         }
         self.task_mut(task).sync = true;
-        let near = self.topology.llc_of(here) == self.topology.llc_of(cpu);
-        if near && k.allowed(task, here) {
-            here
-        } else {
-            cpu
-        }
+        here
     }
 
     pub(crate) fn select_cpu(&self, k: &Kernel, task: TaskId, from: CpuId) -> CpuId {
