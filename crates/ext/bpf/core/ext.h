@@ -35,7 +35,7 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_NEW 32	    /* forked, and not yet queued */
 #define TASK_DENIED 16	    /* its CPU has seen that a cap keeps it from going on */
 #define TASK_SHARES_CORE 64 /* it is to leave the core that it shares */
-#define TASK_SYNC 128	    /* put on the CPU of its waker, which is about to sleep */
+#define TASK_SYNC 128	    /* woken by a task that is about to sleep */
 
 /*
  * Where a task is: away, throttled (throttle.h), or member of the run queue ON_RQ + index.

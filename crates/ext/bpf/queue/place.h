@@ -129,8 +129,8 @@ int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
 
 /*
  * Where a task goes that is woken by one that is about to sleep: to the waker's CPU, which has what it is woken
- * for in its caches and then looks for a task next (pick_near), and TASK_SYNC is set. To `cpu`, as in any
- * wakeup, where it may not run there or that CPU is of another cache.
+ * for in its caches and then looks for a task next (pick_near); if it may not run there, or that CPU is of
+ * another cache, to `cpu`, as in any wakeup. In either case it waits in order (TASK_SYNC).
  */
 INLINE s32 place_beside(struct task_struct *p, s32 cpu)
 {
@@ -138,10 +138,11 @@ INLINE s32 place_beside(struct task_struct *p, s32 cpu)
 	struct ext_cpu *c = cpu_at(cpu), *own = cpu_at(here);
 	struct task_ctx *t = task_of(p);
 
-	if (!t || !c || !own || c->llc != own->llc || cpu_is_offline(here) ||
+	if (t)
+		t->flags |= TASK_SYNC;
+	if (!c || !own || c->llc != own->llc || cpu_is_offline(here) ||
 	    !bpf_cpumask_test_cpu(here, p->cpus_ptr))
 		return cpu;
-	t->flags |= TASK_SYNC;
 	return here;
 }
 

@@ -28,17 +28,16 @@ impl Ext {
         };
         let pinned = k.cpus.len() == 1
             || (!k.task(task).anywhere && k.cold[task.index()].allowed.count() == 1);
-        let near = self.topology.llc_of(here) == self.topology.llc_of(cpu);
-        if pinned
-            || self.task(task).kind == Kind::Side
-            || self.search(k).is_free(cpu)
-            || !near
-            || !k.allowed(task, here)
-        {
+        if pinned || self.task(task).kind == Kind::Side || self.search(k).is_free(cpu) {
             return cpu;
         }
         self.task_mut(task).sync = true;
-        here
+        let near = self.topology.llc_of(here) == self.topology.llc_of(cpu);
+        if near && k.allowed(task, here) {
+            here
+        } else {
+            cpu
+        }
     }
 
     pub(crate) fn select_cpu(&self, k: &Kernel, task: TaskId, from: CpuId) -> CpuId {
