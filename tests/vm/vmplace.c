@@ -9,6 +9,9 @@
 //                                            a task that begins to run and 1 ms later wakes another through a pipe, an
 //                                            eventfd or a socket of the loopback, and goes on for AFTER_US; prints
 //                                            "mean_us=V", how late the other one ran
+//   vmtool beat ROUNDS PERIOD_US PHASE_US WORK_US
+//                                            wakes at every multiple of PERIOD_US plus PHASE_US and works; prints
+//                                            "mean_us=V", how late it woke
 //   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
 //   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
@@ -261,6 +264,18 @@ static void woken(const char *kind, int rounds, uint64_t after_ns)
 		die("woken: the reader");
 }
 
+static void beat(uint64_t rounds, uint64_t period_ns, uint64_t phase_ns, uint64_t beat_work_ns)
+{
+	uint64_t due_ns = (now_ns() / period_ns + 1) * period_ns + phase_ns, late_ns = 0;
+
+	for (uint64_t round = 0; round < rounds; round++, due_ns += period_ns) {
+		sleep_until(due_ns);
+		late_ns += now_ns() - due_ns;
+		burn_cpu_ns(beat_work_ns);
+	}
+	printf("mean_us=%.1f\n", (double)late_ns / (double)rounds / 1e3);
+}
+
 int places(int count, char **words)
 {
 	struct sched_param param = {.sched_priority = 0};
@@ -271,6 +286,9 @@ int places(int count, char **words)
 		serve(words + 2);
 	} else if (count == 5 && !strcmp(words[1], "woken")) {
 		woken(words[2], atoi(words[3]), (uint64_t)(atof(words[4]) * 1e3));
+	} else if (count == 6 && !strcmp(words[1], "beat")) {
+		beat((uint64_t)atoi(words[2]), (uint64_t)(atof(words[3]) * 1e3),
+		     (uint64_t)(atof(words[4]) * 1e3), (uint64_t)(atof(words[5]) * 1e3));
 	} else if (count > 3 && !strcmp(words[1], "as")) {
 		if (strcmp(words[2], "ext") && strcmp(words[2], "idle"))
 			die("as: ext or idle");

@@ -60,6 +60,8 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			 u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
+	/* Put back, or picked, and then a higher class took the CPU (cpu_release). */
+	bool is_back = again || (flags & CONST(scx_enq_flags, SCX_ENQ_REENQ) && !t->woken_ns);
 	bool soon;
 	s32 other;
 	u64 now;
@@ -88,7 +90,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		return;
 	}
 	now = now_ns();
-	other = again ? PLACE_NONE : place_victim(p, t, cpu, was & TASK_SYNC, now);
+	other = is_back ? PLACE_NONE : place_victim(p, t, cpu, was & TASK_SYNC, now);
 	if (other >= 0) {
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, task_run_ns(t),
@@ -116,7 +118,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
 			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_IDLE));
-		else if (again)
+		else if (is_back)
 			place_again(p, t);
 	}
 }

@@ -1,4 +1,4 @@
-# what: under ext a hint says who runs first and not how much; nice levels and cpu.idle are kept
+# what: under ext a hint says who runs first and not how much; nice levels and cpu.idle are kept; a task that wakes while another leaves the CPU is next
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -44,6 +44,28 @@ for name in first plain last; do
 done
 ext_is_on
 finish $first $plain $last
+
+# A task that wakes while the CPU's own has left it goes before the hogs that wait: 1 ms after a real-time task has begun, which
+# takes 2 ms, or at the same moment as another.
+start plain vmtool threads 4
+hogs=$STARTED
+vmtool realtime 50 vmtool beat 700 10000 0 2000 >/tmp/realtime &
+realtime=$!
+sleep 0.5
+SEEN=$(inside plain vmtool beat 500 10000 1000 100)
+echo "beside a real-time task: $SEEN"
+measure wake_beside_realtime "$(of mean_us)" us
+within "how late a task is beside a real-time task and four hogs, us" "$(of mean_us)" 900 1500
+wait $realtime
+inside plain vmtool beat 500 7300 0 100 >/tmp/twin &
+twin=$!
+SEEN=$(inside plain vmtool beat 500 7300 0 100)
+wait $twin
+for SEEN in "$SEEN" "$(cat /tmp/twin)"; do
+	echo "of two at once: $SEEN"
+	within "how late one of two is that wake at once, us" "$(of mean_us)" 0 700
+done
+finish $hogs
 
 # Nice 5 is 335 of 1024's scale: 335 / 1359.
 start first vmtool burn

@@ -12,28 +12,43 @@
 #include "queue/runqueue.h"
 
 /*
- * A task that waits, against what runs on a CPU (law/runqueue.h). What that one weighs is looked up
- * again: the waking task may have made it a fraction of what it was.
+ * Whether what runs there is compared by its weight. A kernel thread of that one CPU is not: most sleep again
+ * soon, and it weighs many times what a task in a group does.
+ */
+INLINE bool place_compares(struct ext_cpu *c)
+{
+	return (c->state & (EXT_CPU_RUNS | EXT_CPU_KTHREAD)) == EXT_CPU_RUNS;
+}
+
+/*
+ * A task that waits, against what runs on a CPU (law/runqueue.h); where that is not compared, against one of
+ * nice 0 in the same group. What the running one weighs is looked up again: the waking task may have made it a
+ * fraction of what it was.
  */
 INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext_cpu *c,
 						  struct runqueue *rq, bool sync, u64 now)
 {
-	u64 hweight = tg_runqueue_feasible(&rq->mean, hweight_now(c->group, c->kind, c->weight),
-					   c->hweight, rq->cpus);
-	struct tg_runqueue_task runs = {
-	    .vruntime = c->vruntime + tg_virtual_ns(tg_sub0(now, c->since_ns), hweight),
-	    .slice_v = tg_virtual_ns(c->slice_ns, hweight),
-	    .hint = c->hint,
-	};
+	u64 v = tg_runqueue_v(&rq->mean), hweight;
 	struct tg_runqueue_task waits = {
 	    .vruntime = t->vruntime,
 	    .slice_v = task_slice_v(t),
 	    .hint = t->hint,
 	    .sync = sync,
 	};
+	struct tg_runqueue_task runs = {
+	    .vruntime = v,
+	    .slice_v = t->flags & TASK_YIELDS ? 0 : waits.slice_v * t->weight / 1024,
+	    .hint = c->state & EXT_CPU_RUNS ? c->hint : 0,
+	};
 
-	return tg_runqueue_displaces(tg_runqueue_v(&rq->mean), &waits, &runs,
-				     tg_sub0(now, c->began_ns), c->slice_ns);
+	if (place_compares(c)) {
+		hweight = tg_runqueue_feasible(&rq->mean, hweight_now(c->group, c->kind, c->weight),
+					       c->hweight, rq->cpus);
+		runs.vruntime = c->vruntime + tg_virtual_ns(tg_sub0(now, c->since_ns), hweight);
+		runs.slice_v = tg_virtual_ns(c->slice_ns, hweight);
+		runs.hint = c->hint;
+	}
+	return tg_runqueue_displaces(v, &waits, &runs, tg_sub0(now, c->began_ns), c->slice_ns);
 }
 
 /*
@@ -41,7 +56,8 @@ INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext
  */
 INLINE bool place_yields(struct task_ctx *t, struct ext_cpu *c)
 {
-	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
+	return (c->state & EXT_CPU_RUNS) &&
+	       (c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS)));
 }
 
 /* CPUs of a cache that run side work or background. */
@@ -157,11 +173,28 @@ INLINE s32 place_cpu(s32 place)
 }
 
 /*
+ * Whether the task that ran on a CPU last has left it, or is about to: for another that displaces it, or for
+ * a real-time task.
+ */
+INLINE bool place_is_left(struct ext_cpu *c)
+{
+	return c->need_resched || !(c->state & EXT_CPU_RUNS);
+}
+
+/* How late a CPU's task is, as a deadline: one that has left is the earliest, one that yields the latest. */
+INLINE u64 place_deadline(struct task_ctx *t, struct ext_cpu *c)
+{
+	if (place_is_left(c))
+		return t->deadline - (1ULL << 61);
+	return place_yields(t, c) ? t->deadline + (1ULL << 61) : c->deadline;
+}
+
+/*
  * The CPU to preempt now: the one whose task has the latest deadline, of those where `p` may run
- * (place_soft comes before it). If that task may not be preempted yet: PLACE_SOON - cpu (`p` goes
- * first when its safe time is over) or PLACE_LATER - cpu (`p` waits in order for the end of its
- * slice). Otherwise PLACE_NONE. Global, so that the verifier walks its rounds once, and not for each
- * of the ways that lead here.
+ * (place_soft comes before it). If that task may not be preempted yet, or has left: PLACE_SOON - cpu
+ * (`p` goes first when its safe time, or the turn of what came in its place, is over) or
+ * PLACE_LATER - cpu (`p` waits in order for the end of its slice). Otherwise PLACE_NONE. Global, so
+ * that the verifier walks its rounds once, and not for each of the ways that lead here.
  */
 s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, bool sync,
 		 u64 now)
@@ -181,10 +214,9 @@ s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 
 		c = cpu_at(at);
 		if (!c)
 			break;
-		if ((c->state & EXT_CPU_RUNS) && !c->need_resched && !side_is_forced(at) &&
+		if (!(place_is_left(c) && place_yields(t, c)) && !side_is_forced(at) &&
 		    bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
-			u64 deadline =
-			    place_yields(t, c) ? t->deadline + (1ULL << 62) : c->deadline;
+			u64 deadline = place_deadline(t, c);
 
 			if (best < 0 || tg_latency_before(latest, deadline)) {
 				latest = deadline;
@@ -206,7 +238,7 @@ s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 
 	if (!c)
 		return PLACE_NONE;
 	displaces = place_yields(t, c) ? TG_DISPLACES_NOW : place_displaces(t, c, rq, sync, now);
-	if (displaces == TG_DISPLACES_SOON)
+	if (displaces == TG_DISPLACES_SOON || (displaces == TG_DISPLACES_NOW && place_is_left(c)))
 		return PLACE_SOON - best;
 	if (displaces == TG_DISPLACES_LATER)
 		return PLACE_LATER - best;

@@ -54,7 +54,8 @@ int resched_timer_set(u32 runqueue, u32 cpu, u32 moment, u64 now)
 		return 0;
 	if (resched_timer->wanted < moment)
 		resched_timer->wanted = moment;
-	at_ns = resched_due_ns(c, moment);
+	/* When the next task's slice ends is not known yet. */
+	at_ns = place_is_left(c) ? now + c->slice_ns : resched_due_ns(c, moment);
 	if (!resched_timer->armed_ns || at_ns < resched_timer->armed_ns ||
 	    resched_timer->armed_ns + TIMER_LATE_NS < now)
 		resched_timer_arm(resched_timer, at_ns, now);

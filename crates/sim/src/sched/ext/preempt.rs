@@ -64,12 +64,25 @@ impl Search<'_> {
         waiting.displaces(&running, mean.v(), self.k.now - run.since_ns, run.slice_ns)
     }
 
-    /// The CPU of its cache whose task has the latest deadline, and whether it displaces that.
+    /// How late the task is that runs on a CPU, as a deadline: one that yields is the latest, one that already gives way to another
+    /// the earliest.
+    fn lateness(&self, task: TaskId, cpu: CpuId, run: &Run) -> u64 {
+        let own = self.ext.task(task).standing.deadline;
+        if self.ext.claimed.contains(cpu) {
+            own.wrapping_sub(1 << 61)
+        } else if self.is_soft(task, run) {
+            own.wrapping_add(1 << 61)
+        } else {
+            run.deadline
+        }
+    }
+
+    /// The CPU of its cache whose task has the latest deadline, and whether it displaces that; if that gives way to another already,
+    /// it goes first when that one's turn is over.
     pub(super) fn victim(&self, task: TaskId, from: CpuId) -> (Option<CpuId>, Displaces) {
         if self.ext.task(task).kind != Kind::Main {
             return (None, Displaces::Not);
         }
-        let own = self.ext.task(task).standing.deadline;
         let range = self.ext.topology.llc_cpus(self.ext.topology.llc_of(from));
         let ring = (from.0..range.end).chain(range.start..from.0);
         let mut latest: Option<(u64, CpuId, &Run)> = None;
@@ -77,14 +90,11 @@ impl Search<'_> {
             let Some(run) = &self.ext.cpus[cpu.index()].run else {
                 continue;
             };
-            if self.ext.claimed.contains(cpu) || self.is_forced(cpu) || !self.k.allowed(task, cpu) {
+            let is_left = self.ext.claimed.contains(cpu) && self.is_soft(task, run);
+            if is_left || self.is_forced(cpu) || !self.k.allowed(task, cpu) {
                 continue;
             }
-            let deadline = if self.is_soft(task, run) {
-                own + (1 << 62)
-            } else {
-                run.deadline
-            };
+            let deadline = self.lateness(task, cpu, run);
             if latest.is_none_or(|(than, ..)| before(than, deadline)) {
                 latest = Some((deadline, cpu, run));
             }
@@ -97,7 +107,10 @@ impl Search<'_> {
         }
         match best {
             None => (None, Displaces::Not),
-            Some((cpu, run)) => (Some(cpu), self.displaces(task, cpu, run)),
+            Some((cpu, run)) => match self.displaces(task, cpu, run) {
+                Displaces::Now if self.ext.claimed.contains(cpu) => (Some(cpu), Displaces::Soon),
+                displaces => (Some(cpu), displaces),
+            },
         }
     }
 
