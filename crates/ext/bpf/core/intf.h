@@ -206,7 +206,7 @@ _Static_assert(sizeof(struct ext_near) == 8, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	  /* a task of this class */
 #define EXT_CPU_YIELDS 2  /* one of the idle class */
-#define EXT_CPU_KTHREAD 4 /* a kernel thread of this one CPU */
+#define EXT_CPU_KTHREAD 4 /* a kernel thread */
 
 #define EXT_REASON_MAX 128
 #define EXT_MESSAGE_MAX 1024

@@ -95,7 +95,7 @@ INLINE void cpu_publish(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	c->since_ns = now;
 	c->need_resched = 0;
 	c->state = EXT_CPU_RUNS | (t->flags & TASK_YIELDS ? EXT_CPU_YIELDS : 0) |
-		   (t->account == EXT_ACCOUNT_KERNEL && t->allowed == 1 ? EXT_CPU_KTHREAD : 0);
+		   (t->account == EXT_ACCOUNT_KERNEL ? EXT_CPU_KTHREAD : 0);
 }
 
 #endif

@@ -12,8 +12,8 @@
 #include "queue/runqueue.h"
 
 /*
- * Whether what runs there is compared by its weight. A kernel thread of that one CPU is not: most sleep again
- * soon, and it weighs many times what a task in a group does.
+ * Whether what runs there is compared by its weight. A kernel thread is not: most sleep again soon, and it
+ * weighs many times what a task in a group does.
  */
 INLINE bool place_compares(struct ext_cpu *c)
 {
