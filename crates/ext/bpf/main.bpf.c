@@ -60,7 +60,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			 u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
-	/* Put back, or picked, and then a higher class took the CPU (cpu_release). */
+	/* Put back by its CPU, or picked there when a higher class took the CPU (cpu_release): not woken. */
 	bool is_back = again || (flags & CONST(scx_enq_flags, SCX_ENQ_REENQ) && !t->woken_ns);
 	bool soon;
 	s32 other;

@@ -5,6 +5,12 @@
 # needs: tidegate
 # seconds: 120
 group main
+
+# left WHY: the scheduler has ended by itself, and says so.
+left() {
+	wait $EXT && fail "the scheduler does not say that it left"
+	grep -a -m 1 "$1" /tmp/ext || fail "it does not say why: $(grep -a -v '^{' /tmp/ext | tail -n 3)"
+}
 cpus 4 8
 ext_on --json
 inside main taskset 11 vmtool wake 8 100000 1000 >/tmp/wake &
@@ -25,13 +31,11 @@ if ls /sys/kernel/debug/sched/ext_server >/dev/null 2>&1; then
 		ext_is_on
 		ext_off
 	else
-		wait $EXT && fail "the scheduler does not say that it left"
-		grep -a -m 1 'real-time tasks withhold CPU 4 ' /tmp/ext || fail "it does not say why: $(grep -a -v '^{' /tmp/ext | tail -n 3)"
+		left 'real-time tasks withhold CPU 4 '
 	fi
 else
 	# 3 s of waiting until it counts, polls of 0.5 s, the end of the scheduler, and up to 1 s until the fair class's server runs it.
 	within "the longest wait of the confined task, in us" "$longest" 0 6000000
 	same "the state of sched_ext" "$(ext_state)" disabled
-	wait $EXT && fail "the scheduler does not say that it left"
-	grep -a -m 1 'real-time tasks withhold' /tmp/ext || fail "it does not say why: $(grep -a -v '^{' /tmp/ext | tail -n 3)"
+	left 'real-time tasks withhold'
 fi

@@ -46,7 +46,6 @@ INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext
 					       c->hweight, rq->cpus);
 		runs.vruntime = c->vruntime + tg_virtual_ns(tg_sub0(now, c->since_ns), hweight);
 		runs.slice_v = tg_virtual_ns(c->slice_ns, hweight);
-		runs.hint = c->hint;
 	}
 	return tg_runqueue_displaces(v, &waits, &runs, tg_sub0(now, c->began_ns), c->slice_ns);
 }
@@ -173,8 +172,8 @@ INLINE s32 place_cpu(s32 place)
 }
 
 /*
- * Whether the task that ran on a CPU last has left it, or is about to: for another that displaces it, or for
- * a real-time task.
+ * Whether the task that ran on a CPU last has left it (for a real-time task, for idle, or in a switch), or is about
+ * to: another displaces it.
  */
 INLINE bool place_is_left(struct ext_cpu *c)
 {

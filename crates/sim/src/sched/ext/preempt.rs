@@ -64,8 +64,7 @@ impl Search<'_> {
         waiting.displaces(&running, mean.v(), self.k.now - run.since_ns, run.slice_ns)
     }
 
-    /// How late the task is that runs on a CPU, as a deadline: one that yields is the latest, one that already gives way to another
-    /// the earliest.
+    /// How late a CPU's task is, as a deadline: a task that already gives way to another is the earliest, one that yields the latest.
     fn lateness(&self, task: TaskId, cpu: CpuId, run: &Run) -> u64 {
         let own = self.ext.task(task).standing.deadline;
         if self.ext.claimed.contains(cpu) {
@@ -77,8 +76,8 @@ impl Search<'_> {
         }
     }
 
-    /// The CPU of its cache whose task has the latest deadline, and whether it displaces that; if that gives way to another already,
-    /// it goes first when that one's turn is over.
+    /// The CPU of its cache whose task has the latest deadline, and whether the waiting task displaces that one. Where the running task
+    /// already gives way to a third, the waiting task goes after the third (`Displaces::Soon`).
     pub(super) fn victim(&self, task: TaskId, from: CpuId) -> (Option<CpuId>, Displaces) {
         if self.ext.task(task).kind != Kind::Main {
             return (None, Displaces::Not);
