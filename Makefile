@@ -91,7 +91,7 @@ cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (
 	cargo run --release --quiet --package tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg
 
 contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
-	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write crates/sim/data/contention.toml
+	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write lab/sim/data/contention.toml
 
 bench-sim: setup ## What an event of the simulator costs, 2 to 1024 CPUs (writes docs/sim-cost.svg and .csv)
 	cargo run --release --quiet --package tidegate-sim --example bench -- --svg docs/sim-cost.svg --csv docs/sim-cost.csv

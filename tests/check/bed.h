@@ -116,7 +116,7 @@ void burn_a_little(void);
 void confine_to_cpu_range(long first, long end);
 uint64_t slice_default_ns(void);
 _Noreturn void die(const char *what, const char *why);
-// One figure, in the form that the bed of virtual machines reads (crates/vm/src/protocol.rs).
+// One figure, in the form that the bed of virtual machines reads (lab/vm/src/protocol.rs).
 void measure(const char *scenario, const char *what, const char *of, double value,
 	     const char *unit);
 

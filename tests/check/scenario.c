@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Reads the scenarios as `against_kernel export=` writes them: crates/sim/examples/against_kernel/export.rs
+// Reads the scenarios as `against_kernel export=` writes them: lab/sim/examples/against_kernel/export.rs
 // tells the form. There every value is filled in and checked, so nothing has a default here.
 #include "bed.h"
 

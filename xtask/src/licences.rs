@@ -329,12 +329,15 @@ mod tests {
         let in_kernel = format!("/* SPDX-License-Identifier: {OURS_IN_KERNEL} */\n");
         assert_eq!(mislabelled("tests/vm/tool.c", &ours), None);
         assert_eq!(mislabelled("law/cap.h", &in_kernel), None);
-        assert_eq!(mislabelled("crates/ext/bpf/ext.h", &in_kernel), None);
+        assert_eq!(mislabelled("crates/sched-ext/bpf/ext.h", &in_kernel), None);
         assert!(mislabelled("law/cap.h", &ours).is_some());
         assert!(mislabelled("tests/vm/tool.c", &in_kernel).is_some());
         assert!(mislabelled("tests/vm/tool.c", "int main;").is_some());
         let program = format!("{in_kernel}char LICENSE[] {FOR_KERNEL}\n");
-        assert_eq!(mislabelled("crates/ext/bpf/main.bpf.c", &program), None);
-        assert!(mislabelled("crates/ext/bpf/main.bpf.c", &in_kernel).is_some());
+        assert_eq!(
+            mislabelled("crates/sched-ext/bpf/main.bpf.c", &program),
+            None
+        );
+        assert!(mislabelled("crates/sched-ext/bpf/main.bpf.c", &in_kernel).is_some());
     }
 }

@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidegate_agent::ext::machine;
-use tidegate_ext::{
+use tidegate_cgroup::RealFs;
+use tidegate_cgroup::discover;
+use tidegate_sched_ext::{
     CapStat, CapTerms, CpuPlace, CpuStats, Ended, Ext, GateStat, GateTerms, HeadroomStats, Kind,
     LimitStat, Machine, Options, ProgramCost, RestStat, Stats,
 };
-use tidegate_kfs::RealFs;
-use tidegate_knobs::discover;
 use tidegate_terms::{Class, Config, RawTerms, Source, Terms};
 
 type Failure = Box<dyn std::error::Error>;
@@ -77,7 +77,7 @@ fn run() -> Result<(), Failure> {
         return verify(text);
     }
     let signals = Signals::block();
-    let _counted = args.cost.then(tidegate_ext::count_cost).transpose()?;
+    let _counted = args.cost.then(tidegate_sched_ext::count_cost).transpose()?;
     let mut options = machine::options(&RealFs::new(), args.caches)?;
     options.partial = args.partial;
     // As the agent does where no gate names one.
@@ -126,7 +126,7 @@ fn verify(text: &str) -> Result<(), Failure> {
         llc: cpu / each,
     };
     let machine = Machine::new(cpus, &(0..cpus).map(place).collect::<Vec<_>>())?;
-    for program in tidegate_ext::verify(&Options::new(machine))? {
+    for program in tidegate_sched_ext::verify(&Options::new(machine))? {
         println!("{:22}{:>8}", program.name, program.verified_insns);
     }
     Ok(())

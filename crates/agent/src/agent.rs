@@ -27,7 +27,7 @@ pub struct Agent {
 #[cfg(test)]
 impl Agent {
     /// The way to groups.
-    pub(crate) fn groups(&self) -> &std::sync::Arc<tidegate_knobs::group::Groups> {
+    pub(crate) fn groups(&self) -> &std::sync::Arc<tidegate_cgroup::group::Groups> {
         &self.runtime.kernel.groups
     }
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use tidegate_api::client::Client;
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_client::Client;
 
 use crate::paths::{RunDir, open_lock};
 use crate::process::liveness::{agent_lives, next_agent_lives};

@@ -2,11 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Control, Demand};
-use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
-use tidegate_knobs::sense::Meters;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_engine::control::{Control, Demand};
+use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
+use tidegate_engine::sense::Meters;
+use tidegate_engine::sync::lock;
 
 use crate::process::lease::Lease;
 

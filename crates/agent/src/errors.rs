@@ -3,11 +3,11 @@
 use std::fmt::Display;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_kfs::KfsError;
-use tidegate_knobs::apply::JournalError;
-use tidegate_knobs::discover::DiscoverError;
-use tidegate_knobs::group::GroupError;
-use tidegate_knobs::ledger::LedgerError;
+use tidegate_cgroup::KfsError;
+use tidegate_cgroup::discover::DiscoverError;
+use tidegate_cgroup::group::GroupError;
+use tidegate_engine::apply::JournalError;
+use tidegate_engine::ledger::LedgerError;
 
 /// The machine, or what an earlier agent recorded of it, cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_api::{EventView, EventsView};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tokio::sync::watch;
 use tracing::{info, warn};
 

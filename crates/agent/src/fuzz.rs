@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{GateName, Target};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{GateName, Target};
 use tidegate_terms::{Class, Config, RawTerms, Source};
 
 use crate::gates::budget::{check_size, kept_command};

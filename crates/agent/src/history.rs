@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use tidegate_api::{HistoryPointView, HistoryView};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 
 /// An hour. With 40 bytes a sample, 144 kB.
 pub(crate) const KEPT: usize = 3_600;

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use tidegate_api::ObservedView;
-use tidegate_kfs::{KernelFs, RealFs};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::{KernelFs, RealFs};
+use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, ConfigErrors, Roots};
 use tracing::warn;
 

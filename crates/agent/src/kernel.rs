@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::{Journal, limited_above};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::clock::Clock;
-use tidegate_knobs::discover::{CgroupVersion, Machine};
-use tidegate_knobs::group::{GroupError, GroupPath, GroupResult, Groups, Placement};
-use tidegate_knobs::sense::Group as SensedGroup;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{HeldProcess, ProcessRef, TargetError};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::{CgroupVersion, Machine};
+use tidegate_cgroup::group::{GroupError, GroupPath, GroupResult, Groups, Placement};
+use tidegate_cgroup::target::{HeldProcess, ProcessRef, TargetError};
+use tidegate_engine::apply::{Journal, limited_above};
+use tidegate_engine::clock::Clock;
+use tidegate_engine::sense::Group as SensedGroup;
+use tidegate_engine::sync::lock;
 use tracing::warn;
 
 use crate::errors::{internal, of_group};

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_api::RecordingView;
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tidegate_recording::Step;
 use tidegate_recording::flight::Flight;
 use tracing::warn;

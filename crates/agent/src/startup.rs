@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use tidegate_kfs::{KernelFs, RealFs};
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::clock::SystemClock;
-use tidegate_knobs::control::{Control, SHARED_CORES_PPM};
-use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
-use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::sense::{self, Prefer, SenseConfig};
-use tidegate_knobs::target::GateName;
-use tidegate_knobs::topology::Topology;
+use tidegate_cgroup::discover::{CgroupVersion, discover, tick_hz};
+use tidegate_cgroup::group::{GroupPath, Groups};
+use tidegate_cgroup::target::GateName;
+use tidegate_cgroup::topology::Topology;
+use tidegate_cgroup::{KernelFs, RealFs};
+use tidegate_engine::apply::Journal;
+use tidegate_engine::clock::SystemClock;
+use tidegate_engine::control::{Control, SHARED_CORES_PPM};
+use tidegate_engine::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
@@ -118,7 +118,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     if let Some(why) = machine.refusal() {
         return Err(StartError::NoGates(why));
     }
-    let fs = tidegate_kfs::machine(machine.roots()).map_err(MachineError::from)?;
+    let fs = tidegate_cgroup::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);

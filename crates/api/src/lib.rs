@@ -7,6 +7,7 @@
 
 mod call;
 mod calls;
+pub mod client;
 mod error;
 mod exit;
 mod openapi;

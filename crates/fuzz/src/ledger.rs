@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::{Machine, discover};
-use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::ledger::{FILE, MOVING_FILE};
-use tidegate_testkit::{FakeFs, FakeProcess};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::discover::{Machine, discover};
+use tidegate_cgroup::group::{GroupPath, Groups};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
+use tidegate_engine::apply::Journal;
+use tidegate_engine::ledger::{FILE, MOVING_FILE};
 
 use crate::agent::scratch;
 use crate::text;

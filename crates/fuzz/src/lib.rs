@@ -10,13 +10,13 @@ mod ledger;
 
 use std::collections::BTreeMap;
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::cpus::parse_list;
-use tidegate_knobs::discover::{discover, parse_mountinfo, parse_proc_cgroup};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{GateName, ProcessRef, Target, stat_field};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::cpus::parse_list;
+use tidegate_cgroup::discover::{discover, parse_mountinfo, parse_proc_cgroup};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{GateName, ProcessRef, Target, stat_field};
+use tidegate_cgroup::testkit::FakeFs;
 use tidegate_terms::{Config, CpuAmount, RawTerms, Share, Source, TimeSpan};
-use tidegate_testkit::FakeFs;
 
 /// One thing to fuzz.
 pub type Fuzz = fn(&[u8]);

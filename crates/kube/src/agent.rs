@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_api::client::Client;
 use tidegate_api::{
     ApiError, ErrorKind, ExplainView, GateView, SetRequest, StatusView, UnsetRequest,
 };
-use tidegate_client::Client;
 
 use crate::gates::Change;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
+use tidegate_api::client::{Client, Host};
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_client::{Client, Host};
 
 use crate::exit::{Exit, Failure};
 

@@ -33,7 +33,7 @@ pub fn once_more(step: &Step, log_path: &Path, lines: &[String], tally: &mut Tal
     settle(tally, &output);
 }
 
-/// The programs of measured figures that failed, as cargo names them at its end: "    `-p tidegate-knobs --test alone`".
+/// The programs of measured figures that failed, as cargo names them at its end: "    `-p tidegate-engine --test alone`".
 fn targets(lines: &[String]) -> Vec<&str> {
     let listed = lines
         .iter()

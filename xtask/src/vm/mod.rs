@@ -1,4 +1,4 @@
-//! `cargo xtask vm`: the tests of `tests/vm/cases` in the bed of crates/vm. docs/vm.md tells how to use it.
+//! `cargo xtask vm`: the tests of `tests/vm/cases` in the bed of lab/vm. docs/vm.md tells how to use it.
 
 mod options;
 

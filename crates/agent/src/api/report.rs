@@ -1,7 +1,7 @@
 //! Main's latency as its operator measures it, held against the objective of its gate.
 
 use tidegate_api::{ApiError, Done, ErrorKind, ReportRequest};
-use tidegate_knobs::control::Figure;
+use tidegate_engine::control::Figure;
 use tidegate_terms::{Objective, TimeSpan, quoted};
 
 use crate::agent::Agent;

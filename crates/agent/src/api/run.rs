@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{GateName, HeldProcess};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{GateName, HeldProcess};
+use tidegate_engine::sync::lock;
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
@@ -211,5 +211,5 @@ fn parent_of(fs: &dyn KernelFs, pid: i32) -> Option<i32> {
     let stat = fs
         .read(std::path::Path::new(&format!("/proc/{pid}/stat")))
         .ok()?;
-    tidegate_knobs::target::stat_field(&stat, 4).map(|parent| parent as i32)
+    tidegate_cgroup::target::stat_field(&stat, 4).map(|parent| parent as i32)
 }

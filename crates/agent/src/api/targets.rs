@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
-use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{HeldProcess, Target};
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, Target};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::warn;
 

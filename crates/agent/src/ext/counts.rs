@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{CapCounts, GateCounts, QuotaCounts};
-use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
-use tidegate_knobs::group::CpuStat;
+use tidegate_cgroup::group::CpuStat;
+use tidegate_sched_ext::{CapScope, CapStat, LimitStat, WorkStat};
 
 use super::kernel::Scheduler;
 

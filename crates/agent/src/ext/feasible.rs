@@ -1,8 +1,8 @@
 //! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task alone for 30 s, so each task that
 //! is held back needs a little CPU now and then, and so many tasks need so much.
 
-use tidegate_ext::{CAPS_NESTED_MAX, SIDE_TASK_UCPU, WAITING_TASK_UCPU};
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_sched_ext::{CAPS_NESTED_MAX, SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 
 use crate::gates::{Attachment, Gate};
 

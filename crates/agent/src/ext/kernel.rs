@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_api::ApiError;
-use tidegate_ext::{
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::cpus;
+use tidegate_sched_ext::{
     CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, Machine, WorkStat,
 };
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::cpus;
 
 use super::machine::{self, MachineError};
 
@@ -91,7 +91,7 @@ impl RealKernel {
 
 impl Kernel for RealKernel {
     fn can_load(&self) -> Result<(), ExtError> {
-        tidegate_ext::support()?;
+        tidegate_sched_ext::support()?;
         if !rustix::process::geteuid().is_root() {
             return Err(ExtError::NotRoot);
         }
@@ -162,7 +162,7 @@ impl Scheduler for Loaded {
     }
 
     fn sees_quotas(&self) -> bool {
-        tidegate_ext::kernel_tells_quotas()
+        tidegate_sched_ext::kernel_tells_quotas()
     }
 
     fn headroom(&self) -> Option<HeadroomStats> {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use tidegate_ext::{CpuPlace, ExtError, Machine, Options};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::cpus::{self, CpusError};
-use tidegate_knobs::nodes::Nodes;
-use tidegate_knobs::topology::Topology;
-use tidegate_knobs::{discover, sched};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::cpus::{self, CpusError};
+use tidegate_cgroup::nodes::Nodes;
+use tidegate_cgroup::topology::Topology;
+use tidegate_cgroup::{discover, sched};
+use tidegate_sched_ext::{CpuPlace, ExtError, Machine, Options};
 
 /// Deeper groups are not looked at; the scheduler's tree is no deeper.
 pub(crate) const LEVELS_MAX: u32 = 32;

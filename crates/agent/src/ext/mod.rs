@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{CapStat, Ended, ExtError, GateTerms, LimitStat};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
+use tidegate_sched_ext::{CapStat, Ended, ExtError, GateTerms, LimitStat};
 
 use backoff::Backoff;
 use kernel::{Kernel, Scheduler};

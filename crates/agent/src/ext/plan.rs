@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind};
-use tidegate_knobs::domain::Keeps;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::subgroups::Per;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::subgroups::Per;
+use tidegate_engine::domain::Keeps;
+use tidegate_engine::limit::hard_cap;
+use tidegate_sched_ext::{CapScope, CapTerms, GateTerms, Kind};
 use tidegate_terms::{Class, combine};
 
 use crate::control_loop::ControlLoop;

@@ -1,11 +1,11 @@
 //! What is shown of the scheduler.
 
 use tidegate_api::{CapCounts, ExtView, GateCounts};
-use tidegate_ext::CapStat;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
+use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_sched_ext::CapStat;
 
 use super::backoff::ENDS_MAX;
 use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::MOVING_LIMITS_MAX;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::ledger::MOVING_LIMITS_MAX;
 use tidegate_terms::{Setting, Settings};
 
 use crate::gates::Gate;

@@ -1,12 +1,12 @@
 //! One gate as the agent keeps it, and what all gates together ask for.
 
-use tidegate_knobs::apply::fallback_of;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{BurstLoop, Demand, Figure, Objective as Found};
-use tidegate_knobs::group::CpuStat;
-use tidegate_knobs::ledger::Fallback;
-use tidegate_knobs::limit::own_limit;
-use tidegate_knobs::subgroups::Per;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::CpuStat;
+use tidegate_cgroup::subgroups::Per;
+use tidegate_engine::apply::fallback_of;
+use tidegate_engine::control::{BurstLoop, Demand, Figure, Objective as Found};
+use tidegate_engine::ledger::Fallback;
+use tidegate_engine::limit::own_limit;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, Settings, TermError, Terms, Weight, combine,
 };
@@ -228,7 +228,7 @@ fn objective_of(gate: &Gate) -> Option<Found> {
 pub(crate) mod tests {
     use std::collections::BTreeSet;
 
-    use tidegate_knobs::group::GroupPath;
+    use tidegate_cgroup::group::GroupPath;
     use tidegate_terms::RawTerms;
 
     use super::*;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sched::hint::{Latency, Seen};
-use tidegate_knobs::sched::tasks::TaskId;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::hint::{Latency, Seen};
+use tidegate_cgroup::sched::tasks::TaskId;
 
 /// For the sweep and for who asks.
 #[derive(Clone, Debug)]

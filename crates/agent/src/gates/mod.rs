@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{GateName, Target};
+use tidegate_cgroup::target::{GateName, Target};
+use tidegate_engine::sync::lock;
 use tidegate_terms::Config;
 
 use crate::errors::no_gate;

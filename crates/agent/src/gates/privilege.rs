@@ -1,9 +1,9 @@
 //! What was set on a gate with privilege may be tightened without, and never loosened.
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::WEIGHT_DEFAULT;
-use tidegate_knobs::limit::at_once_us;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::WEIGHT_DEFAULT;
+use tidegate_engine::limit::at_once_us;
 use tidegate_terms::{Burst, Term};
 
 use crate::gates::Gate;
@@ -92,7 +92,7 @@ fn is_within(new: &Bandwidth, old: &Bandwidth) -> bool {
 mod tests {
     use super::*;
     use crate::gates::{Attachment, Record};
-    use tidegate_knobs::group::GroupPath;
+    use tidegate_cgroup::group::GroupPath;
     use tidegate_terms::{Config, RawTerms, Source};
 
     fn gate(pairs: &[(&str, &str)], by_admin: &[&str]) -> Gate {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tidegate_knobs::group::{GroupPath, Placement};
+use tidegate_cgroup::group::{GroupPath, Placement};
 use tidegate_terms::{Config, RawTerms, TermError, Terms};
 
 /// Where a gate's work sits.

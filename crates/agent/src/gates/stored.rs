@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::group::GroupPath;
 use tidegate_terms::{Config, RawTerms, Term, TermError};
 
 use crate::gates::{Gate, Record};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::{Change, own_groups};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::ledger::{Change, own_groups};
+use tidegate_engine::sync::lock;
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 

@@ -1,8 +1,8 @@
 //! A gate follows its unit of systemd from group to group.
 
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::UnitName;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::UnitName;
+use tidegate_engine::sync::lock;
 use tracing::{info, warn};
 
 use crate::control_loop::ControlLoop;

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidegate_knobs::control::Control;
+use tidegate_engine::control::Control;
 
 use crate::ext::view::ext_decision;
 use crate::history::Sample;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_knobs::ledger::{Change, Entry};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::ledger::{Change, Entry};
+use tidegate_engine::sync::lock;
 use tidegate_terms::Engine;
 use tracing::{info, warn};
 

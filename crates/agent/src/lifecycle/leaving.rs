@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::sync::lock;
 use tracing::{info, warn};
 
 use crate::errors::of_group;

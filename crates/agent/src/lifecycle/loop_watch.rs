@@ -1,7 +1,7 @@
 //! What the control loop came to, told once a second as events: side work that starves, an objective that is missed, a headroom that
 //! was found.
 
-use tidegate_knobs::control::{AutoState, Figure, Found, Protection};
+use tidegate_engine::control::{AutoState, Figure, Found, Protection};
 
 use crate::events::EventKind;
 use crate::runtime::Runtime;

@@ -1,7 +1,7 @@
 //! What is ours and was written over, written again.
 
-use tidegate_knobs::class::set_yielding;
-use tidegate_knobs::ledger::{Change, Entry};
+use tidegate_cgroup::class::set_yielding;
+use tidegate_engine::ledger::{Change, Entry};
 use tracing::warn;
 
 use crate::runtime::Runtime;

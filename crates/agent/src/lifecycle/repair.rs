@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_kfs::{KernelFs, RealFs};
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::{CgroupVersion, Machine, discover};
-use tidegate_knobs::group::{GroupError, GroupPath, Groups};
-use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
-use tidegate_knobs::target::ProcessRef;
+use tidegate_cgroup::discover::{CgroupVersion, Machine, discover};
+use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
+use tidegate_cgroup::target::ProcessRef;
+use tidegate_cgroup::{KernelFs, RealFs};
+use tidegate_engine::apply::Journal;
+use tidegate_engine::ledger::{Change, Entry, LedgerError, own_groups};
 
 use crate::errors::MachineError;
 use crate::gates::{Attachment, stored};
@@ -46,7 +46,7 @@ pub enum RepairError {
 /// The machine as found, the groups on it and the journal.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
-    let fs = tidegate_kfs::machine(machine.roots())?;
+    let fs = tidegate_cgroup::machine(machine.roots())?;
     Ok(open_on(fs, &machine, run_dir)?)
 }
 
@@ -72,7 +72,7 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
                     .revert_after_s
                     .is_some_and(|after_s| dead_seconds >= after_s)
             }));
-            report.extend(tidegate_ext::restore_rcu_thread());
+            report.extend(tidegate_sched_ext::restore_rcu_thread());
             report
         }
         // What stands keeps standing: the last quota and cpu.idle.
@@ -202,7 +202,7 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError
     };
     let (groups, mut journal) = open(run_dir)?;
     let mut report = repair_with(&groups, &mut journal, run_dir, after)?;
-    report.extend(tidegate_ext::restore_rcu_thread());
+    report.extend(tidegate_sched_ext::restore_rcu_thread());
     // No agent comes after all: its guardian need not wait.
     if after == After::End
         && let Some(lease) = handed_over(run_dir)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tidegate_api::{
     ApiError, ApplyRequest, Done, ErrorKind, PolicyChangeView, PolicyView, RuleView,
 };
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, ConfigErrors};
 use tracing::warn;
 

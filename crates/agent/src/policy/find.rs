@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{ProcessRef, Target, UnitName};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{ProcessRef, Target, UnitName};
 use tidegate_terms::Config;
 use tidegate_terms::policy::{Kind, Rule, SeenProcess, lies_in_slices};
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidegate_api::{ApiError, ErrorKind, GateChangeView};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{HeldProcess, Target};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, Target};
+use tidegate_engine::sync::lock;
 use tidegate_terms::policy::Mode;
 use tidegate_terms::{Class, Config, RawTerms, Term, TermError, Terms};
 use tracing::warn;

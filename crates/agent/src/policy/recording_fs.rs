@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::KernelWriteView;
-use tidegate_kfs::sched_attr::{SchedWrite, TaskSched};
-use tidegate_kfs::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::sched_attr::{SchedWrite, TaskSched};
+use tidegate_cgroup::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
+use tidegate_engine::sync::lock;
 
 /// What a group's files hold once the controller is enabled in the group above.
 const FRESH: [(&str, &str); 4] = [

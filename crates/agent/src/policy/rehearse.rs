@@ -5,14 +5,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::control::Control;
-use tidegate_knobs::group::Groups;
-use tidegate_knobs::ledger;
-use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::Target;
-use tidegate_knobs::topology::Topology;
+use tidegate_cgroup::group::Groups;
+use tidegate_cgroup::target::Target;
+use tidegate_cgroup::topology::Topology;
+use tidegate_engine::apply::Journal;
+use tidegate_engine::control::Control;
+use tidegate_engine::ledger;
+use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, CpusetMode};
 
 use crate::control_loop::ControlLoop;
@@ -88,7 +88,7 @@ impl Rehearsal {
             }
         }
         let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), &own));
-        let fs: Arc<dyn tidegate_kfs::KernelFs> = files.clone();
+        let fs: Arc<dyn tidegate_cgroup::KernelFs> = files.clone();
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
         let (mut journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
         journal.keep_in_memory();

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ObservedView;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::starts::{Start, StartWatch, Starts, Topics};
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{HeldProcess, Target};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, Target};
+use tidegate_engine::starts::{Start, StartWatch, Starts, Topics};
+use tidegate_engine::sync::lock;
 use tidegate_terms::Config;
 use tidegate_terms::policy::Kind;
 use tracing::{info, warn};

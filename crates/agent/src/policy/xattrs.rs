@@ -10,8 +10,8 @@ use std::path::Path;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{getxattr, listxattr};
 use tidegate_api::{SetRequest, UnsetRequest};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::sync::lock;
 use tracing::info;
 
 use crate::agent::Agent;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The clock that the lease is kept in.
-pub use tidegate_knobs::clock::monotonic_ns;
+pub use tidegate_engine::clock::monotonic_ns;
 
 const PAGE_BYTES: usize = 4096;
 const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::RecordingView;
-use tidegate_kfs::RealFs;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::topology::Topology;
+use tidegate_cgroup::RealFs;
+use tidegate_cgroup::topology::Topology;
+use tidegate_engine::sync::lock;
 use tidegate_recording::store::{Limits, Store};
 use tidegate_recording::{Event, Machine};
 use tracing::{info, warn};

@@ -1,8 +1,8 @@
 //! The machine's part of a second, of figures that the control loop has anyway.
 
-use tidegate_knobs::control::Control;
-use tidegate_knobs::sense::{WAIT_BUCKETS, WaitHistogram};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::control::Control;
+use tidegate_engine::sense::{WAIT_BUCKETS, WaitHistogram};
+use tidegate_engine::sync::lock;
 use tidegate_recording::Second;
 
 use crate::ext::view::ext_decision;
@@ -99,7 +99,7 @@ fn between(now: &WaitHistogram, before: &WaitHistogram) -> Waited {
     Waited {
         turns: counts.iter().sum(),
         wait_ns: now.wait_ns.saturating_sub(before.wait_ns),
-        p99_ns: tidegate_knobs::sense::percentile_ns(&counts, 990_000),
+        p99_ns: tidegate_engine::sense::percentile_ns(&counts, 990_000),
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tidegate_knobs::control::Allotment;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::quota_planner::FREE_UCPU;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::Allotment;
+use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_recording::{Work, WorkSecond};
 use tidegate_terms::Source;
 

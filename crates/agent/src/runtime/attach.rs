@@ -1,11 +1,11 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::apply::fallback_of;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::limit::tighter;
-use tidegate_knobs::target::{HeldProcess, ProcessRef};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, ProcessRef};
+use tidegate_engine::apply::fallback_of;
+use tidegate_engine::limit::tighter;
 use tracing::warn;
 
 use crate::control_loop::ControlLoop;

@@ -1,16 +1,16 @@
 //! `burst = auto` on the machine: a thread that polls the gates that ask for it ten times a second, beside the loop, whose
 //! step it must not make longer.
 //!
-//! The law and what is worth a write are in knobs ([`tidegate_knobs::control::BurstLoop`]); here counters are read and bursts written, through the
+//! The law and what is worth a write are in knobs ([`tidegate_engine::control::BurstLoop`]); here counters are read and bursts written, through the
 //! journal like every other limit.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
-use tidegate_knobs::control::{BURST_WINDOW_NS, BurstSeen};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sense::Counters;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::{BURST_WINDOW_NS, BurstSeen};
+use tidegate_engine::sense::Counters;
 use tidegate_law::burst;
 use tracing::warn;
 

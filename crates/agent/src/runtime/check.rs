@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::feasible::{self, Infeasible, is_capped};

@@ -1,8 +1,8 @@
 //! Where an unprivileged caller's command runs: it leaves no limit that an administrator set.
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::{GroupPath, restriction};
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::{GroupPath, restriction};
 
 use crate::errors::of_group;
 use crate::gates::privilege::is_bounded_by_admin;

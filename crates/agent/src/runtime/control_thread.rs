@@ -9,10 +9,10 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tidegate_knobs::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sense::Meters;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
+use tidegate_engine::sense::Meters;
+use tidegate_engine::sync::lock;
 use tidegate_recording::Step;
 use tracing::{info, warn};
 

@@ -1,6 +1,6 @@
 //! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
 //!
-//! A thread beside the loop, ten polls a second: what the law allows now goes to the planner ([`tidegate_knobs::cpuset_planner`]), and what that
+//! A thread beside the loop, ten polls a second: what the law allows now goes to the planner ([`tidegate_engine::cpuset_planner`]), and what that
 //! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
 //! quota holds whatever the cpuset is.
 //!
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_knobs::apply::{JournalError, enter_idle_class, leave_idle_class};
-use tidegate_knobs::cpus::format_list;
-use tidegate_knobs::cpuset_planner::{
+use tidegate_cgroup::cpus::format_list;
+use tidegate_cgroup::group::{Gathered, GroupPath, Groups};
+use tidegate_cgroup::topology::Topology;
+use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
+use tidegate_engine::cpuset_planner::{
     CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS, Release,
 };
-use tidegate_knobs::domain::Keeps;
-use tidegate_knobs::group::{Gathered, GroupPath, Groups};
-use tidegate_knobs::ledger::{Change, Entry};
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::topology::Topology;
+use tidegate_engine::domain::Keeps;
+use tidegate_engine::ledger::{Change, Entry};
+use tidegate_engine::sync::lock;
 use tidegate_terms as terms;
 use tracing::warn;
 

@@ -1,14 +1,14 @@
 //! Headroom on main's own CPUs: which cpusets the main gates have, and what of their headrooms is kept where
-//! ([`tidegate_knobs::domain`] decides).
+//! ([`tidegate_engine::domain`] decides).
 //!
 //! Looked at with every change of the gates and once a second, since cpusets change without a word to us. A main whose
 //! threads are confined by `sched_setaffinity` alone counts as one that may run everywhere: its threads may be told otherwise at any time.
 
-use tidegate_knobs::control::Demand;
-use tidegate_knobs::cpus::{format_list, online};
-use tidegate_knobs::domain::{Asked, DomainInputs, Keeps, both, resolve};
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::cpus::{format_list, online};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::Demand;
+use tidegate_engine::domain::{Asked, DomainInputs, Keeps, both, resolve};
+use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::info;
 

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use tidegate_api::ApiError;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::class::set_yielding;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::{Entry, Fallback};
-use tidegate_knobs::limit::tighter;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{HeldProcess, ProcessRef};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::class::set_yielding;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, ProcessRef};
+use tidegate_engine::ledger::{Entry, Fallback};
+use tidegate_engine::limit::tighter;
+use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 

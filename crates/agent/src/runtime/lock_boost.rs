@@ -1,8 +1,8 @@
 //! Main waits for a file lock that side work holds: the holder goes first.
 //!
 //! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where a task that is not side work waits for a lock of side work, the holder
-//! gets turns before all of the fair class ([`tidegate_knobs::locks::boost`]), one after the other until it lets go, within what its
-//! budget holds ([`tidegate_knobs::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
+//! gets turns before all of the fair class ([`tidegate_engine::locks::boost`]), one after the other until it lets go, within what its
+//! budget holds ([`tidegate_engine::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
 //! own keeps that: its cap is a promise, too.
 
 mod own_priority;
@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_knobs::control::Write;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::locks::boost::Boost;
-use tidegate_knobs::locks::budget::BoostBudgets;
-use tidegate_knobs::locks::watch::Watch;
-use tidegate_knobs::locks::{self, Kind, Lock, Wait};
-use tidegate_knobs::sched::tasks::TaskId;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::tasks::TaskId;
+use tidegate_engine::control::Write;
+use tidegate_engine::locks::boost::Boost;
+use tidegate_engine::locks::budget::BoostBudgets;
+use tidegate_engine::locks::watch::Watch;
+use tidegate_engine::locks::{self, Kind, Lock, Wait};
+use tidegate_engine::sync::lock;
 use tracing::{debug, info, warn};
 
 use crate::control_loop::ControlLoop;

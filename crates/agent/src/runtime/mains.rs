@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tracing::debug;
 
 use crate::gates::Gates;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{HeldProcess, Target};
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{HeldProcess, Target};
 use tidegate_terms::{Class, Config, RawTerms};
 
 use crate::errors::{no_gate, not_found, usage};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::view::{ext_cap, limit_stat};
@@ -73,7 +73,7 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
         // A cap for each process or task is no limit of the group.
         let throttles = cap
             .filter(|cap| {
-                gate.own_limit().is_none() || cap.terms.scope == tidegate_ext::CapScope::Group
+                gate.own_limit().is_none() || cap.terms.scope == tidegate_sched_ext::CapScope::Group
             })
             .map_or(0, |cap| cap.throttles);
         let throttled = stat.map_or(0, |stat| stat.nr_throttled) + throttles;
@@ -122,7 +122,7 @@ pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: 
 /// CPU time of a process with its threads, at clock ticks.
 fn process_cpu_ns(fs: &dyn KernelFs, pid: i32) -> Option<u64> {
     let stat = fs.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
-    let ticks = tidegate_knobs::target::stat_field(&stat, 14)?
-        + tidegate_knobs::target::stat_field(&stat, 15)?;
+    let ticks = tidegate_cgroup::target::stat_field(&stat, 14)?
+        + tidegate_cgroup::target::stat_field(&stat, 15)?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }

@@ -41,10 +41,10 @@ pub(crate) mod supervise;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_knobs::apply::{Journal, QuotaWriter};
-use tidegate_knobs::control::Control;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::apply::{Journal, QuotaWriter};
+use tidegate_engine::control::Control;
+use tidegate_engine::sync::lock;
 use tidegate_terms::Settings;
 
 use crate::control_loop::ControlLoop;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use tidegate_api::ApiError;
-use tidegate_knobs::control::QuotaTarget;
-use tidegate_knobs::sync::lock;
+use tidegate_engine::control::QuotaTarget;
+use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 
 use crate::errors::internal;

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
-use tidegate_ext::{Ended, ExtError};
-use tidegate_knobs::limit::tighter;
-use tidegate_knobs::sync::lock;
+use tidegate_engine::limit::tighter;
+use tidegate_engine::sync::lock;
+use tidegate_sched_ext::{Ended, ExtError};
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;

@@ -18,7 +18,7 @@ use tidegate_api::{
     GateView, HistoryView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
 };
 
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 
 use super::connection::Connections;
 use super::query;

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tidegate_api::{ApiError, ErrorKind, PROBLEM_JSON};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 use tokio::net::TcpListener;
 
 use super::calls::{Connection, read_routes};

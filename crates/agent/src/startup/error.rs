@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tidegate_ext::ExtError;
-use tidegate_knobs::sense::SenseError;
-use tidegate_knobs::target::TargetError;
+use tidegate_cgroup::target::TargetError;
+use tidegate_engine::sense::SenseError;
+use tidegate_sched_ext::ExtError;
 use tidegate_terms::ConfigErrors;
 
 use crate::errors::MachineError;

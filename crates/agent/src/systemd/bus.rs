@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::clock::monotonic_ns;
-use tidegate_knobs::target::UnitName;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::target::UnitName;
+use tidegate_engine::clock::monotonic_ns;
 use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";

@@ -8,10 +8,10 @@ pub mod own_unit;
 mod properties;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::{Change, Entry};
-use tidegate_knobs::target::{Target, UnitName};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::{Target, UnitName};
+use tidegate_engine::ledger::{Change, Entry};
 use tidegate_terms as terms;
 use tracing::warn;
 

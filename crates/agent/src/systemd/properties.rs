@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_kfs::{KernelFs, KfsError};
-use tidegate_knobs::target::UnitName;
+use tidegate_cgroup::target::UnitName;
+use tidegate_cgroup::{KernelFs, KfsError};
 use tracing::warn;
 
 use super::bus::{self, BusError, CpuValues};
@@ -162,7 +162,7 @@ pub fn revert_where(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_kfs::RealFs;
+    use tidegate_cgroup::RealFs;
 
     #[test]
     fn records_are_kept_and_the_file_goes_with_the_last() {

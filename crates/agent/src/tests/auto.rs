@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_kfs::KernelFs;
+use tidegate_cgroup::KernelFs;
 
 use super::steps::{Knob, steps};
 use super::{Bed, Kind, PIDS, run_side};

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_api::UnsetRequest;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_testkit::FakeProcess;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::testkit::FakeProcess;
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
 use crate::agent::Agent;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind, RunRequest};
-use tidegate_knobs::clock::Clock;
-use tidegate_testkit::FakeProcess;
+use tidegate_cgroup::testkit::FakeProcess;
+use tidegate_engine::clock::Clock;
 
 use super::sim_clock::in_time;
 use super::{Bed, KINDS, Kind, root, run_side, terms};

@@ -1,9 +1,9 @@
 //! Soft caps: where the group lies, what stands on it, and that it goes back, on v1 and v2.
 
 use tidegate_api::UnsetRequest;
-use tidegate_knobs::control::Usage;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Change;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::Usage;
+use tidegate_engine::ledger::Change;
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, set, unset};
 use crate::agent::Agent;

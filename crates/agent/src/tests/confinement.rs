@@ -1,9 +1,9 @@
 //! What was set with privilege stays set, whatever is asked for without.
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest, SetRequest};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_testkit::FakeProcess;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
 use crate::agent::Agent;

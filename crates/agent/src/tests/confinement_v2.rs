@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use tidegate_api::{ApiError, RunReply, RunRequest};
-use tidegate_kfs::{KernelFs, Op};
-use tidegate_testkit::FakeProcess;
+use tidegate_cgroup::testkit::FakeProcess;
+use tidegate_cgroup::{KernelFs, Op};
 
 use super::{Bed, Kind, gate_names, root, terms};
 use crate::agent::Agent;

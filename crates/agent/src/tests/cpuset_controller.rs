@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use tidegate_kfs::KernelFs;
+use tidegate_cgroup::KernelFs;
 
-use tidegate_knobs::ledger::Change;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::testkit::{FakeFs, Rule};
+use tidegate_engine::ledger::Change;
+use tidegate_engine::sync::lock;
 use tidegate_terms::CpusetMode;
-use tidegate_testkit::{FakeFs, Rule};
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run, run_side, set};

@@ -1,7 +1,7 @@
 //! The agent dies after each operation on a kernel file; the next one finds what is there, and everything comes back.
 
-use tidegate_knobs::sync::lock;
-use tidegate_testkit::{Fault, Rule};
+use tidegate_cgroup::testkit::{Fault, Rule};
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, PIDS, gate_names, in_journal, run_side, set_side, unset};
 use crate::agent::Agent;

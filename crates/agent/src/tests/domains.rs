@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::clock::Clock;
-use tidegate_knobs::domain::Keeps;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::testkit::FakeFs;
+use tidegate_engine::clock::Clock;
+use tidegate_engine::domain::Keeps;
+use tidegate_engine::sync::lock;
 use tidegate_terms::CpusetMode;
-use tidegate_testkit::FakeFs;
 
 use super::life::steps;
 use super::sim_clock::in_time;

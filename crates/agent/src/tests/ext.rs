@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_ext::{CapScope, CapTerms, Ended, Kind as Work, LimitStat};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::KernelFs;
+use tidegate_engine::sync::lock;
+use tidegate_sched_ext::{CapScope, CapTerms, Ended, Kind as Work, LimitStat};
 
 use super::ext_outside::{supervise, view_at};
 use super::fake_scheduler::FakeKernel;
@@ -68,7 +68,7 @@ pub(super) fn eject(kernel: &FakeKernel) {
 }
 
 pub(super) fn id(agent: &Agent, group: &str) -> u64 {
-    let group = tidegate_knobs::group::GroupPath::parse(group).unwrap();
+    let group = tidegate_cgroup::group::GroupPath::parse(group).unwrap();
     agent.groups().id(&group).unwrap()
 }
 

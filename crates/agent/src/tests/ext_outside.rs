@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::{ExtView, GateView};
-use tidegate_ext::{CapScope, CapStat, CapTerms, LimitStat};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::sync::lock;
+use tidegate_sched_ext::{CapScope, CapStat, CapTerms, LimitStat};
 
 use super::ext::{bed, eject, id};
 use super::{KINDS, Kind, PIDS, run, run_side, set, unset};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{CapStat, Ended, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_engine::sync::lock;
+use tidegate_sched_ext::{CapStat, Ended, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
 
 use crate::ext::kernel::{Kernel, Scheduler, SchedulerError};
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{ApiError, ErrorKind, RunRequest, UnsetRequest};
-use tidegate_kfs::Op;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::Apply;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_testkit::{FakeProcess, Fault, Rule};
+use tidegate_cgroup::Op;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::testkit::{FakeProcess, Fault, Rule};
+use tidegate_engine::control::Apply;
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_side, set, set_side, unset};
 use crate::agent::Agent;

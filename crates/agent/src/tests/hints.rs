@@ -3,8 +3,8 @@
 use tidegate_api::{
     ApiError, ErrorKind, GateView, LatencyView, RunRequest, SetRequest, UnsetRequest,
 };
-use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
-use tidegate_testkit::{FakeFs, FakeProcess};
+use tidegate_cgroup::sched::{BATCH, IDLE, NORMAL};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
@@ -52,12 +52,12 @@ fn folder(bed: &Bed, group: &str) -> std::path::PathBuf {
 }
 
 fn make_group(bed: &Bed, group: &str) {
-    use tidegate_kfs::KernelFs;
+    use tidegate_cgroup::KernelFs;
     bed.fs.mkdir(&folder(bed, group)).unwrap();
 }
 
 fn enter(bed: &Bed, group: &str, pid: i32) {
-    use tidegate_kfs::KernelFs;
+    use tidegate_cgroup::KernelFs;
     let file = folder(bed, group).join("cgroup.procs");
     bed.fs.write(&file, &pid.to_string()).unwrap();
 }
@@ -247,7 +247,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     // Its record is lost, its entry is not: what is no longer asked for is put back.
     drop(second);
     std::fs::remove_file(bed.run_dir().gates()).ok();
-    use tidegate_kfs::KernelFs;
+    use tidegate_cgroup::KernelFs;
     let _ = bed.fs.unlink(&bed.run_dir().gates());
     let third = bed.agent().unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
@@ -351,8 +351,8 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
 
 #[test]
 fn a_refusal_of_the_kernel_leaves_nothing() {
-    use tidegate_kfs::Op;
-    use tidegate_testkit::{Fault, Rule};
+    use tidegate_cgroup::Op;
+    use tidegate_cgroup::testkit::{Fault, Rule};
     let bed = Bed::new(Kind::Mixed);
     let agent = bed.agent().unwrap();
     let denied = Fault::Errno(libc::EPERM);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::discover;
-use tidegate_knobs::group::Groups;
-use tidegate_testkit::Meanwhile;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::discover::discover;
+use tidegate_cgroup::group::Groups;
+use tidegate_cgroup::testkit::Meanwhile;
+use tidegate_engine::apply::Journal;
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::agent::Agent;

@@ -1,10 +1,10 @@
 //! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::locks::boost::Boost;
-use tidegate_knobs::locks::budget::DEPTH_NS;
-use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::sched::{BATCH, DEADLINE, NORMAL};
+use tidegate_engine::locks::boost::Boost;
+use tidegate_engine::locks::budget::DEPTH_NS;
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, PIDS, run, run_side};
 use crate::After;

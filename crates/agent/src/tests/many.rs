@@ -1,8 +1,8 @@
 //! What thousands of gates cost: counted in operations, since time is the machine's.
 
-use tidegate_kfs::{KernelFs, Op};
+use tidegate_cgroup::{KernelFs, Op};
 
-use tidegate_testkit::FakeProcess;
+use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{Bed, KINDS, Kind, policy, run, run_side};
 use crate::lifecycle::housekeeping::Housekeeping;

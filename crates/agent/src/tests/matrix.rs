@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_kfs::{KernelFs, Op};
+use tidegate_cgroup::{KernelFs, Op};
 
-use tidegate_knobs::sync::lock;
-use tidegate_testkit::{Fault, Rule};
+use tidegate_cgroup::testkit::{Fault, Rule};
+use tidegate_engine::sync::lock;
 
 use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
 use super::{Bed, KINDS, Kind};

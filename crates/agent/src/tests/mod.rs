@@ -34,15 +34,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::Journal;
-use tidegate_knobs::clock::{Clock, SystemClock};
-use tidegate_knobs::control::Control;
-use tidegate_knobs::discover::discover;
-use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::topology::Topology;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::discover::discover;
+use tidegate_cgroup::group::{GroupPath, Groups};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess, FaultFs};
+use tidegate_cgroup::topology::Topology;
+use tidegate_engine::apply::Journal;
+use tidegate_engine::clock::{Clock, SystemClock};
+use tidegate_engine::control::Control;
 use tidegate_terms::{Config, CpusetMode, Roots};
-use tidegate_testkit::{FakeFs, FakeProcess, FaultFs};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;

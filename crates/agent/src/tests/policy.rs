@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ApplyRequest, ErrorKind, PolicyChangeView};
-use tidegate_kfs::{KernelFs, Op};
-use tidegate_knobs::clock::Clock;
-use tidegate_knobs::starts::{Start, Starts};
-use tidegate_testkit::Rule as FaultRule;
+use tidegate_cgroup::testkit::Rule as FaultRule;
+use tidegate_cgroup::{KernelFs, Op};
+use tidegate_engine::clock::Clock;
+use tidegate_engine::starts::{Start, Starts};
 
 use super::sim_clock::SimClock;
 use super::{Bed, KINDS, Kind, gate_names, in_journal, root, set, unset};
@@ -311,7 +311,7 @@ fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
         }
         let fresh = bed.values("/free");
         let started = ["/batch-7", "/watched-1", "/free"]
-            .map(|path| Start::Group(tidegate_knobs::group::GroupPath::parse(path).unwrap()));
+            .map(|path| Start::Group(tidegate_cgroup::group::GroupPath::parse(path).unwrap()));
         let told = Starts {
             told: started.to_vec(),
             has_lost: false,
@@ -333,7 +333,7 @@ fn a_group_that_is_made_again_is_gated_again() {
         let (bed, agent) = bed_with(kind, &[], BATCH);
         group(&bed, "batch-7");
         apply_now(&agent).unwrap();
-        let path = tidegate_knobs::group::GroupPath::parse("/batch-7").unwrap();
+        let path = tidegate_cgroup::group::GroupPath::parse("/batch-7").unwrap();
         assert!(agent.groups().remove(&path).unwrap());
         group(&bed, "batch-7");
         assert!(!bed.is_limited("/batch-7"), "{kind:?}");

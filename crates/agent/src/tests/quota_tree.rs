@@ -1,8 +1,8 @@
 //! Quotas below quotas on v1: what was lifted is still known for ours.
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Fallback;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::ledger::Fallback;
 
 use super::{Bed, Kind};
 

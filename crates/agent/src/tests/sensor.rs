@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 
 /// Two CPUs whose use a test sets; time passes 5 ms a reading.
 #[derive(Clone, Default)]

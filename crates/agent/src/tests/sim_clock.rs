@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_knobs::clock::Clock;
-use tidegate_knobs::locks::budget::DEPTH_NS;
-use tidegate_knobs::sync::lock;
+use tidegate_engine::clock::Clock;
+use tidegate_engine::locks::budget::DEPTH_NS;
+use tidegate_engine::sync::lock;
 
 use super::ext::{bed as ext_bed, eject};
 use super::life::steps;

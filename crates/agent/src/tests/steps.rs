@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Apply, ApplyError};
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::{Apply, ApplyError};
 
 use super::{Bed, Kind, PIDS, run_side, set_side};
 use crate::agent::Agent;

@@ -1,10 +1,10 @@
 //! Caps that count for each process or task alone, on v1 and v2.
 
-use tidegate_kfs::Op;
-use tidegate_knobs::control::Usage;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_testkit::{FakeProcess, Fault, Rule};
+use tidegate_cgroup::Op;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::testkit::{FakeProcess, Fault, Rule};
+use tidegate_engine::control::Usage;
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
@@ -208,7 +208,7 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
             poll(&agent.runtime);
         }
         assert!(
-            subgroups(&agent) <= tidegate_knobs::subgroups::SUBGROUPS_MAX,
+            subgroups(&agent) <= tidegate_cgroup::subgroups::SUBGROUPS_MAX,
             "{kind:?} {}",
             subgroups(&agent)
         );

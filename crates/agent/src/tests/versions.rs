@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::sync::lock;
 
 use super::{Bed, KINDS, PIDS, gate_names, run_side, set_side, unset};
 use crate::After;

@@ -1,9 +1,9 @@
 //! Headroom on main's own CPUs, as it is shown.
 
 use tidegate_api::{DomainView, StatusView, SumLineView};
-use tidegate_knobs::cpus::format_list;
-use tidegate_knobs::domain::{Keeps, both};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::cpus::format_list;
+use tidegate_engine::domain::{Keeps, both};
+use tidegate_engine::sync::lock;
 
 use super::figures::{cpus, percent};
 use crate::runtime::Runtime;
@@ -15,7 +15,7 @@ pub(crate) fn domain_views(runtime: &Runtime) -> Vec<DomainView> {
         return Vec::new();
     }
     let given = lock(&runtime.cpuset).standing_cpus();
-    let view = |state: &tidegate_knobs::control::DomainState| {
+    let view = |state: &tidegate_engine::control::DomainState| {
         let second = &state.second;
         let capacity = second.cpus(second.capacity_ns);
         let by_cpuset = state.domain.keeps == Keeps::Cpuset;

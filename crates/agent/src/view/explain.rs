@@ -3,10 +3,10 @@
 mod sum;
 
 use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView, UserView};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::Target;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::Target;
+use tidegate_engine::sync::lock;
 
 use crate::ext::view::ext_decision;
 use crate::gates::{Gates, find_in};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use tidegate_api::{GateView, LimitView, TermView};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::Allotment;
-use tidegate_knobs::group::{CpuStat, GroupPath};
-use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::quota_planner::FREE_UCPU;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::{CpuStat, GroupPath};
+use tidegate_engine::control::Allotment;
+use tidegate_engine::limit::hard_cap;
+use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_terms::View;
 
 use super::figures::{cpus, seconds};

@@ -1,7 +1,7 @@
 //! What is shown of a headroom that is found by measured harm.
 
 use tidegate_api::HarmView;
-use tidegate_knobs::control::{AutoState, Found, FoundTail};
+use tidegate_engine::control::{AutoState, Found, FoundTail};
 
 /// All of it.
 pub(super) fn harm_view(found: &Found) -> HarmView {

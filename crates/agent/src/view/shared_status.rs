@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::StatusView;
-use tidegate_knobs::sync::lock;
+use tidegate_engine::sync::lock;
 
 use super::Detail;
 use crate::gates::RateLimit;

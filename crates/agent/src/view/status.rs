@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
-use tidegate_knobs::control::{Allotment, Control, Figure, Protection, Write};
-use tidegate_knobs::cpus::format_list;
-use tidegate_knobs::quota_planner::FREE_UCPU;
-use tidegate_knobs::sense::WaitHistogram;
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::cpus::format_list;
+use tidegate_engine::control::{Allotment, Control, Figure, Protection, Write};
+use tidegate_engine::quota_planner::FREE_UCPU;
+use tidegate_engine::sense::WaitHistogram;
+use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::binding::binding;

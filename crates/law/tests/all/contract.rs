@@ -1,6 +1,6 @@
 //! The law's contract with an actuator that does what it is told: main as a fluid server on 2 to
 //! 256 CPUs, sensing by the scheduler itself, by BPF, and by usage files with their ticks. (The kernel's quota, which does not do what it is
-//! told, is modelled in crates/knobs/tests/all/quota_planner.)
+//! told, is modelled in crates/engine/tests/all/quota_planner.)
 //!
 //! Constant main: idle within 1 % of the machine of what was asked, over any 10 s. A window's
 //! reading off by a tick on every CPU changes none of that. Printed with `-- --nocapture`.

@@ -2,7 +2,7 @@
 
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::startup::{self, Mode, Options};
-use tidegate_knobs::sense::Prefer;
+use tidegate_engine::sense::Prefer;
 use tidegate_terms as terms;
 
 use crate::exit::{Exit, Failure};

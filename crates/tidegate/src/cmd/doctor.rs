@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use tidegate_agent::ext::machine;
-use tidegate_ext::{ExtError, ProgramCost};
-use tidegate_kfs::RealFs;
+use tidegate_cgroup::RealFs;
+use tidegate_sched_ext::{ExtError, ProgramCost};
 
 use crate::doctor::{self, Facts};
 use crate::exit::{Exit, Failure};
@@ -56,7 +56,7 @@ fn verify_ext(json: bool) -> Result<Exit, Failure> {
     let failure = |exit, why: &dyn std::fmt::Display| Failure::new(exit, format!("doctor: {why}"));
     let options =
         machine::options(&RealFs::new(), None).map_err(|why| failure(Exit::Failure, &why))?;
-    let programs = tidegate_ext::verify(&options).map_err(|error| {
+    let programs = tidegate_sched_ext::verify(&options).map_err(|error| {
         let exit = match error {
             ExtError::Unsupported { .. } | ExtError::NotRoot => Exit::Refused,
             _ => Exit::Failure,

@@ -1,7 +1,7 @@
 //! `tidegate events`: what has happened.
 
 use tidegate_api::EventsView;
-use tidegate_client::{Client, Message};
+use tidegate_api::client::{Client, Message};
 
 use crate::connect;
 use crate::exit::{Exit, Failure};

@@ -13,10 +13,10 @@ use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
 use tidegate_api::ErrorKind;
-use tidegate_kfs::RealFs;
-use tidegate_knobs::discover::{Machine, discover, probe_features};
-use tidegate_knobs::sched::{Support, probe};
-use tidegate_knobs::sense::{self, Prefer, SenseConfig};
+use tidegate_cgroup::RealFs;
+use tidegate_cgroup::discover::{Machine, discover, probe_features};
+use tidegate_cgroup::sched::{Support, probe};
+use tidegate_engine::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::{Config, Engine, Roots};
 
 use scheduler::Scheduler;

@@ -1,6 +1,6 @@
 //! Whether this kernel takes a scheduler of ours (the engine ext): what it has, what it lacks, what a kernel that has it would add.
 
-use tidegate_ext::{NAME, Support};
+use tidegate_sched_ext::{NAME, Support};
 use tidegate_terms::Engine;
 
 /// The first kernel with sched_ext.
@@ -25,10 +25,10 @@ impl Scheduler {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let release = release.trim().to_owned();
         let config = std::fs::read_to_string(format!("/boot/config-{release}")).ok();
-        let support = tidegate_ext::support().map_err(|error| error.to_string());
+        let support = tidegate_sched_ext::support().map_err(|error| error.to_string());
         Scheduler {
             configured: config.map(|text| text.contains("CONFIG_SCHED_CLASS_EXT=y")),
-            tells_quotas: support.is_ok() && tidegate_ext::kernel_tells_quotas(),
+            tells_quotas: support.is_ok() && tidegate_sched_ext::kernel_tells_quotas(),
             support: Some(support),
             release,
         }

@@ -4,10 +4,10 @@ use std::sync::mpsc::{Receiver, Sender, TryIter, channel};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_api::client::{Client, Message};
 use tidegate_api::{
     ApiError, EventView, ExplainView, HistoryPointView, SetRequest, StatusView, UnsetRequest,
 };
-use tidegate_client::{Client, Message};
 
 use super::screen::{Note, PLOT_S};
 use crate::connect;

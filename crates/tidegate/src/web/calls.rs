@@ -31,7 +31,7 @@ pub async fn pass_on(
     let uri = request.uri();
     let call = uri.path_and_query().map_or(uri.path(), |all| all.as_str());
     let last_event = request.headers().get("last-event-id").cloned();
-    let answer = tidegate_client::pass_on(socket, call, last_event).await?;
+    let answer = tidegate_api::client::pass_on(socket, call, last_event).await?;
     let (head, body) = answer.into_parts();
     let media = head.headers.get(CONTENT_TYPE);
     let is_stream = media.is_some_and(|media| media == EVENT_STREAM);

@@ -2,7 +2,7 @@
 //! refused after their n-th change of a file, in the midst of a life in which they are asked everything.
 //!
 //! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all boundaries:: -- --nocapture` is the long form. It needs a build with debug
-//! assertions, which alone knows `TIDEGATE_FAULT` (crates/kfs/src/inject.rs).
+//! assertions, which alone knows `TIDEGATE_FAULT` (crates/cgroup/src/inject.rs).
 
 use crate::support_fault::{Fault, What, long, strike_all};
 

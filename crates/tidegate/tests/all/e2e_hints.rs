@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Background, Instance, children, cpu_mount, wait_for};
-use tidegate_kfs::{KernelFs, RealFs};
-use tidegate_knobs::sched::hint::{self, give};
-use tidegate_knobs::sched::{Compiled, probe};
+use tidegate_cgroup::sched::hint::{self, give};
+use tidegate_cgroup::sched::{Compiled, probe};
+use tidegate_cgroup::{KernelFs, RealFs};
 
 /// The instance, and the kernel's default slice; `None` with the reason printed where tasks take no slices.
 fn instance(name: &str) -> Option<(Instance, u64)> {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::common::{Background, Instance, describe, wait_for};
 use crate::support_kill::watch::Limit;
-use tidegate_kfs::{KernelFs, RealFs};
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::discover::discover;
-use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::sched::probe;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::discover;
+use tidegate_cgroup::group::{GroupPath, Groups};
+use tidegate_cgroup::sched::probe;
+use tidegate_cgroup::{KernelFs, RealFs};
 
 const NOBODY: &str = "65534";
 

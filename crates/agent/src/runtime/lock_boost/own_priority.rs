@@ -1,7 +1,7 @@
 //! The priority of the thread that gives turns to lock holders.
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::sched::{NORMAL, SchedWrite};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::sched::{NORMAL, SchedWrite};
 use tracing::info;
 
 /// While a holder has its turn, the thread has turns of its own, which are due sooner: it takes the rest back at once, also where

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::LockBoostView;
-use tidegate_knobs::group::GroupPath;
+use tidegate_cgroup::group::GroupPath;
 
 /// Gates whose counts are kept.
 const KEPT_MAX: usize = 64;

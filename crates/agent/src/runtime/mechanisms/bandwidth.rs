@@ -4,12 +4,12 @@
 //! too; everywhere else it is written here, once, and stays.
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::apply::JournalError;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::BurstLoop;
-use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Change;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::apply::JournalError;
+use tidegate_engine::control::BurstLoop;
+use tidegate_engine::ledger::Change;
 use tidegate_terms::Burst;
 
 use crate::errors::not_recorded;

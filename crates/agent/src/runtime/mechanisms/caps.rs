@@ -1,13 +1,13 @@
 //! Rate caps of one gate.
 //!
-//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
+//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_engine::control::SoftCaps`]): here
 //! its group gets into the journal and, until the loop has polled, into the background.
 
 use tidegate_api::{ApiError, CapView};
-use tidegate_knobs::control::SoftCapped;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Change;
-use tidegate_knobs::subgroups::exempt;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::subgroups::exempt;
+use tidegate_engine::control::SoftCapped;
+use tidegate_engine::ledger::Change;
 use tidegate_terms::Class;
 
 use crate::control_loop::ControlLoop;

@@ -1,11 +1,11 @@
 //! One hint within another: the nearer holds, and what it covers is not touched for the farther.
 
-use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::HintPlace;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sched::Compiled;
-use tidegate_knobs::sched::hint::Apart;
-use tidegate_knobs::sched::tasks::{self, Whose};
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::Compiled;
+use tidegate_cgroup::sched::hint::Apart;
+use tidegate_cgroup::sched::tasks::{self, Whose};
+use tidegate_engine::apply::HintPlace;
 
 /// What lies within a gate's tasks and has a hint of its own.
 pub(crate) fn apart_from(

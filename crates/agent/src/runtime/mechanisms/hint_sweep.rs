@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_api::LatencyView;
-use tidegate_knobs::apply::HintPlace;
-use tidegate_knobs::sched::hint::{self, Latency};
-use tidegate_knobs::sched::tasks::{self, Whose};
-use tidegate_knobs::sched::{Compiled, Support, probe};
+use tidegate_cgroup::sched::hint::{self, Latency};
+use tidegate_cgroup::sched::tasks::{self, Whose};
+use tidegate_cgroup::sched::{Compiled, Support, probe};
+use tidegate_engine::apply::HintPlace;
 use tracing::{debug, warn};
 
 use super::hint_places::{apart_from, hints_around};

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_kfs::KfsError;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::{Change, Entry};
-use tidegate_knobs::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
-use tidegate_knobs::sched::tasks::{self, TaskId, Whose};
-use tidegate_knobs::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
+use tidegate_cgroup::KfsError;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
+use tidegate_cgroup::sched::tasks::{self, TaskId, Whose};
+use tidegate_cgroup::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
+use tidegate_engine::ledger::{Change, Entry};
 
 use super::hint_places::{apart_from, hints_around};
 use crate::errors::{internal, of_group, refuse};

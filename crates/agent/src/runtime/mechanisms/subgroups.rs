@@ -1,4 +1,4 @@
-//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::subgroups`), kept up by
+//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_cgroup::subgroups`), kept up by
 //! a thread that polls four times a second, or once where nothing changes.
 //!
 //! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::apply::JournalError;
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::SoftCapped;
-use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
-use tidegate_knobs::ledger::Fallback;
-use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::subgroups::{Family, Per, SUBGROUPS_MAX, Swept, dissolve, sweep};
-use tidegate_knobs::sync::lock;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
+use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, Swept, dissolve, sweep};
+use tidegate_engine::apply::JournalError;
+use tidegate_engine::control::SoftCapped;
+use tidegate_engine::ledger::Fallback;
+use tidegate_engine::limit::hard_cap;
+use tidegate_engine::sync::lock;
 use tracing::{debug, warn};
 
 use crate::control_loop::ControlLoop;

@@ -1,6 +1,6 @@
 //! Limits that a gate has for itself: quota and period, burst, and the slice that CPUs take of a quota.
 
-use tidegate_knobs::discover::{CgroupVersion, Feature, Machine};
+use tidegate_cgroup::discover::{CgroupVersion, Feature, Machine};
 
 use super::{Facts, Mechanism, Now};
 

@@ -1,6 +1,6 @@
 //! Rate caps, hard and soft.
 
-use tidegate_knobs::discover::Machine;
+use tidegate_cgroup::discover::Machine;
 
 use super::{Facts, Mechanism, Now};
 

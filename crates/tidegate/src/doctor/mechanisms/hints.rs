@@ -1,6 +1,6 @@
 //! Latency hints.
 
-use tidegate_knobs::sched::{Compiled, SLICES_SINCE, compile};
+use tidegate_cgroup::sched::{Compiled, SLICES_SINCE, compile};
 
 use super::{Facts, Mechanism, Now};
 

@@ -64,7 +64,7 @@ fn for_user(row: &mut Mechanism) {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_knobs::discover::Machine;
+    use tidegate_cgroup::discover::Machine;
     use tidegate_terms::Engine;
 
     use super::*;

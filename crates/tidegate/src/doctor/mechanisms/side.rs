@@ -1,6 +1,6 @@
 //! How side work is kept back: headroom, objective, tolerance, weight, the idle class, the lease.
 
-use tidegate_knobs::discover::Machine;
+use tidegate_cgroup::discover::Machine;
 
 use super::{Facts, Mechanism, Now};
 

@@ -1,0 +1,302 @@
+//! A blocking client of the agent's socket: a function for each call, with the types of this crate.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), tidegate_api::ApiError> {
+//! let agent = tidegate_api::client::Client::connect("/run/tidegate/tidegate.sock")?;
+//! println!("{} CPUs for side work", agent.status()?.allowance_cpus);
+//! # Ok(())
+//! # }
+//! ```
+
+mod host;
+mod http;
+mod pass_on;
+mod stream;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{
+    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, HistoryView,
+    PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView,
+    UnsetRequest,
+};
+use hyper::Method;
+use hyper::body::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use host::{Host, HostError};
+use http::{JSON, exchange, in_query, internal, patiently, refusal, request};
+pub use pass_on::pass_on;
+pub use stream::{EventStream, Message};
+
+/// A client of one agent. Each call is a connection of its own.
+pub struct Client {
+    socket: PathBuf,
+    log: Option<PathBuf>,
+    start_next: Option<StartNext>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// Starts the next agent.
+pub type StartNext = Box<dyn Fn() -> Result<(), ApiError>>;
+
+/// How often an agent that dies or leaves under a call is followed by the next, and the pause between.
+const AGENTS_MAX: u32 = 20;
+const NEXT_AGENT: Duration = Duration::from_millis(50);
+
+/// How long one call may take, in polls. The agent's slowest call makes a few directories.
+const CALL_PATIENCE: (Duration, u32) = (Duration::from_secs(1), 10);
+
+impl Client {
+    /// A client of the agent that runs now.
+    ///
+    /// # Errors
+    /// No agent is at the socket, or the caller may not use it.
+    pub fn connect(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ApiError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
+        let client = Self {
+            socket: socket.into(),
+            log: None,
+            start_next: None,
+            runtime,
+        };
+        client.probe()?;
+        Ok(client)
+    }
+
+    /// The same, whose errors name the agent's log.
+    pub fn with_log(self, log: PathBuf) -> Self {
+        Self {
+            log: Some(log),
+            ..self
+        }
+    }
+
+    /// The same, which starts the next agent where one dies or leaves under a call that may be repeated.
+    pub fn with_start_next(self, start_next: StartNext) -> Self {
+        Self {
+            start_next: Some(start_next),
+            ..self
+        }
+    }
+
+    /// A call that the next agent may be asked again when this one dies or leaves under it: doing it twice must come to the
+    /// same as doing it once.
+    fn call_any_agent<B: Serialize, R: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<R, ApiError> {
+        let mut answer = self.call(Method::POST, path, Some(body));
+        for _ in 0..AGENTS_MAX {
+            let start_next = match (&answer, &self.start_next) {
+                (Err(error), Some(start_next)) if error.kind.is_agent_gone() => start_next,
+                _ => break,
+            };
+            std::thread::sleep(NEXT_AGENT);
+            start_next()?;
+            answer = self.call(Method::POST, path, Some(body));
+        }
+        answer
+    }
+
+    /// A new gate.
+    pub fn run(&self, request: &RunRequest) -> Result<RunReply, ApiError> {
+        self.call_any_agent("/v1/run", request)
+    }
+
+    /// Terms for something that runs already.
+    pub fn set(&self, request: &SetRequest) -> Result<GateView, ApiError> {
+        self.call_any_agent("/v1/set", request)
+    }
+
+    /// Takes terms back.
+    pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ApiError> {
+        self.call(Method::POST, "/v1/unset", Some(request))
+    }
+
+    /// Main's latency, for the objective of its gate.
+    pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
+        self.call_any_agent("/v1/objective", request)
+    }
+
+    /// The machine at a glance.
+    pub fn status(&self) -> Result<StatusView, ApiError> {
+        self.call(Method::GET, "/v1/status", None::<&()>)
+    }
+
+    /// The same without gates, which costs the agent the same however many there are.
+    pub fn status_without_gates(&self) -> Result<StatusView, ApiError> {
+        self.call(Method::GET, "/v1/status?gates=none", None::<&()>)
+    }
+
+    /// Every gate.
+    pub fn gates(&self) -> Result<Vec<GateView>, ApiError> {
+        self.call(Method::GET, "/v1/gates", None::<&()>)
+    }
+
+    /// Why a gate runs as it does.
+    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
+        let path = format!("/v1/explain?target={}", in_query(target));
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// What has happened after event number `since`.
+    pub fn events(&self, since: u64) -> Result<EventsView, ApiError> {
+        let path = format!("/v1/events?since={since}");
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// What happens after event number `since`, as it happens.
+    pub fn stream_events(&self, since: u64) -> Result<EventStream<'_>, ApiError> {
+        let path = format!("/v1/stream?topics=events&since={since}");
+        EventStream::open(self, &path)
+    }
+
+    /// The same, with the machine at a glance every `period_seconds`.
+    pub fn stream_all(&self, since: u64, period_seconds: u64) -> Result<EventStream<'_>, ApiError> {
+        let path = format!(
+            "/v1/stream?topics=events,status&since={since}&period_seconds={period_seconds}"
+        );
+        EventStream::open(self, &path)
+    }
+
+    /// The machine's figures of the last `seconds`, a point for each.
+    pub fn history(&self, seconds: u64) -> Result<HistoryView, ApiError> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let to = now.map_or(0, |since| since.as_secs());
+        let path = format!(
+            "/v1/history?from={}&to={to}&step=1",
+            to.saturating_sub(seconds)
+        );
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Result<PolicyView, ApiError> {
+        self.call(Method::GET, "/v1/policy", None::<&()>)
+    }
+
+    /// What the files would change.
+    pub fn diff(&self) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/diff", None::<&()>)
+    }
+
+    /// Puts the files in force.
+    pub fn apply(&self, request: &ApplyRequest) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/apply", Some(request))
+    }
+
+    /// What is on trial stays.
+    pub fn confirm(&self) -> Result<Done, ApiError> {
+        self.call(Method::POST, "/v1/policy/confirm", None::<&()>)
+    }
+
+    /// The policy before is in force again.
+    pub fn rollback(&self) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/rollback", None::<&()>)
+    }
+
+    /// The figures as text of this media type, as a scrape gets them.
+    pub fn metrics(&self, media_type: &str) -> Result<String, ApiError> {
+        let path = "/metrics";
+        let bytes = self.ask(Method::GET, path, media_type, Vec::new())?;
+        String::from_utf8(bytes.into()).map_err(|error| internal(path, &error.to_string()))
+    }
+
+    /// Ends the agent: everything that is still its own is restored.
+    pub fn stop(&self) -> Result<Done, ApiError> {
+        self.call(Method::POST, "/v1/stop", None::<&()>)
+    }
+
+    fn probe(&self) -> Result<(), ApiError> {
+        let path = &self.socket;
+        std::os::unix::net::UnixStream::connect(path)
+            .map(drop)
+            .map_err(|error| {
+                let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
+                let detail = format!("agent: {}: {error}", path.display());
+                let kind = match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+                    _ => ErrorKind::Unreachable,
+                };
+                ApiError::new(kind, detail).with_mend(mend)
+            })
+    }
+
+    fn call<B: Serialize, R: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<R, ApiError> {
+        let failed = |error: serde_json::Error| internal(path, &error.to_string());
+        let payload = body.map_or(Ok(Vec::new()), serde_json::to_vec);
+        let bytes = self.ask(method, path, JSON, payload.map_err(failed)?)?;
+        serde_json::from_slice(&bytes).map_err(failed)
+    }
+
+    /// The body of the answer to a call that succeeded.
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        payload: Vec<u8>,
+    ) -> Result<Bytes, ApiError> {
+        let request = request(method, path, accept, payload)?;
+        let exchange = async {
+            let answer = exchange(&self.socket, request);
+            // A policy may be on thousands of groups.
+            let (poll, polls) = match path.starts_with("/v1/policy") {
+                true => (CALL_PATIENCE.0, 12 * CALL_PATIENCE.1),
+                false => CALL_PATIENCE,
+            };
+            patiently(answer, (poll, polls)).await.ok_or_else(|| {
+                let waited_s = (poll * polls).as_secs();
+                self.silence(path, waited_s)
+            })
+        };
+        // A silent agent is there, a broken connection tells of one that is not.
+        let (status, bytes) = self.runtime.block_on(exchange)?.map_err(|why| {
+            ApiError::new(ErrorKind::Unreachable, format!("agent: {path}: {why}"))
+        })?;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        Err(refusal(path, status, &bytes))
+    }
+
+    /// The error of an agent that says nothing.
+    fn silence(&self, path: &str, waited_s: u64) -> ApiError {
+        let detail = format!("agent: {path}: no answer within {waited_s} s");
+        let error = ApiError::new(ErrorKind::NoAnswer, detail);
+        match &self.log {
+            Some(log) => error.with_mend(format!("see {}", log.display())),
+            None => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_that_no_agent_runs_and_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Client::connect(dir.path().join("tidegate.sock"))
+            .err()
+            .unwrap();
+        assert_eq!(error.kind, ErrorKind::Unreachable);
+        assert!(
+            error.detail.contains("tidegate.sock")
+                && error.mend.unwrap().contains("tidegate agent")
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! The sets of CPUs that the kernel names: online and possible.
+
+use std::path::Path;
+
+pub use crate::cpu_list::{format_list, parse_list};
+
+use crate::cpu_list::{CpuListError, ONLINE_PATH};
+use crate::{KernelFs, KfsError};
+
+/// The set of CPUs that may ever run tasks.
+pub const POSSIBLE_PATH: &str = "/sys/devices/system/cpu/possible";
+
+/// A CPU list could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CpusError {
+    /// The file could not be read.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The text is no CPU list.
+    #[error(transparent)]
+    List(#[from] CpuListError),
+}
+
+/// The CPUs that there can ever be, ascending; never empty.
+pub fn possible(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
+    some_of(fs, POSSIBLE_PATH)
+}
+
+/// The CPUs online now, ascending; never empty.
+pub fn online(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
+    some_of(fs, ONLINE_PATH)
+}
+
+fn some_of(fs: &dyn KernelFs, path: &str) -> Result<Vec<u32>, CpusError> {
+    let text = fs.read(Path::new(path))?;
+    let cpus = parse_list(&text)?;
+    if cpus.is_empty() {
+        return Err(CpuListError::new(&text, "no CPU in it").into());
+    }
+    Ok(cpus)
+}

@@ -1,0 +1,260 @@
+//! What this machine offers: which cgroup hierarchy carries the cpu controller, where in it we may make groups, and what
+//! the kernel can do. Discovery only reads; nothing is created, moved or enabled (except [`probe_features`], on request).
+
+mod features;
+mod mountinfo;
+mod place;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::{self, CpusError};
+use crate::group_path::GroupPath;
+use crate::{KernelFs, KfsError};
+
+pub use features::{Feature, Features, probe_features, tick_hz};
+pub(crate) use features::{kernel_release, parse_release};
+pub use mountinfo::{
+    CgroupLine, CgroupMount, ParseError, below_mount, parse_mountinfo, parse_proc_cgroup,
+};
+
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+const OWN_CGROUP: &str = "/proc/self/cgroup";
+
+/// The machine could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiscoverError {
+    /// A file could not be read.
+    #[error("discovery: {0}")]
+    Kfs(#[from] KfsError),
+    /// A file held garbage.
+    #[error("discovery: {0}")]
+    Parse(#[from] ParseError),
+    /// The online CPUs could not be read.
+    #[error("discovery: {0}")]
+    Cpus(#[from] CpusError),
+    /// No mounted hierarchy carries the cpu controller.
+    #[error(
+        "discovery: /proc/self/mountinfo: no cgroup mount carries the cpu controller ({found}); mount one: \
+         mount -t cgroup2 none /sys/fs/cgroup, or mount -t cgroup -o cpu none /sys/fs/cgroup/cpu"
+    )]
+    NoCpuController {
+        /// The cgroup mounts there are.
+        found: String,
+    },
+    /// The user's choice of base is no group.
+    #[error(
+        "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
+    )]
+    Base {
+        /// What was asked.
+        base: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// Which kind of cgroup tree carries the cpu controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupVersion {
+    /// One hierarchy a controller (or several).
+    V1,
+    /// The one unified hierarchy.
+    V2,
+}
+
+/// How the trees are laid out as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Only v1.
+    V1,
+    /// Only v2.
+    V2,
+    /// Both are mounted; cpu is on the one that `version` says.
+    Mixed,
+}
+
+/// Whether we may make groups at a place and move processes into them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Writable {
+    /// By asking access(2) for the directory and its files.
+    Yes,
+    /// Not, and what refused.
+    No(String),
+}
+
+/// One hierarchy that a gate has a group in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hierarchy {
+    /// The controllers on it.
+    pub controllers: Vec<String>,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// Which group lies at the mount, as the kernel names it to us.
+    pub root: String,
+    /// Our own group, below the mount; `None` when it cannot be named through this mount.
+    pub own: Option<GroupPath>,
+    /// The group in which ours are made: the topmost one where we may.
+    pub base: GroupPath,
+    /// Whether we may, there.
+    pub writable: Writable,
+}
+
+impl Hierarchy {
+    /// The directory of a group.
+    pub fn dir(&self, group: &GroupPath) -> PathBuf {
+        // A trailing slash for the root would make "/sys/fs/cgroup/cpu/" out of the mount.
+        if group.is_root() {
+            self.mount.clone()
+        } else {
+            self.mount.join(group.relative())
+        }
+    }
+
+    /// A file of a group.
+    pub fn file(&self, group: &GroupPath, name: &str) -> PathBuf {
+        self.dir(group).join(name)
+    }
+}
+
+/// Everything that discovery found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Where the cpu controller is.
+    pub version: CgroupVersion,
+    /// How the trees are laid out as a whole.
+    pub layout: Layout,
+    /// The hierarchy with the cpu controller.
+    pub cpu: Hierarchy,
+    /// The hierarchy with cpuacct, on v1 where it is mounted apart from cpu.
+    pub cpuacct: Option<Hierarchy>,
+    /// Where cpuset is (v1: its own mount; v2: the unified one, when listed).
+    pub cpuset_mount: Option<PathBuf>,
+    /// v2: whether groups at the base have, or can be given, the cpu controller; on v1 always.
+    pub cpu_enabled: Feature,
+    /// What the kernel can do.
+    pub features: Features,
+    /// The CPUs online.
+    pub online_cpus: Vec<u32>,
+    /// Kernel release.
+    pub kernel: String,
+    /// systemd runs as PID 1.
+    pub systemd: bool,
+    /// What a person should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Machine {
+    /// The hierarchies in which a gate needs a group, cpu first.
+    pub fn used(&self) -> impl Iterator<Item = &Hierarchy> {
+        std::iter::once(&self.cpu).chain(self.cpuacct.as_ref())
+    }
+
+    /// The cgroup mounts in use, to confine a [`crate::RealFs`] to.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.used()
+            .map(|hierarchy| hierarchy.mount.clone())
+            .chain(self.cpuset_mount.clone())
+            .collect()
+    }
+
+    /// Why gates cannot be made here; `None` when they can.
+    pub fn refusal(&self) -> Option<String> {
+        let not_writable = self.used().find_map(|hierarchy| match &hierarchy.writable {
+            Writable::Yes => None,
+            Writable::No(why) => Some(why.clone()),
+        });
+        let lacking = |feature: &Feature, mend: &str| match feature.present {
+            Some(false) => Some(format!("{}{mend}", feature.how)),
+            _ => None,
+        };
+        not_writable
+            .or_else(|| lacking(&self.cpu_enabled, ""))
+            .or_else(|| {
+                lacking(
+                    &self.features.quota,
+                    "; tidegate needs a kernel with CONFIG_CFS_BANDWIDTH",
+                )
+            })
+    }
+
+    /// Where a process is, below the mount of the cpu controller.
+    pub fn group_of(
+        &self,
+        fs: &dyn KernelFs,
+        pid: i32,
+    ) -> Result<Option<GroupPath>, DiscoverError> {
+        group_in(fs, &self.cpu, self.version, pid)
+    }
+}
+
+/// Where a process is in one hierarchy; `None` when that group cannot be named through our mount (another namespace).
+pub fn group_in(
+    fs: &dyn KernelFs,
+    hierarchy: &Hierarchy,
+    version: CgroupVersion,
+    pid: i32,
+) -> Result<Option<GroupPath>, DiscoverError> {
+    let file = format!("/proc/{pid}/cgroup");
+    let lines = parse_proc_cgroup(&file, &fs.read(Path::new(&file))?)?;
+    let group = place::group_below(&lines, version, &hierarchy.controllers, &hierarchy.root);
+    // A name that is not text was read with U+FFFD in it, which is another group's name, or no group's.
+    Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
+}
+
+/// Looks at the machine. `base` overrides where our groups are made (a path below the cpu mount).
+pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, DiscoverError> {
+    let mounts = parse_mountinfo(MOUNTINFO, &fs.read(Path::new(MOUNTINFO))?)?;
+    let own = parse_proc_cgroup(OWN_CGROUP, &fs.read(Path::new(OWN_CGROUP))?)?;
+    let mut notes = Vec::new();
+    let (version, cpu_mount) =
+        place::find_cpu(fs, &mounts).ok_or_else(|| DiscoverError::NoCpuController {
+            found: place::describe(&mounts),
+        })?;
+    let cpu = place::hierarchy(fs, cpu_mount, version, &own, base)?;
+    let cpuacct = match version {
+        CgroupVersion::V1 => place::find_cpuacct(fs, &mounts, &cpu, &own, &mut notes)?,
+        CgroupVersion::V2 => None,
+    };
+    let cpu_enabled = match version {
+        CgroupVersion::V1 => Feature::found("v1: every group of this hierarchy has it"),
+        CgroupVersion::V2 => place::cpu_enabled(fs, &cpu),
+    };
+    let features = features::look(fs, version, &cpu);
+    let has = |wanted: u8| mounts.iter().any(|mount| mount.version == wanted);
+    let layout = match (has(1), has(2)) {
+        (true, true) => Layout::Mixed,
+        (true, false) => Layout::V1,
+        _ => Layout::V2,
+    };
+    let systemd = fs.exists(Path::new("/run/systemd/system"));
+    if systemd && version == CgroupVersion::V2 && cpu.base.is_root() {
+        notes.push(
+            "systemd is PID 1: our groups stand at the top of its tree, where it leaves them alone"
+                .into(),
+        );
+    }
+    if cpu.own.is_none() {
+        notes.push(format!(
+            "our own group cannot be named through {}",
+            cpu.mount.display()
+        ));
+    }
+    Ok(Machine {
+        version,
+        layout,
+        cpuset_mount: place::find_cpuset(fs, &mounts, version),
+        cpu,
+        cpuacct,
+        cpu_enabled,
+        features,
+        online_cpus: cpus::online(fs)?,
+        kernel: features::kernel_release(fs),
+        systemd,
+        notes,
+    })
+}

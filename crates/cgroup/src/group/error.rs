@@ -1,0 +1,165 @@
+//! What can go wrong with a group.
+
+use std::path::PathBuf;
+
+use crate::KfsError;
+use crate::bandwidth::{Bandwidth, BandwidthError};
+use crate::discover::DiscoverError;
+use crate::group_path::{GroupPath, GroupPathError};
+
+/// An operation on a gate's group failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// The kernel refused.
+    #[error("group {group}: {source}")]
+    Kfs {
+        /// Which group.
+        group: GroupPath,
+        /// What was refused.
+        source: KfsError,
+    },
+    /// A file of the group held garbage.
+    #[error("group {group}: {}: {why}: {text:?}; is the cgroup mount the kernel's own?", .path.display())]
+    Garbage {
+        /// Which group.
+        group: GroupPath,
+        /// Which file.
+        path: PathBuf,
+        /// What was found, shortened.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A group cannot be removed because something is in it.
+    #[error(
+        "group {group}: cannot be removed: {}",
+        why_busy(.pids, .groups)
+    )]
+    Busy {
+        /// Which group.
+        group: GroupPath,
+        /// The processes in it (none: they were just leaving, try again).
+        pids: Vec<i32>,
+        /// The groups in it.
+        groups: Vec<String>,
+    },
+    /// A process with real-time threads may not enter a group of a kernel with RT_GROUP_SCHED.
+    #[error(
+        "process {pid}: cannot enter {group}: its threads {tids:?} are real-time and this kernel has \
+         CONFIG_RT_GROUP_SCHED; the process stays where it was; give those threads another policy (chrt -o -p 0 TID) first"
+    )]
+    RealTime {
+        /// The process.
+        pid: i32,
+        /// Its real-time threads.
+        tids: Vec<i32>,
+        /// Where it was to go.
+        group: GroupPath,
+    },
+    /// A process was moved in one hierarchy, refused in the next, and could not be moved back.
+    #[error("process {pid}: half moved to {group}: {why}, and back: {back}; move it by hand: echo {pid} > {}", .file.display())]
+    HalfMoved {
+        /// The process.
+        pid: i32,
+        /// Where it was to go.
+        group: GroupPath,
+        /// The first refusal.
+        why: Box<GroupError>,
+        /// The refusal of the way back.
+        back: Box<KfsError>,
+        /// The file of the group it came from.
+        file: PathBuf,
+    },
+    /// This machine's tree does not allow it.
+    #[error("group {group}: {why}; {mend}")]
+    NotPossible {
+        /// Which group.
+        group: GroupPath,
+        /// Why not.
+        why: String,
+        /// What to do.
+        mend: String,
+    },
+    /// Some of several writes were made. What stands is no looser than both what was and what was asked.
+    #[error("group {group}: bandwidth half changed from {} to {}: {source}; what stands is no looser than either", .ends.0, .ends.1)]
+    HalfBandwidth {
+        /// Which group.
+        group: GroupPath,
+        /// What stood, and what was to stand.
+        ends: Box<(Bandwidth, Bandwidth)>,
+        /// The refusal.
+        source: KfsError,
+        /// Writes that were made, each a refill.
+        writes: u32,
+    },
+    /// A process's place could not be read.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// A name is none.
+    #[error(transparent)]
+    Path(#[from] GroupPathError),
+}
+
+impl GroupError {
+    pub(crate) fn kfs(group: &GroupPath) -> impl FnOnce(KfsError) -> Self + '_ {
+        move |source| Self::Kfs {
+            group: group.clone(),
+            source,
+        }
+    }
+
+    pub(crate) fn bandwidth(
+        group: &GroupPath,
+        path: PathBuf,
+    ) -> impl FnOnce(BandwidthError) -> Self {
+        let group = group.clone();
+        move |error| Self::Garbage {
+            group,
+            path,
+            text: error.text,
+            why: error.why,
+        }
+    }
+
+    /// The group or the process is not there (any more).
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_gone(),
+            Self::Discover(DiscoverError::Kfs(source)) => source.is_gone(),
+            _ => false,
+        }
+    }
+
+    /// We may not do that here.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_denied(),
+            Self::Discover(DiscoverError::Kfs(source)) => source.is_denied(),
+            _ => false,
+        }
+    }
+
+    /// The errno behind it, where there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => Some(source.errno),
+            Self::Discover(DiscoverError::Kfs(source)) => Some(source.errno),
+            Self::Busy { .. } => Some(libc::EBUSY),
+            Self::RealTime { .. } => Some(libc::EINVAL),
+            _ => None,
+        }
+    }
+}
+
+fn why_busy(pids: &[i32], groups: &[String]) -> String {
+    match (pids, groups) {
+        ([], []) => {
+            "the kernel says that it is busy, and nothing is in it; it is tried again".to_owned()
+        }
+        (pids, []) => format!("processes {pids:?} are in it; end or move them"),
+        ([], groups) => format!("groups {groups:?} are in it; remove them first"),
+        (pids, groups) => {
+            format!("processes {pids:?} and groups {groups:?} are in it; end or move them")
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which tasks a hint is for: those of a group with the groups in it, or the threads of one process.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::KernelFs;
+use crate::group::{GroupPath, GroupResult, Groups};
+use crate::target::{ProcessRef, stat_field};
+
+/// Groups nested deeper than this are not looked into.
+const DEPTH_MAX: u32 = 16;
+/// Descendants of one process that are looked at.
+const HEIRS_MAX: usize = 20_000;
+/// PF_KTHREAD of field 9 of /proc/PID/stat (`include/linux/sched.h`).
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// A process or a thread, told from a later one with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskId {
+    /// Its number.
+    pub tid: i32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl TaskId {
+    /// The task with this number now; `None` for none, one that has exited, and a kernel thread.
+    pub fn now(fs: &dyn KernelFs, tid: i32) -> Option<Self> {
+        let stat = fs.read(Path::new(&format!("/proc/{tid}/stat"))).ok()?;
+        let is_kernel = stat_field(&stat, 9)? & PF_KTHREAD != 0;
+        let start_ticks = stat_field(&stat, 22)?;
+        (!is_kernel).then_some(Self { tid, start_ticks })
+    }
+
+    /// Whether the number still means this task.
+    pub fn lives(&self, fs: &dyn KernelFs) -> bool {
+        Self::now(fs, self.tid) == Some(*self)
+    }
+}
+
+/// Whose tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whose {
+    /// Those of the group, and of the groups in it.
+    Group,
+    /// The threads of one process.
+    Process(TaskId),
+}
+
+/// Numbers of tasks, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tids {
+    /// The numbers.
+    pub tids: Vec<i32>,
+    /// There are more than were asked for.
+    pub more: bool,
+}
+
+/// The tasks of `whose`, at most `max`. Groups in `apart` have a hint of their own.
+///
+/// # Errors
+/// The group itself cannot be read.
+pub fn list(
+    groups: &Groups,
+    group: &GroupPath,
+    whose: Whose,
+    apart: &[GroupPath],
+    max: usize,
+) -> GroupResult<Tids> {
+    let mut found = Tids::default();
+    match whose {
+        Whose::Process(process) => found.tids = threads(&**groups.fs(), process),
+        Whose::Group => {
+            let mut open = vec![(group.clone(), DEPTH_MAX)];
+            while let Some((at, depth)) = open.pop() {
+                match groups.tids(&at) {
+                    Ok(tids) => found.tids.extend(tids),
+                    Err(error) if error.is_gone() && at != *group => continue,
+                    Err(error) => return Err(error),
+                }
+                if found.tids.len() > max {
+                    break;
+                }
+                let children = groups.children(&at).unwrap_or_default();
+                let inside = children.into_iter().filter(|child| !apart.contains(child));
+                if depth > 0 {
+                    open.extend(inside.map(|child| (child, depth - 1)));
+                }
+            }
+        }
+    }
+    found.more = found.tids.len() > max;
+    found.tids.truncate(max);
+    // Tasks of another pid namespace read as 0.
+    found.tids.retain(|tid| *tid > 0);
+    found.tids.sort_unstable();
+    found.tids.dedup();
+    Ok(found)
+}
+
+/// The threads of a process; none when it has exited.
+pub fn threads(fs: &dyn KernelFs, process: TaskId) -> Vec<i32> {
+    let path = format!("/proc/{}/task", process.tid);
+    let entries = fs.list(Path::new(&path)).unwrap_or_default();
+    // Listed first and checked after, so that what was listed is what was checked.
+    if !process.lives(fs) {
+        return Vec::new();
+    }
+    entries
+        .iter()
+        .filter_map(|one| one.name.parse().ok())
+        .collect()
+}
+
+/// The processes among these tasks.
+pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
+    let of = |tid: &i32| {
+        let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
+        let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+        TaskId::now(fs, tgid.trim().parse().ok()?)
+    };
+    tids.iter().filter_map(of).collect()
+}
+
+/// Threads of the processes that `process` has forked since `since_ticks`, and of those that these have: what a hint came
+/// to by inheritance. One whose parent has exited is not found any more.
+pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
+    let mut tids = Vec::new();
+    let mut open = vec![process];
+    while let Some(parent) = open.pop() {
+        for tid in threads(fs, parent) {
+            let path = format!("/proc/{}/task/{tid}/children", parent.tid);
+            let text = fs.read(Path::new(&path)).unwrap_or_default();
+            let children = text
+                .split_ascii_whitespace()
+                .filter_map(|word| TaskId::now(fs, word.parse().ok()?))
+                .filter(|child| child.start_ticks >= since_ticks);
+            for child in children {
+                tids.extend(threads(fs, child));
+                open.push(child);
+            }
+        }
+        if tids.len() >= HEIRS_MAX {
+            break;
+        }
+    }
+    tids
+}
+
+/// Whether a process is there: for entries about one.
+pub fn process_lives(fs: &dyn KernelFs, process: TaskId) -> bool {
+    ProcessRef::look_up(fs, process.tid).is_ok_and(|now| now.start_ticks == process.start_ticks)
+}

@@ -1,0 +1,99 @@
+//! One process or task on its way from group to group. Its number may mean another one by then, which is none of ours: so it
+//! is looked at right before the move, and after it.
+
+use std::path::{Path, PathBuf};
+
+use super::{Family, Per};
+use crate::KernelFs;
+use crate::group::{GroupPath, GroupResult, Groups};
+use crate::target::stat_field;
+
+/// A process or a task of the gate, told from a later one with its number.
+pub(super) struct Member {
+    /// The task that was found.
+    tid: i32,
+    /// The number of what is moved: the task's, or its process's.
+    pub id: i32,
+    start_ticks: u64,
+    /// SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
+    pub is_real_time: bool,
+}
+
+impl Member {
+    /// `None` when it has exited.
+    pub fn look_up(groups: &Groups, family: &Family, tid: i32) -> Option<Self> {
+        let fs = &**groups.fs();
+        let id = match family.per {
+            Per::Task => tid,
+            Per::Process => process_of(fs, tid)?,
+        };
+        let stat = stat_of(fs, id)?;
+        Some(Self {
+            tid,
+            id,
+            start_ticks: stat_field(&stat, 22)?,
+            is_real_time: is_real_time(&stat),
+        })
+    }
+
+    /// Moves it, unless it is no more what it was, or no more in the family.
+    pub fn shift(&self, groups: &Groups, family: &Family, to: &GroupPath) -> GroupResult<bool> {
+        let fs = &**groups.fs();
+        let is_known = |at: GroupPath| at == family.group || family.id_of(&at).is_some();
+        let is_process = family.per == Per::Process;
+        if !groups.group_of(self.tid)?.is_some_and(is_known)
+            || is_process && process_of(fs, self.tid) != Some(self.id)
+            || self.is_another(fs)
+        {
+            return Ok(false);
+        }
+        if is_process {
+            let placement = groups.place(to, self.id)?;
+            if self.is_another(fs) {
+                groups.place_back(&placement)?;
+                return Ok(false);
+            }
+        } else {
+            let from = groups.place_task(to, self.id)?;
+            if self.is_another(fs) {
+                if let Some(from) = from {
+                    groups.place_task(&from, self.id)?;
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_another(&self, fs: &dyn KernelFs) -> bool {
+        stat_of(fs, self.id).is_some_and(|stat| stat_field(&stat, 22) != Some(self.start_ticks))
+    }
+}
+
+fn stat_of(fs: &dyn KernelFs, tid: i32) -> Option<String> {
+    fs.read(Path::new(&format!("/proc/{tid}/stat"))).ok()
+}
+
+/// The process that a task belongs to; `None` when it has exited.
+fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
+    let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    tgid.trim().parse().ok()
+}
+
+/// The threads of a process.
+pub(super) fn threads_of(fs: &dyn KernelFs, pid: i32) -> Vec<i32> {
+    let entries = fs.list(&PathBuf::from(format!("/proc/{pid}/task")));
+    let names = entries.unwrap_or_default().into_iter();
+    names.filter_map(|entry| entry.name.parse().ok()).collect()
+}
+
+/// Whether a real-time task has this stat file, by field 41 of proc_pid_stat(5).
+pub(super) fn is_real_time(stat: &str) -> bool {
+    matches!(stat_field(stat, 41), Some(1 | 2 | 6))
+}
+
+/// The same by number.
+pub(super) fn is_real_time_now(fs: &dyn KernelFs, tid: i32) -> bool {
+    stat_of(fs, tid).is_some_and(|stat| is_real_time(&stat))
+}

@@ -1,0 +1,207 @@
+//! What a user names: `pid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`; and processes told apart by their start time, because the
+//! kernel uses a number again.
+
+mod name;
+mod process;
+mod unit;
+
+pub use name::{GATE_NAME_MAX_BYTES, GateName};
+pub use process::{HeldProcess, ProcessRef, runs, stat_field};
+pub use unit::UnitName;
+
+use crate::KfsError;
+use crate::group_path::{GroupPath, GroupPathError};
+
+/// A target that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Not one of the forms.
+    #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
+    Form {
+        /// What was given, shortened.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A form that later versions will know.
+    #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
+    Later {
+        /// What was given, shortened.
+        text: String,
+        /// `pod`.
+        kind: &'static str,
+        /// What does work.
+        instead: String,
+    },
+    /// A path that names no group.
+    #[error("target: {0}")]
+    Path(#[from] GroupPathError),
+    /// A gate's name with something in it that could do harm.
+    #[error(
+        "gate name: {name:?}: {why}; use letters, digits, '.', '_' and '-', at most 64, not beginning with '-' or '.'"
+    )]
+    GateName {
+        /// What was given, shortened.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No such process (any more).
+    #[error("process {pid}: {why}; look with: ps -p {pid}")]
+    NoProcess {
+        /// The number.
+        pid: i32,
+        /// What was found instead.
+        why: String,
+    },
+    /// A kernel thread.
+    #[error("process {pid} ({comm}): a kernel thread cannot be a target; name a process")]
+    KernelThread {
+        /// The number.
+        pid: i32,
+        /// Its name.
+        comm: String,
+    },
+    /// Its files could not be read.
+    #[error("process {pid}: {source}")]
+    Kfs {
+        /// The number.
+        pid: i32,
+        /// What was refused.
+        source: KfsError,
+    },
+}
+
+/// A target as the user wrote it, checked in form.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A running process.
+    Pid(i32),
+    /// A systemd unit.
+    Unit(UnitName),
+    /// An existing group, below the mount of the cpu controller.
+    Cgroup(GroupPath),
+    /// A gate that exists.
+    Gate(GateName),
+}
+
+impl Target {
+    /// Reads a target. A bare word is a gate's name.
+    pub fn parse(text: &str) -> Result<Self, TargetError> {
+        let shown = crate::clip(text);
+        let Some((kind, rest)) = text.split_once(':') else {
+            return Ok(Self::Gate(GateName::parse(text)?));
+        };
+        match kind {
+            "pid" => match rest.parse::<i32>() {
+                Ok(pid) if pid > 0 && rest.bytes().all(|one| one.is_ascii_digit()) => {
+                    Ok(Self::Pid(pid))
+                }
+                _ => Err(TargetError::Form {
+                    text: shown,
+                    why: "not a positive process number",
+                }),
+            },
+            "cgroup" => match GroupPath::parse(rest)? {
+                root if root.is_root() => Err(TargetError::Form {
+                    text: shown,
+                    why: "the root group is the whole machine",
+                }),
+                path => Ok(Self::Cgroup(path)),
+            },
+            "gate" => Ok(Self::Gate(GateName::parse(rest)?)),
+            "unit" => Ok(Self::Unit(UnitName::parse(rest)?)),
+            "pod" => {
+                let instead = "an annotation of the pod (docs/kubernetes.md), or cgroup: with its own group below \
+                               /kubepods.slice"
+                    .to_owned();
+                Err(TargetError::Later {
+                    text: shown,
+                    kind: "pod",
+                    instead,
+                })
+            }
+            _ => Err(TargetError::Form {
+                text: shown,
+                why: "not a kind of target",
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(f, "pid:{pid}"),
+            Self::Unit(name) => write!(f, "unit:{name}"),
+            Self::Cgroup(path) => write!(f, "cgroup:{path}"),
+            Self::Gate(name) => write!(f, "gate:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn forms() {
+        assert_eq!(Target::parse("pid:12").unwrap(), Target::Pid(12));
+        assert_eq!(
+            Target::parse("cgroup:/a/b").unwrap().to_string(),
+            "cgroup:/a/b"
+        );
+        assert_eq!(Target::parse("gate:x-1").unwrap().to_string(), "gate:x-1");
+        assert_eq!(Target::parse("x-1").unwrap().to_string(), "gate:x-1");
+        assert_eq!(
+            Target::parse("unit:nginx").unwrap().to_string(),
+            "unit:nginx.service"
+        );
+        assert!(
+            Target::parse("pod:a/b")
+                .unwrap_err()
+                .to_string()
+                .contains("not supported by this version")
+        );
+        for hostile in [
+            "",
+            ":",
+            "pid:",
+            "pid:0",
+            "pid:-1",
+            "pid:+1",
+            "pid:99999999999",
+            "pid:1 ",
+            "cgroup:",
+            "cgroup:a",
+            "cgroup:/",
+            "cgroup:/../x",
+            "cgroup:/a/../../x",
+            "cgroup:/a\n",
+            "gate:",
+            "gate:../x",
+            "gate:a/b",
+            "gate:-x",
+            "gate:.x",
+            "gate:a b",
+            "gate:a\u{1b}[2J",
+            "gate:cpu.max",
+            "gate:cgroup.procs",
+            "gate:tasks",
+            "unit:",
+            "unit:a/b",
+            "what:x",
+            "-h",
+        ] {
+            assert!(Target::parse(hostile).is_err(), "{hostile:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(pid|cgroup|gate|unit|pod)?:?(/|\\.|\\PC|\n)*") {
+            let _ = Target::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Quotas below quotas, which v1 makes an art: a group's quota may not be above its parent's, so while a child stands above
+//! it, also the parent cannot be lowered (v2 takes any, and the least of them holds).
+//!
+//! Main's protection must not wait for that. Lowering a quota here first lifts what stands above it further down (a
+//! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
+//! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
+
+use std::ops::Bound;
+
+use super::journal::{Journal, JournalError};
+use super::own_quota::{OwnQuota, lifted};
+use crate::ledger::{Change, Fallback};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
+use tracing::warn;
+
+/// Groups deeper than this below a limited one are not looked at.
+const DEPTH_MAX: u32 = 8;
+
+/// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two is taken.
+fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
+    let ratio = |quota_us, period_us| {
+        Bandwidth {
+            quota_us,
+            period_us,
+            burst_us: 0,
+        }
+        .ratio()
+    };
+    to.ratio()
+        .min(ratio(to.quota_us, from.period_us))
+        .min(ratio(from.quota_us, to.period_us))
+}
+
+/// Groups within `root` begin with the same letters, and so stand side by side in the tree.
+fn after(root: &GroupPath) -> (Bound<&GroupPath>, Bound<&GroupPath>) {
+    (Bound::Excluded(root), Bound::Unbounded)
+}
+
+fn begins_with(group: &GroupPath, root: &GroupPath) -> bool {
+    root.is_root() || group.as_str().starts_with(root.as_str())
+}
+
+impl Journal {
+    /// What was lifted by an earlier agent, as the ledger tells.
+    pub(super) fn find_lifted(&mut self) {
+        if self.groups.version() != CgroupVersion::V1 {
+            return;
+        }
+        for entry in self.ledger.entries() {
+            let Change::Bandwidth { was, ours, .. } = &entry.change else {
+                continue;
+            };
+            if was.quota_us.is_some() && *ours == lifted(*was) {
+                let lifted = self
+                    .groups
+                    .bandwidth(&entry.group)
+                    .is_ok_and(|now| now != *was);
+                let quota = OwnQuota { own: *was, lifted };
+                self.quota_tree.insert(entry.group.clone(), quota);
+            }
+        }
+    }
+
+    /// Writes a moving quota: into the journal, then to the group, with what stands in its way further down.
+    pub fn write_quota(
+        &mut self,
+        group: &GroupPath,
+        from: &Bandwidth,
+        to: &Bandwidth,
+    ) -> Result<(), JournalError> {
+        self.record_write(group, from, to)?;
+        self.put(group, from, to)
+            .inspect_err(|_| self.write_failed(group))
+    }
+
+    /// Gives `group` a quota of its own, which stays until it is set again or taken back. What stands as it should is not
+    /// written: a write is a refill.
+    pub fn set_own(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        own: Bandwidth,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        let standing = self.groups.bandwidth(group)?;
+        let quota = OwnQuota {
+            own,
+            lifted: own.ratio() > self.least_above(group),
+        };
+        let known = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id);
+        match known {
+            None => {
+                let change = Change::Bandwidth {
+                    was: standing,
+                    ours: own,
+                    previous: Some(standing),
+                };
+                let entry = self.new_entry(group, gate, change, fallback)?;
+                self.ledger.record(entry)?;
+            }
+            Some(id) => {
+                self.belongs_to(id, gate)?;
+                self.note_own(id, &standing, &own)?;
+            }
+        }
+        self.quota_tree.insert(group.clone(), quota);
+        if standing == quota.standing() {
+            return Ok(());
+        }
+        self.put(group, &standing, &quota.standing())
+    }
+
+    /// Before a quota of its own changes from what stands.
+    fn note_own(
+        &mut self,
+        id: u64,
+        standing: &Bandwidth,
+        own: &Bandwidth,
+    ) -> Result<(), JournalError> {
+        if self.ledger.note_moving(id, standing, own) {
+            return Ok(());
+        }
+        let is_noted = self.ledger.get(id).is_some_and(
+            |entry| matches!(&entry.change, Change::Bandwidth { ours, .. } if ours == own),
+        );
+        if !is_noted {
+            self.ledger.update(id, |entry| {
+                if let Change::Bandwidth { ours, previous, .. } = &mut entry.change {
+                    (*ours, *previous) = (*own, Some(*standing));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes again what was written over; false where the group has no quota of its own.
+    pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, JournalError> {
+        let Some(quota) = self.quota_tree.get(group).copied() else {
+            return Ok(false);
+        };
+        let found = self.groups.bandwidth(group)?;
+        if found != quota.standing() {
+            self.put(group, &found, &quota.standing())?;
+        }
+        Ok(true)
+    }
+
+    /// What stands on a group that has a quota of its own, as far as it is ours.
+    pub(super) fn own_standing(&self, group: &GroupPath) -> Option<Bandwidth> {
+        self.quota_tree.get(group).map(OwnQuota::standing)
+    }
+
+    /// The least ratio of the moving quotas above `group`, where that matters.
+    fn least_above(&self, group: &GroupPath) -> u128 {
+        if self.groups.version() != CgroupVersion::V1 {
+            return u128::MAX;
+        }
+        let above = std::iter::successors(group.parent(), GroupPath::parent);
+        above
+            .filter(|above| self.limits(above))
+            .filter_map(|above| self.groups.bandwidth(&above).ok())
+            .map(|bandwidth| bandwidth.ratio())
+            .min()
+            .unwrap_or(u128::MAX)
+    }
+
+    fn put(
+        &mut self,
+        group: &GroupPath,
+        from: &Bandwidth,
+        to: &Bandwidth,
+    ) -> Result<(), JournalError> {
+        if self.groups.version() != CgroupVersion::V1 {
+            self.groups.set_bandwidth(group, Some(*from), *to)?;
+            return Ok(());
+        }
+        let low = lowest(from, to);
+        self.lift_known(group, low)?;
+        match self.groups.set_bandwidth(group, Some(*from), *to) {
+            Err(error) if is_refused(&error) && self.lift_found(group, low, DEPTH_MAX)? > 0 => {
+                self.groups.set_bandwidth(group, None, *to)?;
+            }
+            result => {
+                result?;
+            }
+        }
+        self.lower_again(group, to);
+        Ok(())
+    }
+
+    fn lift_known(&mut self, root: &GroupPath, low: u128) -> Result<(), GroupError> {
+        let in_the_way = |(group, quota): (&GroupPath, &OwnQuota)| {
+            let stands = !quota.lifted && quota.own.ratio() > low;
+            (stands && group.is_within(root)).then(|| (group.clone(), quota.own))
+        };
+        let near = self.quota_tree.range::<GroupPath, _>(after(root));
+        let near = near.take_while(|(group, _)| begins_with(group, root));
+        let due: Vec<_> = near.filter_map(in_the_way).collect();
+        for (group, own) in due {
+            // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
+            if let Err(error) = self.note_lifted(&group, &own) {
+                warn!("{error}");
+            }
+            match self.groups.set_bandwidth(&group, Some(own), lifted(own)) {
+                Err(error) if !error.is_gone() => return Err(error),
+                _ => {
+                    let quota = OwnQuota { own, lifted: true };
+                    self.quota_tree.insert(group, quota);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a known quota is lifted: what will stand is ours, too.
+    fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), JournalError> {
+        let to = lifted(*own);
+        let Some(entry) = self.entry(group, Change::is_bandwidth) else {
+            return Ok(());
+        };
+        let id = entry.id;
+        let is_noted = matches!(
+            &entry.change,
+            Change::Bandwidth { ours, previous, .. } if *ours == to || *previous == Some(to)
+        );
+        if self.ledger.note_moving(id, own, &to) || is_noted {
+            return Ok(());
+        }
+        self.ledger.update(id, |entry| {
+            if let Change::Bandwidth { previous, .. } = &mut entry.change {
+                *previous = Some(to);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Lifts what stands in the way of `limit` on `group`, by whomever it was written.
+    pub(super) fn lift_below(
+        &mut self,
+        group: &GroupPath,
+        limit: &Bandwidth,
+    ) -> Result<(), JournalError> {
+        if self.groups.version() != CgroupVersion::V1 || !self.groups.exists(group) {
+            return Ok(());
+        }
+        let standing = self.groups.bandwidth(group)?;
+        self.lift_found(group, lowest(&standing, limit), DEPTH_MAX)
+            .map(drop)
+    }
+
+    /// Quotas above `low` that were given to groups below `root` (side work to groups that it made) are written down and
+    /// lifted; says how many.
+    fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, JournalError> {
+        let mut count = 0;
+        for child in self.groups.children(root)? {
+            let found = match self.groups.bandwidth(&child) {
+                Err(error) if error.is_gone() => continue,
+                found => found?,
+            };
+            // Leaves first: a parent cannot be narrowed, nor its limit lifted past its own parent's, but no quota is always
+            // allowed.
+            if depth > 0 {
+                count += self.lift_found(&child, low, depth - 1)?;
+            }
+            if found.ratio() <= low || found.quota_us.is_none() {
+                continue;
+            }
+            self.record_lifted(&child, found)?;
+            self.groups
+                .set_bandwidth(&child, Some(found), lifted(found))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), JournalError> {
+        let to = lifted(found);
+        let id = match self.entry(group, Change::is_bandwidth) {
+            Some(entry) => entry.id,
+            None => {
+                let gate = self.gate_around(group);
+                let change = Change::Bandwidth {
+                    was: found,
+                    ours: to,
+                    previous: Some(found),
+                };
+                let entry = self.new_entry(group, &gate, change, Fallback::Stay)?;
+                self.ledger.record(entry)?
+            }
+        };
+        let own = self.quota_tree.get(group).map_or(found, |quota| quota.own);
+        let quota = OwnQuota { own, lifted: true };
+        self.quota_tree.insert(group.clone(), quota);
+        if self.ledger.moving().get(id).is_none() {
+            self.ledger.update(id, |entry| {
+                if let Change::Bandwidth { previous, .. } = &mut entry.change {
+                    *previous = Some(found);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The gate in whose group `group` is.
+    fn gate_around(&self, group: &GroupPath) -> String {
+        let around = self
+            .ledger
+            .entries()
+            .filter(|entry| group.is_within(&entry.group) && !entry.gate.is_empty())
+            .max_by_key(|entry| entry.group.as_str().len());
+        around.map_or_else(String::new, |entry| entry.gate.clone())
+    }
+
+    /// Where `root` leaves room again, what was lifted below it gets its own back.
+    fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
+        let ratio = standing.ratio();
+        let near = self.quota_tree.range_mut::<GroupPath, _>(after(root));
+        for (group, quota) in near.take_while(|(group, _)| begins_with(group, root)) {
+            if !quota.lifted || quota.own.ratio() > ratio || !group.is_within(root) {
+                continue;
+            }
+            let own = quota.own;
+            match self.groups.set_bandwidth(group, Some(lifted(own)), own) {
+                Ok(_) => quota.lifted = false,
+                Err(error) if error.is_gone() => {}
+                Err(error) => warn!("{error}; the groups above limit it meanwhile"),
+            }
+        }
+    }
+
+    /// The gate of `group` has no quota of its own any more: it must not be given it again, even where what stood before could
+    /// not be put back yet.
+    pub fn end_own(&mut self, group: &GroupPath) {
+        self.quota_tree.remove(group);
+    }
+}
+
+fn is_refused(error: &GroupError) -> bool {
+    error.errno() == Some(libc::EINVAL)
+}
+
+/// The nearest group above whose quota is below `own`, and that quota: v1 refuses to go above it, v2 holds to it.
+pub fn limited_above(
+    groups: &Groups,
+    group: &GroupPath,
+    own: &Bandwidth,
+) -> Option<(GroupPath, Bandwidth)> {
+    let mut at = group.parent();
+    while let Some(above) = at.filter(|above| !above.is_root()) {
+        match groups.bandwidth(&above) {
+            Ok(limit) if limit.ratio() < own.ratio() => return Some((above, limit)),
+            _ => at = above.parent(),
+        }
+    }
+    None
+}

@@ -1,0 +1,322 @@
+//! What is about to be written, recorded first.
+
+use super::journal::{Journal, JournalError};
+use crate::ledger::{Change, Entry, Fallback, LedgerError, NewEntry};
+use crate::limit::tighter;
+use crate::locks::boost::{Boost, give};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
+use tidegate_cgroup::sched::hint::Latency;
+use tidegate_cgroup::sched::tasks::Whose;
+use tidegate_cgroup::subgroups::Family;
+
+impl Journal {
+    /// An entry that an earlier gate left on the same group is this gate's.
+    pub(super) fn belongs_to(&mut self, id: u64, gate: &str) -> Result<(), JournalError> {
+        let is_other = self.ledger.get(id).is_some_and(|entry| entry.gate != gate);
+        if is_other {
+            let name = gate.to_owned();
+            self.ledger.update(id, |entry| entry.gate = name)?;
+        }
+        Ok(())
+    }
+
+    /// `group` is about to become idle (or of the least weight) and was `was`.
+    pub fn record_idle_class(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: CpuClass,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        let is_class =
+            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        if let Some(id) = self.entry(group, is_class).map(|entry| entry.id) {
+            return self.belongs_to(id, gate);
+        }
+        let change = match was.idle {
+            Some(_) => Change::Idle { was, ours: true },
+            None => Change::Weight {
+                was: was.weight_raw,
+                ours: self.groups.weight_raw(WEIGHT_MIN),
+            },
+        };
+        let entry = self.new_entry(group, gate, change, fallback)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// `group`, which yields by us, is about to stop doing so for a while, or to begin again.
+    pub fn record_idle_class_change(
+        &mut self,
+        group: &GroupPath,
+        yielding: bool,
+    ) -> Result<(), JournalError> {
+        let raw = self
+            .groups
+            .weight_raw(if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT });
+        let is_class =
+            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        let Some(id) = self.entry(group, is_class).map(|entry| entry.id) else {
+            return Ok(());
+        };
+        self.ledger.update(id, |entry| match &mut entry.change {
+            Change::Idle { ours, .. } => *ours = yielding,
+            Change::Weight { ours, .. } => *ours = raw,
+            _ => {}
+        })?;
+        Ok(())
+    }
+
+    /// `group` is about to carry a moving quota; `was` stands.
+    pub fn record_limit(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: Bandwidth,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        if let Some(id) = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id)
+        {
+            return self.belongs_to(id, gate);
+        }
+        let entry = self.new_entry(group, gate, limit_change(was), fallback)?;
+        self.ledger.record_moving(entry, &was)?;
+        Ok(())
+    }
+
+    /// The quota of `group` is about to go from `standing` to `intended`.
+    pub fn record_write(
+        &mut self,
+        group: &GroupPath,
+        standing: &Bandwidth,
+        intended: &Bandwidth,
+    ) -> Result<(), JournalError> {
+        let id = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id);
+        // What another writer wrote over ours does not become ours by being written over: it would be taken for it later.
+        let known = id.and_then(|id| self.ledger.moving().get(id));
+        let standing = match &known {
+            Some(moved) if !moved.may_be(standing) => &moved.intended,
+            _ => standing,
+        };
+        match id {
+            Some(id) if self.ledger.note_moving(id, standing, intended) => Ok(()),
+            _ => Err(JournalError::NotMoving(group.clone())),
+        }
+    }
+
+    /// A process is about to be moved as `plan` says.
+    pub fn record_move(
+        &mut self,
+        gate: &str,
+        plan: Placement,
+        start_ticks: u64,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        let new = NewEntry {
+            gate: gate.to_owned(),
+            group: plan.group.clone(),
+            // It may not be there yet; the process's start time tells it.
+            group_id: 0,
+            change: Change::Membership {
+                start_ticks,
+                placement: plan,
+            },
+            fallback,
+        };
+        self.ledger.record(new)?;
+        Ok(())
+    }
+
+    /// `group`, which is of class `was`, is about to go into the background and out of it by its soft cap.
+    pub fn record_background(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: CpuClass,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        if let Some(id) = self
+            .entry(group, Change::is_background)
+            .map(|entry| entry.id)
+        {
+            return self.belongs_to(id, gate);
+        }
+        let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// Processes or tasks of `family` are about to get groups of their own.
+    pub fn record_subgroups(
+        &mut self,
+        gate: &str,
+        family: &Family,
+        fallback: Fallback,
+    ) -> Result<(), JournalError> {
+        let known = self.family_of(&family.group);
+        if let Some(known) = known.as_ref().filter(|known| *known != family) {
+            return Err(JournalError::Divided(known.group.clone()));
+        }
+        if known.is_none() {
+            let change = Change::Subgroups(family.clone());
+            let entry = self.new_entry(&family.group, gate, change, fallback)?;
+            self.ledger.record(entry)?;
+        }
+        Ok(())
+    }
+
+    /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
+    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
+        let Some(id) = self
+            .entry(group, Change::is_background)
+            .map(|entry| entry.id)
+        else {
+            return Ok(false);
+        };
+        let raw = self.groups.weight_raw(weight);
+        self.ledger.update(id, |entry| {
+            if let Change::Background { was } = &mut entry.change {
+                was.weight_raw = raw;
+            }
+        })?;
+        Ok(true)
+    }
+
+    /// Tasks of `group` are about to be boosted.
+    pub fn record_boost(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        boost: Boost,
+    ) -> Result<u64, JournalError> {
+        // Only the agent counts turns: without one they end.
+        let entry = self.new_entry(group, gate, Change::Boost(boost), Fallback::Restore)?;
+        Ok(self.ledger.record(entry)?)
+    }
+
+    /// `group` is about to be confined to these CPUs; where it is not in the journal yet, it had `was`.
+    pub fn record_cpuset(
+        &mut self,
+        group: &GroupPath,
+        was: &[u32],
+        to: &[u32],
+    ) -> Result<(), JournalError> {
+        let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
+        if let Some(id) = self.entry(group, is_cpuset).map(|entry| entry.id) {
+            self.ledger.update(id, |entry| {
+                if let Change::Cpuset { previous, ours, .. } = &mut entry.change {
+                    *previous = std::mem::replace(ours, to.to_vec());
+                }
+            })?;
+            return Ok(());
+        }
+        let change = Change::Cpuset {
+            was: was.to_vec(),
+            previous: was.to_vec(),
+            ours: to.to_vec(),
+        };
+        // Without an agent side work stays where it is: that costs main nothing, and the quota is at the floor.
+        let entry = self.new_entry(group, "", change, Fallback::Stay)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// Tasks of `group`, or of a process, are about to get a hint.
+    pub fn record_hint(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        latency: Latency,
+        fallback: Fallback,
+    ) -> Result<Entry, JournalError> {
+        let entry = match latency.whose {
+            Whose::Group => self.new_entry(group, gate, Change::Latency(latency), fallback)?,
+            // It may go from group to group.
+            Whose::Process(_) => NewEntry {
+                gate: gate.to_owned(),
+                group: group.clone(),
+                group_id: 0,
+                change: Change::Latency(latency),
+                fallback,
+            },
+        };
+        let id = self.ledger.record(entry)?;
+        let entry = self.ledger.get(id).cloned();
+        entry.ok_or(JournalError::Ledger(LedgerError::NoEntry { id }))
+    }
+
+    /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an empty group with our
+    /// name, which the next start finds by that.
+    pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), JournalError> {
+        if self
+            .entry(group, |change| matches!(change, Change::Group))
+            .is_some()
+        {
+            return Ok(());
+        }
+        let entry = self.new_entry(group, gate, Change::Group, Fallback::Stay)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// That write failed: what stands is noted, so that it is not taken for an outside write.
+    pub fn write_failed(&mut self, group: &GroupPath) {
+        let Some(id) = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id)
+        else {
+            return;
+        };
+        if let Ok(stands) = self.groups.bandwidth(group) {
+            // The entry is in the journal, so it has its slot.
+            let _ = self.ledger.note_moving(id, &stands, &stands);
+        }
+    }
+
+    /// The tolerance comes to `floor` now.
+    /// The own limit of a gate (`own_of` its name) holds there, too, where it is the lower one.
+    pub fn set_floor(&mut self, floor: Bandwidth, own_of: impl Fn(&str) -> Option<Bandwidth>) {
+        let due = |entry: &Entry| match entry.fallback {
+            Fallback::Floor { bandwidth } => {
+                let due = tighter(floor, own_of(&entry.gate));
+                (bandwidth != due).then_some((entry.id, due))
+            }
+            _ => None,
+        };
+        let stale: Vec<(u64, Bandwidth)> = self.ledger.entries().filter_map(due).collect();
+        for (id, bandwidth) in stale {
+            let updated = self
+                .ledger
+                .update(id, |entry| entry.fallback = Fallback::Floor { bandwidth });
+            if let Err(error) = updated {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has just ended.
+    pub fn start_boost(&self, id: u64) -> Result<bool, JournalError> {
+        let Some(entry) = self.ledger.get(id) else {
+            return Ok(false);
+        };
+        let Change::Boost(boost) = &entry.change else {
+            return Ok(false);
+        };
+        let refused = |error| JournalError::Ledger(LedgerError::Kfs(error));
+        give(&**self.groups.fs(), boost).map_err(refused)?;
+        Ok(true)
+    }
+}
+
+fn limit_change(was: Bandwidth) -> Change {
+    Change::Bandwidth {
+        was,
+        ours: was,
+        previous: None,
+    }
+}

@@ -1,0 +1,397 @@
+//! The groups that carry a moving quota: whose part of the allowance is what, when it is written, and what happens to side
+//! work that starves at the tolerance.
+
+use std::collections::BTreeSet;
+
+use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
+
+use self::relief::Relief;
+use super::apply::Apply;
+use super::meter::Use;
+use super::write_error::WriteError;
+use super::write_log::{Write, WriteLog, describe};
+use crate::quota_planner::{FREE_UCPU, QuotaPlanner, QuotaPlannerConfig, WriteBudget};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::GroupPath;
+
+/// A group that carries a moving quota.
+pub struct Target {
+    /// Below the mount of the cpu controller.
+    pub group: GroupPath,
+    /// Its part of the allowance when demands compete.
+    pub weight: u32,
+    /// What it would use; `u64::MAX` for all that it gets.
+    pub demand_ucpu: u64,
+    cap_ucpu: u64,
+    planner: QuotaPlanner,
+    relief: Relief,
+    /// Why the last change of the class failed, and of the quota.
+    class_error: WriteError,
+    quota_error: WriteError,
+    /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
+    unequal: bool,
+}
+
+impl Target {
+    /// A target about which nothing is known yet: it wants all it gets.
+    pub fn new(group: GroupPath, weight: u32, tick_ns: u64) -> Self {
+        let config = QuotaPlannerConfig {
+            tick_ns,
+            ..QuotaPlannerConfig::default()
+        };
+        Self {
+            group,
+            weight,
+            demand_ucpu: u64::MAX,
+            cap_ucpu: u64::MAX,
+            planner: QuotaPlanner::new(config),
+            relief: Relief::default(),
+            class_error: WriteError::default(),
+            quota_error: WriteError::default(),
+            unequal: false,
+        }
+    }
+
+    /// The limit that its own gate asks for.
+    pub fn own(&self) -> Option<Bandwidth> {
+        self.planner.own()
+    }
+
+    fn write_errors(&self) -> impl Iterator<Item = &String> {
+        [&self.class_error, &self.quota_error]
+            .into_iter()
+            .filter_map(WriteError::get)
+    }
+
+    /// The most that it may be given: side work out of the idle class is bounded by its tolerance alone.
+    fn most_ucpu(&self, floor_ucpu: u64) -> u64 {
+        match self.relief.holds_at_floor() {
+            true => self.cap_ucpu.min(floor_ucpu),
+            false => self.cap_ucpu,
+        }
+    }
+
+    /// What stands, as far as the planner knows.
+    pub fn standing(&self) -> Option<Bandwidth> {
+        self.planner.standing()
+    }
+}
+
+/// A group that is to carry a moving quota.
+#[derive(Clone, Debug)]
+pub struct QuotaTarget {
+    /// The group.
+    pub group: GroupPath,
+    /// The weights of its gates, added up.
+    pub weight: u32,
+    /// The first of them.
+    pub first_weight: u32,
+    /// Its gates are of unequal weight.
+    pub unequal: bool,
+    /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
+    pub cap_ucpu: u64,
+    /// The limit that its own gate asks for: never exceeded, and written as it is where the allowance leaves all of it.
+    pub own: Option<Bandwidth>,
+}
+
+/// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
+/// of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask vm kernel-weights-under-quota`).
+fn period_us(unequal: bool) -> u64 {
+    if unequal {
+        50_000
+    } else {
+        QuotaPlannerConfig::default().period_us
+    }
+}
+
+/// What one limited group has.
+#[derive(Clone, Debug)]
+pub struct Allotment {
+    /// The group.
+    pub group: GroupPath,
+    /// Its part of the allowance.
+    pub ucpu: u64,
+    /// The quota that stands, if known.
+    pub standing: Option<Bandwidth>,
+}
+
+/// All of them (normally one, the side root).
+pub struct Quotas {
+    targets: Vec<Target>,
+    wanted: Vec<Wanted>,
+    given_ucpu: Vec<u64>,
+    budget: WriteBudget,
+    /// Use since the allowance came down to the tolerance.
+    floor_span: Use,
+    /// No idle is to be kept, and main does not fill the machine: no quota.
+    is_free: bool,
+    /// Steps in a row in which this process could not lower a quota.
+    failed_cuts: u32,
+    /// Groups whose quota another program insists on, until their gate is set again or ends.
+    left_alone: BTreeSet<GroupPath>,
+    /// What was written.
+    pub log: WriteLog,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            wanted: Vec::new(),
+            given_ucpu: Vec::new(),
+            budget: WriteBudget::new(QuotaPlannerConfig::default().writes_per_s_max),
+            floor_span: Use::default(),
+            is_free: false,
+            failed_cuts: 0,
+            left_alone: BTreeSet::new(),
+            log: WriteLog::default(),
+        }
+    }
+}
+
+impl Quotas {
+    /// Groups that carry a moving quota. Known ones keep their planner.
+    pub fn set(&mut self, wanted: Vec<QuotaTarget>, tick_ns: u64) {
+        let mut old = std::mem::take(&mut self.targets);
+        for one in wanted {
+            if self.left_alone.contains(&one.group) {
+                continue;
+            }
+            let mut target = match old.iter().position(|target| target.group == one.group) {
+                Some(index) => old.swap_remove(index),
+                None => Target::new(one.group.clone(), one.weight, tick_ns),
+            };
+            target.weight = one.weight;
+            let own_ucpu = one.own.and_then(|own| own.rate_ucpu());
+            target.cap_ucpu = one.cap_ucpu.min(own_ucpu.unwrap_or(u64::MAX));
+            // A limit from before us that is the lower one stays in the shape that the planner gives it.
+            let own = one.own.filter(|_| own_ucpu == Some(target.cap_ucpu));
+            target.planner.set_own(own);
+            target.unequal |= one.unequal;
+            target.planner.set_period_us(period_us(target.unequal));
+            self.targets.push(target);
+        }
+        self.wanted.reserve(self.targets.len());
+        self.given_ucpu.resize(self.targets.len(), 0);
+    }
+
+    /// The limit that the gate of `group` asks for itself, at the same rate as before: its burst has changed.
+    pub fn set_own(&mut self, group: &GroupPath, own: Option<Bandwidth>) {
+        for target in &mut self.targets {
+            let rate = own.and_then(|own| own.rate_ucpu());
+            if target.group == *group && rate == Some(target.cap_ucpu) {
+                target.planner.set_own(own);
+            }
+        }
+    }
+
+    /// `group` no longer carries one: the loop must not write behind a restore.
+    pub fn drop(&mut self, group: &GroupPath) {
+        self.targets.retain(|target| target.group != *group);
+        self.given_ucpu.truncate(self.targets.len());
+        self.left_alone.remove(group);
+    }
+
+    /// What was decided last is written for every group.
+    pub fn are_written(&self) -> bool {
+        self.targets
+            .iter()
+            .all(|target| target.standing().is_some())
+    }
+
+    /// Of each group whose last write was refused, why.
+    pub fn write_errors(&self) -> impl Iterator<Item = &String> {
+        self.targets.iter().flat_map(Target::write_errors)
+    }
+
+    /// Steps in a row in which this process could not cut side work: from a few on, the loop is alive and no longer in control.
+    pub fn failed_cuts(&self) -> u32 {
+        self.failed_cuts
+    }
+
+    /// Nothing is limited, or not by the loop.
+    pub fn forget_failed_cuts(&mut self) {
+        self.failed_cuts = 0;
+    }
+
+    /// Another program insists on its own quota for `group`: it is not written again, whatever gates come and go.
+    pub fn leave_alone(&mut self, group: &GroupPath) {
+        self.drop(group);
+        self.left_alone.insert(group.clone());
+    }
+
+    /// The gate of `group` was set again: from the next [`Quotas::set`] on, its quota is ours again.
+    pub fn take_again(&mut self, group: &GroupPath) {
+        self.left_alone.remove(group);
+    }
+
+    /// Whether another program's quota of `group` is left as it is.
+    pub fn is_left_alone(&self, group: &GroupPath) -> bool {
+        self.left_alone.contains(group)
+    }
+
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// The groups that carry a moving quota.
+    pub fn targets(&mut self) -> &mut [Target] {
+        &mut self.targets
+    }
+
+    /// Every limited group with what it was given in the last step and what stands.
+    pub fn allotments(&self) -> Vec<Allotment> {
+        let given = |(target, ucpu): (&Target, &u64)| Allotment {
+            group: target.group.clone(),
+            ucpu: *ucpu,
+            standing: target.standing(),
+        };
+        self.targets
+            .iter()
+            .zip(&self.given_ucpu)
+            .map(given)
+            .collect()
+    }
+
+    /// Whether `group` is out of the idle class for now, since it starved.
+    pub fn is_relieved(&self, group: &GroupPath) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.group == *group && target.relief.is_out())
+    }
+
+    /// Outside write of the quota of `group`: ours is written again. The others' stand, since each write is a refill.
+    pub fn invalidate(&mut self, group: &GroupPath) {
+        for target in &mut self.targets {
+            if target.group == *group {
+                target.planner.invalidate();
+            }
+        }
+    }
+
+    /// The guardian wrote the fallback: every quota is unknown, and all side work is back in the idle class.
+    pub fn fell_back(&mut self) {
+        self.floor_span = Use::default();
+        for target in &mut self.targets {
+            target.relief = Relief::default();
+            target.planner.invalidate();
+        }
+    }
+
+    /// One step: what `decision` gives, shared out and written where that is worth a write. `window` is the use since the step
+    /// before.
+    pub fn step(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        window: &Use,
+        cpus: u32,
+        apply: &mut dyn Apply,
+    ) {
+        if self.targets.is_empty() {
+            return;
+        }
+        // With little or no headroom the allowance hovers about the floor on a full machine, for what side work gets main does
+        // not: being at the tolerance is over where the allowance is clear of it, by 2 % of the machine.
+        let clear_ucpu = decision
+            .floor_ucpu
+            .saturating_add(decision.capacity_ucpu / 50);
+        if decision.allowance_ucpu <= clear_ucpu {
+            self.floor_span.add(window);
+        } else {
+            self.floor_span = Use::default();
+        }
+        self.ask_relief(now_ns, decision.floor_ucpu, apply);
+        let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
+        // Where no idle is to be kept, being of the idle class is all that main asks of side work, until main fills the machine
+        // and the tolerance has to be kept. A quota of nearly all of the machine would only cost: the kernel throttles a group at
+        // 100 % of a CPU for up to 7 % of the time, by how its slices and periods lie.
+        // (Of several groups the quotas also keep the weights, and one that is out of the idle class needs its own.)
+        let full_ucpu = if self.is_free {
+            clear_ucpu
+        } else {
+            clear_ucpu.saturating_add(decision.capacity_ucpu / 50)
+        };
+        self.is_free = decision.asked_ucpu == 0
+            && decision.allowance_ucpu > full_ucpu
+            && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
+        let allowance_ucpu = if self.is_free {
+            FREE_UCPU
+        } else {
+            decision.allowance_ucpu
+        };
+        self.divide(allowance_ucpu, floor_each_ucpu);
+        self.write(now_ns, decision, cpus, apply);
+        self.relieve(now_ns, floor_each_ucpu, apply);
+    }
+
+    /// Shares the allowance over the targets.
+    fn divide(&mut self, allowance_ucpu: u64, floor_each_ucpu: u64) {
+        self.wanted.clear();
+        for target in &self.targets {
+            self.wanted.push(Wanted::new(
+                target.weight,
+                target.demand_ucpu.min(target.most_ucpu(floor_each_ucpu)),
+                floor_each_ucpu.min(target.cap_ucpu),
+            ));
+        }
+        if allowance_ucpu == FREE_UCPU {
+            self.given_ucpu.fill(FREE_UCPU);
+        } else {
+            share(allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+        }
+        // Where all demands are met, the rest is shared out on top of them.
+        for (given_ucpu, target) in self.given_ucpu.iter_mut().zip(&self.targets) {
+            *given_ucpu = (*given_ucpu).min(target.most_ucpu(floor_each_ucpu));
+        }
+    }
+
+    fn write(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+        apply: &mut dyn Apply,
+    ) {
+        let (mut cut_failed, mut has_written) = (false, false);
+        for (target, given_ucpu) in self.targets.iter_mut().zip(&self.given_ucpu) {
+            let floor_each_ucpu = decision.floor_ucpu / self.wanted.len().max(1) as u64;
+            let decision = decision.for_group(*given_ucpu, floor_each_ucpu.min(target.cap_ucpu));
+            let was = target.standing();
+            let plan = target
+                .planner
+                .step_shared(now_ns, &decision, cpus, &mut self.budget);
+            let Some(plan) = plan else { continue };
+            if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
+                target.planner.invalidate();
+                let standing_ucpu = was.and_then(|was| was.rate_ucpu()).unwrap_or(u64::MAX);
+                let is_cut = plan
+                    .bandwidth
+                    .rate_ucpu()
+                    .is_some_and(|ucpu| ucpu < standing_ucpu);
+                cut_failed |= is_cut && why.is_incapable;
+                target.quota_error.set(why.message);
+                continue;
+            }
+            has_written = true;
+            target.quota_error.clear();
+            self.log.add_quota(Write {
+                at_ns: now_ns,
+                path: target.group.to_string(),
+                value: describe(&plan.bandwidth),
+                was: was.as_ref().map(describe),
+                reason: plan.reason.as_str().to_owned(),
+            });
+        }
+        if cut_failed {
+            self.failed_cuts = self.failed_cuts.saturating_add(1);
+        } else if has_written {
+            self.failed_cuts = 0;
+        }
+    }
+}
+
+mod relief;
+#[cfg(test)]
+mod tests;

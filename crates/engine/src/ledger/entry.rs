@@ -1,0 +1,188 @@
+//! One line of the ledger: which knob of which group was written, over what, and what becomes of it when no agent is left.
+
+use serde::{Deserialize, Serialize};
+
+use crate::locks::boost::Boost;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::{CpuClass, GroupPath, Placement};
+use tidegate_cgroup::sched::hint::Latency;
+use tidegate_cgroup::subgroups::Family;
+
+/// What was changed, with what stood before and what we wrote last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "knob", rename_all = "snake_case")]
+pub enum Change {
+    /// The group itself was made by us: removed when it is empty.
+    Group,
+    /// `cpu.idle`. The weight is kept as well, because the kernel resets it when idle ends.
+    Idle {
+        /// Idle and weight before.
+        was: CpuClass,
+        /// What we wrote.
+        ours: bool,
+    },
+    /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times a second, as a soft cap has
+    /// it: what stood before and the background are both ours.
+    Background {
+        /// Idle and weight before, and whenever it is not in the background.
+        was: CpuClass,
+    },
+    /// `cpu.shares` or `cpu.weight`, as the file's own number.
+    Weight {
+        /// Before.
+        was: u64,
+        /// What we wrote.
+        ours: u64,
+    },
+    /// The limit. One that moves has its newest values in a slot of the moving file.
+    Bandwidth {
+        /// Before.
+        was: Bandwidth,
+        /// What we wrote, as of the last record.
+        ours: Bandwidth,
+        /// What stood when that was noted, for one without a slot: its writer may have died before the write or between v1's
+        /// three. Also what it may go back to while a parent on v1 is tighter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous: Option<Bandwidth>,
+    },
+    /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for it). An empty list is none of its own.
+    Cpuset {
+        /// Before.
+        was: Vec<u32>,
+        /// What we wrote before the last; its writer may have died before it wrote that.
+        previous: Vec<u32>,
+        /// What we wrote.
+        ours: Vec<u32>,
+    },
+    /// A process was moved in.
+    Membership {
+        /// Its start time, so that a later process with its number is left alone.
+        start_ticks: u64,
+        /// From where to where.
+        placement: Placement,
+    },
+    /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
+    /// The file calls them `units`.
+    #[serde(rename = "units", alias = "subgroups")]
+    Subgroups(Family),
+    /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
+    Latency(Latency),
+    /// A holder of a lock that main waits for goes first. The group is the root and its identity of no account.
+    Boost(Boost),
+}
+
+impl Change {
+    /// The knob's name, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Idle { .. } => "idle",
+            Self::Background { .. } => "background",
+            Self::Weight { .. } => "weight",
+            Self::Bandwidth { .. } => "bandwidth",
+            Self::Cpuset { .. } => "cpuset",
+            Self::Membership { .. } => "membership",
+            Self::Subgroups(_) => "groups for one each",
+            Self::Latency(_) => "latency hint",
+            Self::Boost(_) => "turn of a lock's holder",
+        }
+    }
+
+    /// Whether it is a limit.
+    pub fn is_bandwidth(&self) -> bool {
+        matches!(self, Self::Bandwidth { .. })
+    }
+
+    /// Whether it puts a group into the idle class, or gives it the least weight where there is none.
+    pub fn is_idle_class(&self) -> bool {
+        matches!(self, Self::Idle { .. } | Self::Weight { .. })
+    }
+
+    /// Whether it is a soft cap's, into the background and out of it.
+    pub fn is_background(&self) -> bool {
+        matches!(self, Self::Background { .. })
+    }
+
+    /// Whether it is a lock holder's boost.
+    pub fn is_boost(&self) -> bool {
+        matches!(self, Self::Boost(_))
+    }
+}
+
+/// What the guardian does with a knob when the agent is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// Leave everything and set this static limit.
+    Floor {
+        /// The limit, at the tolerance.
+        bandwidth: Bandwidth,
+    },
+    /// Put back what stood before us.
+    Restore,
+    /// Leave what stands for so long, then put back what stood before us.
+    Hold {
+        /// How long.
+        seconds: u32,
+    },
+    /// Leave it as it is (cpu.idle of a command's group: an orphan never becomes main's equal).
+    Stay,
+}
+
+/// What is known when an entry is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// The gate it belongs to.
+    pub gate: String,
+    /// The group, below the cpu mount.
+    pub group: GroupPath,
+    /// Its inode, so that a later group of the same name is left alone. Of no account for a membership.
+    pub group_id: u64,
+    /// What is changed.
+    pub change: Change,
+    /// What becomes of it without an agent.
+    pub fallback: Fallback,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Unique within the ledger's life, from 1.
+    pub id: u64,
+    /// The gate it belongs to.
+    pub gate: String,
+    /// The group, below the cpu mount.
+    pub group: GroupPath,
+    /// Its inode.
+    pub group_id: u64,
+    /// What was changed.
+    pub change: Change,
+    /// What becomes of it without an agent.
+    pub fallback: Fallback,
+    /// When, on the clock that counts from boot.
+    pub at_boot_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_cgroup::subgroups::Per;
+
+    #[test]
+    fn subgroups_have_the_name_in_the_file_that_earlier_agents_wrote_and_read() {
+        let change = Change::Subgroups(Family {
+            group: GroupPath::parse("/a").unwrap(),
+            dir: GroupPath::parse("/a").unwrap(),
+            stem: "tg-p".to_owned(),
+            per: Per::Process,
+            threaded: false,
+            yields: false,
+        });
+        let text = serde_json::to_string(&change).unwrap();
+        assert!(text.contains(r#""knob":"units""#), "{text}");
+        for name in ["units", "subgroups"] {
+            let text = text.replace("units", name);
+            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
+
+pub mod apply;
+pub mod clock;
+pub mod control;
+mod core_order;
+pub mod cpuset_planner;
+pub mod domain;
+pub mod ledger;
+pub mod limit;
+pub mod locks;
+pub mod quota_planner;
+pub mod sense;
+pub mod starts;
+pub mod sync;

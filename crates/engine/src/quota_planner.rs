@@ -1,0 +1,383 @@
+//! The pure planner between a decision of the law and a write of a quota.
+//!
+//! The law says every few milliseconds what side work may use; the kernel takes a quota. A write
+//! is not free: it refills the group's pool, forgives every CPU's debt and unthrottles, and
+//! enforcement then waits for a tick, so each write gives side work about half a tick on each CPU
+//! on top of the quota. Rewriting a small quota in every step would lift it entirely. Hence:
+//!
+//! - one quota stands; the same value is never written twice in a row, least of all the floor;
+//! - when main steps, it is cut at once (at most one rewrite every [`QuotaPlannerConfig::rewrite_min_ns`]);
+//! - raises wait for [`QuotaPlannerConfig::raise_gap_ns`], and lowerings that no detector saw for
+//!   [`QuotaPlannerConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
+//!   write (the deadband);
+//! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
+//! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
+//!   1 % of two CPUs).
+//!
+//! Nothing here reads a clock or a file. The caller writes the returned [`QuotaPlan`] and calls
+//! [`QuotaPlanner::invalidate`] when the write failed or another program wrote the group's quota.
+
+mod budget;
+mod rate;
+
+pub use budget::WriteBudget;
+pub use rate::bandwidth_for;
+pub use tidegate_cgroup::bandwidth::Bandwidth;
+
+use tidegate_law::{HeadroomDecision, Reason};
+
+/// An allowance of this much is no limit: side work is kept back by its CPUs.
+pub const FREE_UCPU: u64 = u64::MAX;
+
+/// Tuning of a planner; `law/headroom.md` gives the reason for each default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaPlannerConfig {
+    /// The kernel's tick (1/HZ): how late enforcement is after a write.
+    pub tick_ns: u64,
+    /// Period of quotas large enough for it.
+    pub period_us: u64,
+    /// Longest period near the floor.
+    pub period_max_us: u64,
+    /// Least time between two writes, cuts included.
+    pub rewrite_min_ns: u64,
+    /// Least time from any write to a lowering that is not a cut.
+    pub lower_gap_ns: u64,
+    /// Least time from any write to a raise.
+    pub raise_gap_ns: u64,
+    /// A change smaller than this is not worth a write, least and most (noise decides); of the
+    /// domain.
+    pub deadband_min_ppm: u32,
+    /// See [`QuotaPlannerConfig::deadband_min_ppm`].
+    pub deadband_max_ppm: u32,
+    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
+    /// of the domain.
+    pub correct_ppm: u32,
+    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
+    pub large_ppm: u32,
+    /// Writes in any second, above which only cuts and their taking back pass.
+    pub writes_per_s_max: u32,
+}
+
+impl Default for QuotaPlannerConfig {
+    fn default() -> Self {
+        Self {
+            tick_ns: 4_000_000,
+            period_us: 10_000,
+            period_max_us: 100_000,
+            rewrite_min_ns: 10_000_000,
+            lower_gap_ns: 100_000_000,
+            raise_gap_ns: 250_000_000,
+            deadband_min_ppm: 4_000,
+            deadband_max_ppm: 15_000,
+            correct_ppm: 30_000,
+            large_ppm: 100_000,
+            writes_per_s_max: 5,
+        }
+    }
+}
+
+/// Writes of a second that small corrections leave for a cut and its taking back.
+const SMALL_KEEP: u32 = 2;
+
+/// A drop that lasts for so long is main's, and no pulse of it.
+const CLEAR_NS: u64 = 50_000_000;
+
+/// Why a quota is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaReason {
+    /// Nothing of ours stands: first write, adoption, an outside write.
+    Initial,
+    /// Main stepped up.
+    Cut,
+    /// A smaller correction downwards.
+    Lower,
+    /// Main left more.
+    Raise,
+}
+
+impl QuotaReason {
+    /// One lower-case word, for status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Cut => "cut",
+            Self::Lower => "lower",
+            Self::Raise => "raise",
+        }
+    }
+}
+
+/// One quota to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaPlan {
+    /// What to write.
+    pub bandwidth: Bandwidth,
+    /// Why.
+    pub reason: QuotaReason,
+}
+
+/// Decides when the standing quota of one group is rewritten, and to what.
+#[derive(Clone, Debug)]
+pub struct QuotaPlanner {
+    cfg: QuotaPlannerConfig,
+    standing: Option<Bandwidth>,
+    /// The allowance for which it was written. Changes are judged against this, not against the
+    /// quota: what a write gave away must not be the reason for the next write.
+    standing_for_ucpu: u64,
+    last_write_ns: Option<u64>,
+    last_step_ns: Option<u64>,
+    last_reason: Option<QuotaReason>,
+    /// Since when a lowering has been due.
+    low_since_ns: Option<u64>,
+    /// A cut is still to be written.
+    urgent: bool,
+    /// The last cut answered a mere burst, and its taking back is still to be written.
+    refuted: bool,
+    /// CPU time per second that recent writes gave away, a mean over a second.
+    charge_ucpu: u64,
+    budget: WriteBudget,
+    /// The group's own limit, which is written as it is where the allowance leaves all of it.
+    own: Option<Bandwidth>,
+}
+
+impl QuotaPlanner {
+    /// A planner under which nothing stands yet: its first step writes.
+    pub fn new(cfg: QuotaPlannerConfig) -> Self {
+        let budget = WriteBudget::new(cfg.writes_per_s_max);
+        Self {
+            cfg,
+            standing: None,
+            standing_for_ucpu: 0,
+            last_write_ns: None,
+            last_step_ns: None,
+            last_reason: None,
+            low_since_ns: None,
+            urgent: false,
+            refuted: false,
+            charge_ucpu: 0,
+            budget,
+            own: None,
+        }
+    }
+
+    /// What this planner last asked to be written, unless it was invalidated since.
+    pub fn standing(&self) -> Option<Bandwidth> {
+        self.standing
+    }
+
+    /// Writes again in the next step: after adoption, a failed write, the guardian's fallback, or
+    /// an outside write.
+    pub fn invalidate(&mut self) {
+        self.standing = None;
+    }
+
+    /// The period of quotas large enough for it, from the next write on.
+    pub fn set_period_us(&mut self, period_us: u64) {
+        self.cfg.period_us = period_us.min(self.cfg.period_max_us);
+    }
+
+    /// The limit that the group's own gate asks for (`None` for none), from the next write on; the caller keeps the
+    /// decisions at or below its rate.
+    pub fn set_own(&mut self, own: Option<Bandwidth>) {
+        if own == self.own {
+            return;
+        }
+        let rate = |own: Option<Bandwidth>| own.and_then(|own| own.rate_ucpu());
+        let stands = self.own.is_some() && self.standing == self.own;
+        // Another burst of an own limit that does not stand at present is no news.
+        if stands || rate(own) != rate(self.own) {
+            self.invalidate();
+        }
+        self.own = own;
+    }
+
+    /// See [`QuotaPlanner::set_own`].
+    pub fn own(&self) -> Option<Bandwidth> {
+        self.own
+    }
+
+    /// Takes `found` for what stands (adoption of a quota that is known to be ours).
+    pub fn adopt(&mut self, found: Bandwidth) {
+        self.standing = Some(found);
+        self.standing_for_ucpu = found.rate_ucpu().unwrap_or(0);
+    }
+
+    /// Writes asked for in the second before `now_ns`.
+    pub fn writes_last_second(&self, now_ns: u64) -> u32 {
+        self.budget.used(now_ns)
+    }
+
+    /// Why the last write was asked for.
+    pub fn last_reason(&self) -> Option<QuotaReason> {
+        self.last_reason
+    }
+
+    /// What recent writes give side work on top of the quota, on average over about a second.
+    pub fn charge_ucpu(&self) -> u64 {
+        self.charge_ucpu
+    }
+
+    /// One step with a budget of its own. `now_ns` is monotonic; `cpus` is the number of CPUs on
+    /// which the group may run.
+    pub fn step(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+    ) -> Option<QuotaPlan> {
+        let mut budget = std::mem::replace(&mut self.budget, WriteBudget::new(0));
+        let plan = self.step_shared(now_ns, decision, cpus, &mut budget);
+        self.budget = budget;
+        plan
+    }
+
+    /// One step with a budget shared by several groups.
+    pub fn step_shared(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+        budget: &mut WriteBudget,
+    ) -> Option<QuotaPlan> {
+        self.forget_charge(now_ns);
+        let want_ucpu = decision.allowance_ucpu.max(decision.floor_ucpu);
+        let quota_ucpu = want_ucpu
+            .saturating_sub(self.charge_ucpu)
+            .max(decision.floor_ucpu);
+        // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
+        let own = self
+            .own
+            .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
+        let bandwidth = own.unwrap_or_else(|| match want_ucpu {
+            FREE_UCPU => self.free(cpus),
+            _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
+        });
+        let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
+        self.charge(decision, cpus, bandwidth);
+        budget.spend(now_ns);
+        self.standing = Some(bandwidth);
+        self.standing_for_ucpu = want_ucpu;
+        self.last_write_ns = Some(now_ns);
+        self.last_reason = Some(reason);
+        self.urgent = false;
+        self.refuted = false;
+        Some(QuotaPlan { bandwidth, reason })
+    }
+
+    /// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much,
+    /// CPUs that take a third slice early in a period leave none for another's second (in the simulator one throttle in two periods).
+    fn free(&self, cpus: u32) -> Bandwidth {
+        Bandwidth {
+            quota_us: Some(2 * u64::from(cpus.max(1)) * self.cfg.period_us),
+            period_us: self.cfg.period_us,
+            burst_us: 0,
+        }
+    }
+
+    /// Whether `bandwidth` is to be written now, and as what.
+    fn worth_writing(
+        &mut self,
+        now_ns: u64,
+        want_ucpu: u64,
+        bandwidth: Bandwidth,
+        decision: &HeadroomDecision,
+        budget: &WriteBudget,
+    ) -> Option<QuotaReason> {
+        let standing_ucpu = self.standing_for_ucpu;
+        // What the law says in one step only counts until it is written, or main's move is over.
+        if want_ucpu < standing_ucpu {
+            self.refuted = false;
+            self.urgent |= matches!(
+                decision.reason,
+                Reason::Cut | Reason::Stale | Reason::Warmup
+            );
+        } else {
+            self.low_since_ns = None;
+            self.urgent = false;
+            self.refuted |= decision.reason == Reason::Restore;
+        }
+        let since_ns = self
+            .last_write_ns
+            .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
+        if since_ns < self.cfg.rewrite_min_ns {
+            return None;
+        }
+        let Some(standing) = self.standing else {
+            return Some(QuotaReason::Initial);
+        };
+        if standing.quota_us.is_none() {
+            return Some(QuotaReason::Initial);
+        }
+        if standing == bandwidth {
+            return None;
+        }
+        if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
+            // CPUs came or went.
+            return Some(QuotaReason::Raise);
+        }
+        let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
+        let deadband_ucpu = decision
+            .noise_ucpu
+            .min(part(self.cfg.deadband_max_ppm))
+            .max(part(self.cfg.deadband_min_ppm));
+        if want_ucpu < standing_ucpu {
+            let drop_ucpu = standing_ucpu - want_ucpu;
+            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+            let corrects =
+                self.last_reason == Some(QuotaReason::Cut) && since_ns < self.cfg.lower_gap_ns;
+            let large_ppm = if corrects {
+                self.cfg.correct_ppm
+            } else {
+                self.cfg.large_ppm
+            };
+            // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+            let lasted_ns = self
+                .low_since_ns
+                .map_or(0, |since| now_ns.saturating_sub(since));
+            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
+            let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+            if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
+                return Some(QuotaReason::Cut);
+            }
+            let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
+            return (may && lasted_ns > 0 && rested).then_some(QuotaReason::Lower);
+        }
+        let rise_ucpu = want_ucpu - standing_ucpu;
+        let large = rise_ucpu > part(self.cfg.large_ppm);
+        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
+        self.refuted &= rise_ucpu > deadband_ucpu;
+        let keep = if large { 0 } else { SMALL_KEEP };
+        // The law's slope ends within a third of a second: one write at its end, not several on it.
+        if decision.reason == Reason::Ramp {
+            return None;
+        }
+        let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
+        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(QuotaReason::Raise)
+    }
+
+    /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the
+    /// part of the pool that was used up, which the CPUs' silos bound (the kernel model: 4.5 ms
+    /// at the floor to 7 ms on two CPUs, 23 to 31 ms on eight).
+    fn charge(&mut self, decision: &HeadroomDecision, cpus: u32, bandwidth: Bandwidth) {
+        let quota_ns = bandwidth.quota_us.unwrap_or(0).saturating_mul(1_000);
+        let tick_ns = (self.cfg.tick_ns / 2).saturating_mul(u64::from(cpus));
+        let given_ns = tick_ns + (quota_ns / 2).min(tick_ns / 4 * 3);
+        let free_ucpu = decision
+            .capacity_ucpu
+            .saturating_sub(decision.main_est_ucpu);
+        let reach_ns =
+            given_ns.saturating_mul(free_ucpu / 1_000) / (decision.capacity_ucpu / 1_000).max(1);
+        // CPU time given once, as a rate over the second in which it is worked off.
+        self.charge_ucpu = self.charge_ucpu.saturating_add(reach_ns / 1_000);
+    }
+
+    /// The charge fades over a second.
+    fn forget_charge(&mut self, now_ns: u64) {
+        let dt_ns = self
+            .last_step_ns
+            .map_or(0, |last| now_ns.saturating_sub(last));
+        self.last_step_ns = Some(now_ns);
+        let fade_ns = dt_ns.min(1_000_000_000);
+        self.charge_ucpu -= self.charge_ucpu.saturating_mul(fade_ns) / 1_000_000_000;
+    }
+}

@@ -1,0 +1,293 @@
+//! Groups' cpusets, over trees in memory and on this machine (as root).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_cgroup::cpus;
+use tidegate_cgroup::discover::{CgroupVersion, discover};
+use tidegate_cgroup::group::{Gathered, GroupPath, Groups};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
+use tidegate_cgroup::{KernelFs, RealFs};
+use tidegate_engine::ledger::{Change, Fallback, Ledger, Moving, NewEntry, Outcome};
+
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+const PIDS: [i32; 3] = [201, 202, 203];
+
+fn path(text: &str) -> GroupPath {
+    GroupPath::parse(text).unwrap()
+}
+
+/// A machine of 8 CPUs with a side root that has two gates and a process in each; one process is elsewhere.
+fn bed(fake: FakeFs) -> (Arc<FakeFs>, Groups, GroupPath) {
+    let fake = Arc::new(fake);
+    fake.set_file(ONLINE, "0-7\n");
+    for pid in PIDS {
+        fake.add_process(FakeProcess::new(pid));
+    }
+    let machine = discover(&*fake, None).unwrap();
+    let groups = Groups::new(Arc::clone(&fake) as Arc<dyn KernelFs>, &machine);
+    assert_eq!(groups.cpuset_refusal(), None);
+    let root = path("/tg-side");
+    for (gate, pid) in [("/tg-side/a", PIDS[0]), ("/tg-side/b", PIDS[1])] {
+        groups.create(&path(gate)).unwrap();
+        groups.place(&path(gate), pid).unwrap();
+    }
+    (fake, groups, root)
+}
+
+fn v1() -> (Arc<FakeFs>, Groups, GroupPath) {
+    bed(FakeFs::mixed_with_cpuset())
+}
+
+fn v2() -> (Arc<FakeFs>, Groups, GroupPath) {
+    bed(FakeFs::v2())
+}
+
+#[test]
+fn v1_confines_by_a_group_of_its_own() {
+    let (fake, groups, root) = v1();
+    assert!(!groups.has_cpuset(&root));
+    groups.open_cpuset(&root).unwrap();
+    assert_eq!(groups.cpuset(&root).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    groups.set_cpuset(&root, &[2, 3, 6, 7]).unwrap();
+    let gathered = groups.gather_cpuset(&root).unwrap();
+    assert_eq!(
+        gathered,
+        Gathered {
+            moved: 2,
+            others: 0
+        }
+    );
+    assert_eq!(
+        fake.text("/sys/fs/cgroup/cpuset/tg-side/cpuset.cpus"),
+        "2-3,6-7"
+    );
+    assert_eq!(fake.text("/sys/fs/cgroup/cpuset/tg-side/cpuset.mems"), "0");
+    assert_eq!(
+        fake.text("/sys/fs/cgroup/cpuset/tg-side/cgroup.procs"),
+        "201\n202"
+    );
+    assert_eq!(
+        groups.gather_cpuset(&root).unwrap(),
+        Gathered::default(),
+        "again is nothing"
+    );
+    groups.close_cpuset(&root).unwrap();
+    assert!(!groups.has_cpuset(&root));
+    assert!(
+        fake.text("/sys/fs/cgroup/cpuset/cgroup.procs")
+            .contains("201\n202")
+    );
+    groups.close_cpuset(&root).unwrap();
+}
+
+#[test]
+fn v1_leaves_a_process_in_the_cpuset_that_somebody_gave_it() {
+    let (fake, groups, root) = v1();
+    let theirs = "/sys/fs/cgroup/cpuset/theirs";
+    fake.mkdir(Path::new(theirs)).unwrap();
+    for (name, value) in [
+        ("cpuset.mems", "0"),
+        ("cpuset.cpus", "0-1"),
+        ("cgroup.procs", "202"),
+    ] {
+        fake.write(Path::new(&format!("{theirs}/{name}")), value)
+            .unwrap();
+    }
+    groups.open_cpuset(&root).unwrap();
+    let gathered = groups.gather_cpuset(&root).unwrap();
+    assert_eq!(
+        gathered,
+        Gathered {
+            moved: 1,
+            others: 1
+        }
+    );
+    assert_eq!(fake.text(&format!("{theirs}/cgroup.procs")), "202");
+}
+
+#[test]
+fn v1_lets_out_who_has_left_the_group() {
+    let (fake, groups, root) = v1();
+    groups.open_cpuset(&root).unwrap();
+    groups.gather_cpuset(&root).unwrap();
+    let confined = "/sys/fs/cgroup/cpuset/tg-side/cgroup.procs";
+    assert_eq!(fake.text(confined), "201\n202");
+    groups.place(&GroupPath::root(), PIDS[0]).unwrap();
+    assert_eq!(groups.gather_cpuset(&root).unwrap(), Gathered::default());
+    assert_eq!(fake.text(confined), "202");
+    assert!(fake.text("/proc/201/cgroup").contains("cpuset:/\n"));
+}
+
+#[test]
+fn v1_takes_the_cpuset_away_with_the_group() {
+    let (fake, groups, root) = v1();
+    groups.open_cpuset(&root).unwrap();
+    groups.gather_cpuset(&root).unwrap();
+    for pid in PIDS {
+        fake.end_process(pid);
+    }
+    groups.remove(&root).unwrap();
+    assert!(!fake.exists(Path::new("/sys/fs/cgroup/cpuset/tg-side")));
+}
+
+#[test]
+fn v2_confines_the_group_itself_within_what_its_parent_has() {
+    let (fake, groups, root) = v2();
+    assert!(!groups.has_cpuset(&root));
+    groups.open_cpuset(&root).unwrap();
+    assert!(
+        fake.text("/sys/fs/cgroup/cgroup.subtree_control")
+            .contains("cpuset")
+    );
+    groups.set_cpuset(&root, &[4, 5, 6, 7]).unwrap();
+    assert_eq!(fake.text("/sys/fs/cgroup/tg-side/cpuset.cpus"), "4-7");
+    assert_eq!(groups.gather_cpuset(&root).unwrap(), Gathered::default());
+    fake.set_file(ONLINE, "0-5\n");
+    assert_eq!(
+        fake.text("/sys/fs/cgroup/tg-side/cpuset.cpus.effective"),
+        "4-5"
+    );
+    groups.close_cpuset(&root).unwrap();
+    // The kernel refuses to empty the list of a group that somebody is in: all that there can be.
+    assert!(groups.is_every_cpu(&groups.cpuset(&root).unwrap()));
+    assert_eq!(
+        fake.text("/sys/fs/cgroup/tg-side/cpuset.cpus.effective"),
+        "0-5"
+    );
+}
+
+#[test]
+fn nobody_is_confined_to_nothing() {
+    for (_, groups, root) in [v1(), v2()] {
+        groups.open_cpuset(&root).unwrap();
+        let message = groups.set_cpuset(&root, &[]).unwrap_err().to_string();
+        assert!(message.contains("without CPUs"), "{message}");
+    }
+}
+
+#[test]
+fn a_machine_without_the_controller_says_so() {
+    let fake = Arc::new(FakeFs::mixed());
+    let machine = discover(&*fake, None).unwrap();
+    let groups = Groups::new(fake, &machine);
+    assert!(groups.cpuset_refusal().unwrap().contains("cpuset"));
+}
+
+/// What an agent writes down, its death, and what whoever comes after finds.
+fn after_death(
+    (fake, groups, root): (Arc<FakeFs>, Groups, GroupPath),
+    outside: Option<&str>,
+) -> (Outcome, Arc<FakeFs>, Groups, GroupPath) {
+    let dir = tempfile::tempdir().unwrap();
+    let moving = || Moving::open(&dir.path().join("moving")).unwrap();
+    let open = || {
+        Ledger::open(
+            Arc::clone(&fake) as Arc<dyn KernelFs>,
+            Path::new("/run/tg"),
+            moving(),
+            &groups,
+        )
+        .unwrap()
+        .0
+    };
+    let mut ledger = open();
+    let was = if groups.has_cpuset(&root) {
+        groups.cpuset(&root).unwrap()
+    } else {
+        Vec::new()
+    };
+    ledger
+        .record(NewEntry {
+            gate: String::new(),
+            group: root.clone(),
+            group_id: groups.id(&root).unwrap(),
+            change: Change::Cpuset {
+                previous: was.clone(),
+                was,
+                ours: vec![6, 7],
+            },
+            fallback: Fallback::Stay,
+        })
+        .unwrap();
+    groups.open_cpuset(&root).unwrap();
+    groups.set_cpuset(&root, &[6, 7]).unwrap();
+    groups.gather_cpuset(&root).unwrap();
+    if let Some(cpus) = outside {
+        let file = groups.cpuset_dir(&root).join("cpuset.cpus");
+        fake.write(&file, cpus).unwrap();
+    }
+    drop(ledger);
+    let mut ledger = open();
+    let outcomes = ledger.restore_all(&groups);
+    (outcomes[0].1.clone(), fake, groups, root)
+}
+
+#[test]
+fn whoever_comes_after_a_death_takes_it_off() {
+    for bed in [v1(), v2()] {
+        let (outcome, _, groups, root) = after_death(bed, None);
+        assert_eq!(outcome, Outcome::Restored);
+        match groups.version() {
+            CgroupVersion::V1 => assert!(!groups.has_cpuset(&root)),
+            CgroupVersion::V2 => {
+                assert!(groups.is_every_cpu(&groups.cpuset(&root).unwrap()));
+            }
+        }
+    }
+    let (outcome, fake, groups, root) = after_death(v2(), Some("1-2"));
+    assert!(matches!(outcome, Outcome::NotOurs { .. }), "{outcome:?}");
+    assert_eq!(groups.cpuset(&root).unwrap(), [1, 2]);
+    drop(fake);
+}
+
+#[test]
+fn what_stood_before_us_comes_back() {
+    let (fake, groups, root) = v2();
+    groups.open_cpuset(&root).unwrap();
+    groups.set_cpuset(&root, &[0, 1, 2]).unwrap();
+    let (outcome, _, groups, root) = after_death((fake, groups, root), None);
+    assert_eq!(outcome, Outcome::Restored);
+    assert_eq!(groups.cpuset(&root).unwrap(), [0, 1, 2]);
+}
+
+/// On this machine, as root: a process is confined, as its own affinity tells, and let go.
+#[test]
+fn this_machine_confines_and_lets_go() {
+    let Some(mut bed) = crate::support::host::bed() else {
+        return;
+    };
+    if let Some(why) = bed.groups.cpuset_refusal() {
+        println!("skipped: {why}");
+        return;
+    }
+    let all = cpus::online(&RealFs::new()).unwrap();
+    let last = *all.last().unwrap();
+    let pid = bed.sleeper();
+    let allowed = || {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = text.lines().find(|l| l.starts_with("Cpus_allowed_list:"));
+        cpus::parse_list(line.unwrap().split_once(':').unwrap().1.trim()).unwrap()
+    };
+    let (groups, top) = (&bed.groups, &bed.top);
+    groups.place(top, pid).unwrap();
+    groups.open_cpuset(top).unwrap();
+    groups.set_cpuset(top, &[last]).unwrap();
+    let began = Instant::now();
+    groups.gather_cpuset(top).unwrap();
+    let gathered = began.elapsed();
+    assert_eq!(allowed(), [last]);
+    let began = Instant::now();
+    const WRITES: u32 = 20;
+    for nth in 0..WRITES {
+        let cpus = if nth % 2 == 0 { &all[..] } else { &[last] };
+        groups.set_cpuset(top, cpus).unwrap();
+    }
+    println!(
+        "a process gathered in {gathered:?}, a cpuset written in {:?}",
+        began.elapsed() / WRITES
+    );
+    groups.close_cpuset(top).unwrap();
+    assert_eq!(allowed(), all);
+}

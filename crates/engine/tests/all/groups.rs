@@ -1,0 +1,267 @@
+//! Groups on fake machines: what each change writes, and in which order.
+
+use std::path::Path;
+
+use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::class;
+use tidegate_cgroup::discover::discover;
+use tidegate_cgroup::group::{CpuClass, GroupError, GroupPath, Groups};
+use tidegate_cgroup::sched::{FIFO, NORMAL};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
+
+use crate::support::{Bed, path};
+
+#[test]
+fn a_gate_is_a_group_in_each_v1_hierarchy() {
+    let bed = Bed::new(FakeFs::mixed());
+    let leaf = path("/tidegate-side/ffmpeg");
+    assert!(bed.groups.create(&leaf).unwrap());
+    for dir in ["cpu/tidegate-side/ffmpeg", "cpuacct/tidegate-side/ffmpeg"] {
+        assert!(
+            bed.fs.exists(&Path::new("/sys/fs/cgroup").join(dir)),
+            "{dir}"
+        );
+    }
+    bed.fs
+        .inner()
+        .add_usage_ns("/sys/fs/cgroup/cpuacct/tidegate-side/ffmpeg", 77);
+    assert_eq!(bed.groups.usage_ns(&leaf).unwrap(), Some(77));
+    bed.fs
+        .inner()
+        .add_throttled("/sys/fs/cgroup/cpu/tidegate-side/ffmpeg", 3, 500);
+    let stat = bed.groups.cpu_stat(&leaf).unwrap();
+    assert_eq!((stat.nr_throttled, stat.throttled_ns), (3, 500));
+    assert!(bed.groups.remove(&path("/tidegate-side")).unwrap());
+    assert!(
+        !bed.fs
+            .exists(Path::new("/sys/fs/cgroup/cpuacct/tidegate-side"))
+    );
+}
+
+#[test]
+fn v2_enables_cpu_on_the_way_down() {
+    let bed = Bed::new(FakeFs::v2());
+    let leaf = path("/tidegate-side/ffmpeg");
+    bed.groups.create(&leaf).unwrap();
+    assert_eq!(
+        bed.fs.inner().text("/sys/fs/cgroup/cgroup.subtree_control"),
+        "cpu"
+    );
+    assert_eq!(
+        bed.fs
+            .inner()
+            .text("/sys/fs/cgroup/tidegate-side/cgroup.subtree_control"),
+        "cpu"
+    );
+    assert_eq!(bed.groups.bandwidth(&leaf).unwrap(), Bandwidth::unlimited());
+    bed.fs
+        .inner()
+        .add_usage_ns("/sys/fs/cgroup/tidegate-side/ffmpeg", 9_000);
+    assert_eq!(bed.groups.usage_ns(&leaf).unwrap(), Some(9_000));
+    bed.fs
+        .inner()
+        .add_throttled("/sys/fs/cgroup/tidegate-side/ffmpeg", 3, 5_000);
+    assert_eq!(bed.groups.cpu_stat(&leaf).unwrap().throttled_ns, 5_000);
+    let again = bed.written(|| assert!(!bed.groups.create(&leaf).unwrap()));
+    assert!(again.is_empty(), "idempotent: {again:?}");
+}
+
+#[test]
+fn v2_says_why_cpu_cannot_be_handed_down() {
+    let bed = Bed::new(FakeFs::v2());
+    bed.fs.mkdir(Path::new("/sys/fs/cgroup/a")).unwrap();
+    bed.fs.mkdir(Path::new("/sys/fs/cgroup/a/b")).unwrap();
+    let machine = discover(&bed.fs, Some("/a/b")).unwrap();
+    let groups = Groups::new(bed.fs.clone(), &machine);
+    let message = groups.create(&path("/a/b/x")).unwrap_err().to_string();
+    assert!(
+        message.contains("does not hand the cpu controller down"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_change_of_quota_is_one_write() {
+    for fake in [FakeFs::mixed(), FakeFs::v1(), FakeFs::v2()] {
+        let bed = Bed::new(fake);
+        let group = path("/g");
+        bed.groups.create(&group).unwrap();
+        let change = |from: Option<Bandwidth>, to: Bandwidth| {
+            let files = bed.written(|| {
+                bed.groups.set_bandwidth(&group, from, to).unwrap();
+            });
+            assert_eq!(bed.groups.bandwidth(&group).unwrap(), to);
+            files.len()
+        };
+        let ten = Bandwidth::limit(10_000, 100_000);
+        assert_eq!(change(None, ten), 1);
+        assert_eq!(change(Some(ten), Bandwidth::limit(20_000, 100_000)), 1);
+        assert_eq!(change(None, Bandwidth::limit(20_000, 100_000)), 0);
+        assert_eq!(
+            change(
+                None,
+                Bandwidth {
+                    burst_us: 15_000,
+                    ..Bandwidth::limit(20_000, 100_000)
+                }
+            ),
+            1
+        );
+    }
+}
+
+#[test]
+fn burst_goes_down_first_and_up_last() {
+    for (fake, burst, quota) in [
+        (FakeFs::mixed(), "cpu.cfs_burst_us", "cpu.cfs_quota_us"),
+        (FakeFs::v2(), "cpu.max.burst", "cpu.max"),
+    ] {
+        let bed = Bed::new(fake);
+        let group = path("/g");
+        bed.groups.create(&group).unwrap();
+        let wide = Bandwidth {
+            burst_us: 15_000,
+            ..Bandwidth::limit(20_000, 100_000)
+        };
+        let up = bed.written(|| {
+            bed.groups.set_bandwidth(&group, None, wide).unwrap();
+        });
+        assert_eq!(up, [quota, burst]);
+        let down = bed.written(|| {
+            bed.groups
+                .set_bandwidth(&group, None, Bandwidth::limit(5_000, 100_000))
+                .unwrap();
+        });
+        assert_eq!(down, [burst, quota]);
+    }
+}
+
+#[test]
+fn v1_refuses_a_child_above_its_parent_and_nothing_changes() {
+    let bed = Bed::new(FakeFs::mixed());
+    let (parent, child) = (path("/p"), path("/p/c"));
+    bed.groups.create(&child).unwrap();
+    bed.groups
+        .set_bandwidth(&parent, None, Bandwidth::limit(10_000, 100_000))
+        .unwrap();
+    let error = bed
+        .groups
+        .set_bandwidth(&child, None, Bandwidth::limit(2_000, 10_000))
+        .unwrap_err();
+    assert_eq!(error.errno(), Some(libc::EINVAL));
+    assert_eq!(
+        bed.groups.bandwidth(&child).unwrap(),
+        Bandwidth::unlimited(),
+        "the period is back, too"
+    );
+}
+
+#[test]
+fn idle_and_weight_come_back_in_order() {
+    for fake in [FakeFs::mixed(), FakeFs::v2()] {
+        let bed = Bed::new(fake);
+        let group = path("/g");
+        bed.groups.create(&group).unwrap();
+        bed.groups.set_weight(&group, 250).unwrap();
+        let saved = bed.groups.class(&group).unwrap();
+        bed.groups.set_idle(&group, true).unwrap();
+        assert!(bed.groups.set_weight(&group, 5).is_err());
+        class::restore_class(&bed.groups, &group, &saved).unwrap();
+        assert_eq!(bed.groups.class(&group).unwrap(), saved);
+        assert_eq!(bed.groups.weight(&group).unwrap(), 250);
+        let nothing = bed.written(|| class::restore_class(&bed.groups, &group, &saved).unwrap());
+        assert!(nothing.is_empty(), "{nothing:?}");
+    }
+}
+
+/// From 7.3 on a task that waits keeps the weight that it had, until it is put into the queue anew.
+#[test]
+fn tasks_that_wait_take_up_a_weight_that_changed() {
+    for (release, wanted) in [
+        ("6.18.15-cloud-amd64", vec![]),
+        ("7.2.1-cloud-amd64", vec![]),
+        ("7.3.4-cloud-amd64", vec![7, 8, 8, 9]),
+        ("8.0.0", vec![7, 8, 8, 9]),
+    ] {
+        let bed = Bed::new(FakeFs::v2());
+        let fake = bed.fs.inner();
+        fake.set_file("/proc/sys/kernel/osrelease", release);
+        let (group, inner) = (path("/g"), path("/g/inner"));
+        bed.groups.create(&inner).unwrap();
+        for pid in [7, 8, 9, 10] {
+            fake.add_process(FakeProcess::new(pid));
+            let file = Path::new("/sys/fs/cgroup/g/inner/cgroup.procs");
+            bed.fs.write(file, &pid.to_string()).unwrap();
+        }
+        fake.set_task(8, NORMAL, 5, Some(3_000_000));
+        fake.make_real_time(10);
+        fake.set_task(10, FIFO, 0, None);
+        let was = bed.groups.class(&group).unwrap();
+        for background in [true, false] {
+            fake.take_sched_written();
+            class::set_background(&bed.groups, &group, &was, background).unwrap();
+            let mut written = fake.take_sched_written();
+            // The probe asks on a thread of its own.
+            written.retain(|tid| *tid != 0);
+            assert_eq!(written, wanted, "{release} {background}");
+        }
+        // What they had, they have.
+        assert_eq!(fake.task(8), Some((Some(3_000_000), NORMAL, 5)));
+        assert_eq!(fake.task(9), Some((None, NORMAL, 0)));
+    }
+}
+
+#[test]
+fn a_kernel_without_idle_and_burst() {
+    let fake = FakeFs::mixed();
+    fake.hide_file("cpu.idle");
+    fake.hide_file("cpu.cfs_burst_us");
+    let bed = Bed::new(fake);
+    let group = path("/g");
+    bed.groups.create(&group).unwrap();
+    assert_eq!(
+        bed.groups.class(&group).unwrap(),
+        CpuClass {
+            idle: None,
+            weight_raw: 1_024
+        }
+    );
+    assert_eq!(
+        bed.groups.bandwidth(&group).unwrap(),
+        Bandwidth::unlimited()
+    );
+    assert!(bed.groups.set_idle(&group, true).unwrap_err().is_gone());
+    bed.groups.set_weight(&group, 1).unwrap();
+    class::restore_class(
+        &bed.groups,
+        &group,
+        &CpuClass {
+            idle: None,
+            weight_raw: 1_024,
+        },
+    )
+    .unwrap();
+    assert_eq!(bed.groups.weight(&group).unwrap(), 100);
+}
+
+#[test]
+fn a_full_group_names_who_is_in_it() {
+    let bed = Bed::new(FakeFs::mixed());
+    bed.fs.inner().add_process(FakeProcess::new(7));
+    let leaf = path("/s/x");
+    bed.groups.create(&leaf).unwrap();
+    bed.groups.place(&leaf, 7).unwrap();
+    let error = bed.groups.remove(&path("/s")).unwrap_err();
+    assert!(
+        matches!(&error, GroupError::Busy { pids, .. } if pids == &[7]),
+        "{error}"
+    );
+    assert!(bed.groups.populated(&path("/s")).unwrap());
+    for root in [GroupPath::root(), bed.groups.base().clone()] {
+        assert!(matches!(
+            bed.groups.remove(&root),
+            Err(GroupError::NotPossible { .. })
+        ));
+    }
+}

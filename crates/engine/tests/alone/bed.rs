@@ -1,0 +1,174 @@
+//! What the sensor is measured on: groups and hogs that go away with their guards, panic or not.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tidegate_engine::sense::Group;
+
+/// A cgroup of this test's own, removed with whatever is left in it moved to the root.
+pub struct TestGroup {
+    cpu: PathBuf,
+    usage: PathBuf,
+}
+
+impl TestGroup {
+    pub fn top(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tgsense-{}-{unique}-{name}", std::process::id());
+        let (cpu, usage) = roots().unwrap();
+        Self::make(cpu.join(&name), usage.join(&name))
+    }
+
+    pub fn below(&self, name: &str) -> Self {
+        let v2 = self.cpu.join("cgroup.subtree_control");
+        if v2.exists() {
+            fs::write(v2, "+cpu").unwrap();
+        }
+        Self::make(self.cpu.join(name), self.usage.join(name))
+    }
+
+    pub fn make(cpu: PathBuf, usage: PathBuf) -> Self {
+        fs::create_dir(&cpu).unwrap();
+        if usage != cpu {
+            fs::create_dir(&usage).unwrap();
+        }
+        Self { cpu, usage }
+    }
+
+    pub fn take(&self, pid: u32) {
+        for dir in [&self.cpu, &self.usage] {
+            fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
+    }
+
+    pub fn group(&self) -> Group {
+        Group::new(&self.cpu, &self.usage).unwrap()
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        for dir in [&self.cpu, &self.usage] {
+            let top = roots().map_or(PathBuf::new(), |roots| {
+                if dir.starts_with(&roots.0) {
+                    roots.0
+                } else {
+                    roots.1
+                }
+            });
+            for pid in fs::read_to_string(dir.join("cgroup.procs"))
+                .unwrap_or_default()
+                .lines()
+            {
+                let _ = fs::write(top.join("cgroup.procs"), pid);
+            }
+            // A killed task leaves its group a moment after it was reaped.
+            for _ in 0..100 {
+                if fs::remove_dir(dir).is_ok() || !dir.exists() {
+                    break;
+                }
+                sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Where the cpu controller and the usage figures are: v1 (possibly two mounts) or v2.
+pub fn roots() -> Option<(PathBuf, PathBuf)> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let v1 = |controller: &str| {
+        mounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let found = fields[2] == "cgroup" && fields[3].split(',').any(|one| one == controller);
+            found.then(|| PathBuf::from(fields[1]))
+        })
+    };
+    if let (Some(cpu), Some(usage)) = (v1("cpu"), v1("cpuacct")) {
+        return Some((cpu, usage));
+    }
+    let v2 = PathBuf::from("/sys/fs/cgroup");
+    fs::write(v2.join("cgroup.subtree_control"), "+cpu").ok()?;
+    Some((v2.clone(), v2))
+}
+
+/// Held by each test: hogs of two tests on one CPU would make a noise of switches that hides what
+/// the sensor must notice by itself.
+pub static QUIET: Mutex<()> = Mutex::new(());
+
+/// None, with a line that says why, where these tests cannot run.
+pub fn able() -> Option<MutexGuard<'static, ()>> {
+    let why = if !rustix::process::geteuid().is_root() {
+        "not root"
+    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "no BTF in this kernel"
+    } else if roots().is_none() {
+        "no cpu controller that may be written"
+    } else {
+        return Some(QUIET.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    eprintln!("skipped: {why}");
+    None
+}
+
+/// Binds the calling thread to the CPUs that `wanted` names.
+pub fn bind(wanted: impl Fn(usize) -> bool) {
+    // SAFETY: the set is plain bits on the stack; CPU_SET stays inside it (CPUs below its size),
+    // and the kernel reads it. A set without CPUs is refused and changes nothing.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        (0..64)
+            .filter(|cpu| wanted(*cpu))
+            .for_each(|cpu| libc::CPU_SET(cpu, &mut set));
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// A shell in an endless loop on one CPU.
+pub struct Hog(Child);
+
+impl Hog {
+    /// The test itself leaves that CPU, if there is another: a hog that waits shows nothing new.
+    pub fn on(cpu: usize) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        // SAFETY: between fork and exec; one system call on a local value.
+        unsafe {
+            command.pre_exec(move || {
+                bind(|one| one == cpu);
+                Ok(())
+            });
+        }
+        let hog = Self(command.spawn().unwrap());
+        bind(|one| one != cpu);
+        hog
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Its CPU time by the kernel's own account, up to this moment.
+    pub fn cpu_ns(&self) -> u64 {
+        // SAFETY: both calls write only the locals passed.
+        unsafe {
+            let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
+            assert_eq!(libc::clock_getcpuclockid(self.pid() as i32, &mut clock), 0);
+            assert_eq!(libc::clock_gettime(clock, &mut time), 0);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

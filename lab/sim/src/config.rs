@@ -1,0 +1,196 @@
+//! What a machine is made of: CPUs, kernel, costs.
+
+use tidegate_law::tuning::{HEADROOM_STEP_CPU_NS, HEADROOM_STEP_NS};
+
+use crate::contention::Contention;
+use crate::topology::Topology;
+
+/// Which scheduler runs ordinary tasks.
+#[derive(Clone, Debug)]
+pub enum Scheduler {
+    /// The fair class of kernels from 6.6 on.
+    Eevdf(EevdfConfig),
+    /// The fair class before 6.6 (seed 001's and 000's baseline).
+    Cfs(CfsConfig),
+    /// Tidegate's own scheduler on sched_ext.
+    Ext(ExtConfig),
+}
+
+/// EEVDF's features, as /sys/kernel/debug/sched/features names them.
+#[derive(Clone, Debug)]
+pub struct EevdfConfig {
+    /// base_slice_ns; the kernel's default is 700 µs · (1 + log2(min(CPUs, 8))),
+    /// 2.8 ms from 8 CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
+    pub base_slice_ns: u64,
+    /// RUN_TO_PARITY: the running task keeps the CPU until its lag is used up.
+    pub run_to_parity: bool,
+    /// PREEMPT_SHORT: a wakeup with a shorter slice may cut that protection.
+    pub preempt_short: bool,
+    /// DELAY_DEQUEUE: a task that sleeps with negative lag stays in the
+    /// competition until the lag is used up.
+    pub delay_dequeue: bool,
+    /// WAKEUP_PREEMPTION.
+    pub wakeup_preemption: bool,
+    /// The protection of RUN_TO_PARITY ends with the shortest slice that is
+    /// queued, not with the running task's own (from 6.17 on).
+    pub protect_min_slice: bool,
+    /// cpu.max stops each task by itself when it would run, and a task that is
+    /// let go competes afresh; before 6.18 the group left its parent's queue as
+    /// a whole, and all below it stayed as it was.
+    pub throttle_tasks: bool,
+}
+
+impl EevdfConfig {
+    /// Kernel 6.18's defaults for a machine of this many CPUs.
+    pub fn for_cpus(cpus: u32) -> EevdfConfig {
+        EevdfConfig {
+            base_slice_ns: 700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2()),
+            run_to_parity: true,
+            preempt_short: true,
+            delay_dequeue: true,
+            wakeup_preemption: true,
+            protect_min_slice: true,
+            throttle_tasks: true,
+        }
+    }
+}
+
+/// The older fair class's tunables.
+#[derive(Clone, Debug)]
+pub struct CfsConfig {
+    /// sched_latency_ns: the period in which every runnable task runs once.
+    pub latency_ns: u64,
+    /// sched_min_granularity_ns.
+    pub min_granularity_ns: u64,
+    /// sched_wakeup_granularity_ns.
+    pub wakeup_granularity_ns: u64,
+    /// Whether seed 001's latency-nice patches are in.
+    pub latency_nice: bool,
+}
+
+impl CfsConfig {
+    /// The kernel's defaults for a machine of this many CPUs.
+    pub fn for_cpus(cpus: u32) -> CfsConfig {
+        let factor = u64::from(1 + cpus.clamp(1, 8).ilog2());
+        CfsConfig {
+            latency_ns: 6_000_000 * factor,
+            min_granularity_ns: 750_000 * factor,
+            wakeup_granularity_ns: 1_000_000 * factor,
+            latency_nice: false,
+        }
+    }
+}
+
+/// Tidegate's scheduler on sched_ext.
+#[derive(Clone, Debug)]
+pub struct ExtConfig {
+    /// A task's slice; one of its own (`sched_runtime`) is not looked at.
+    pub slice_ns: u64,
+    /// A hint of −20 brings a deadline forward by so much.
+    pub period_ns: u64,
+    /// How often the scheduler's own timer looks at the idle ledger.
+    pub timer_ns: u64,
+    /// What each look takes from whatever runs on the first CPU.
+    pub look_ns: u64,
+}
+
+impl ExtConfig {
+    /// As the engine loads itself on a machine of this many CPUs (crates/sched-ext/src/load.rs, bpf/side/headroom_ctl.h).
+    pub fn for_cpus(cpus: u32) -> ExtConfig {
+        let scale = u64::from(1 + cpus.clamp(1, 8).ilog2());
+        ExtConfig {
+            slice_ns: 700_000 * scale,
+            period_ns: 6_000_000 * scale,
+            timer_ns: (u64::from(cpus) * HEADROOM_STEP_CPU_NS).max(HEADROOM_STEP_NS),
+            // Some 9,000 instructions and some tens of ns a CPU (`cargo xtask check-sim --ext`: `costs.tide`).
+            look_ns: 3_000 + 40 * u64::from(cpus),
+        }
+    }
+}
+
+/// What the kernel itself takes, in CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// A context switch, paid by the task that comes in.
+    pub switch_ns: u64,
+    /// Waking another task, paid by the waker.
+    pub wakeup_ns: u64,
+    /// Any other op that enters the kernel (send, receive, lock, yield, …).
+    pub op_ns: u64,
+    /// Leaving idle (interrupt and exit of the idle state), paid by the task
+    /// that the idle CPU was woken for.
+    pub idle_exit_ns: u64,
+    /// Caches that are cold after a move to another CPU, paid by the moved task.
+    pub migrate_ns: u64,
+    /// A timer tick, paid by the running task.
+    pub tick_ns: u64,
+}
+
+impl Costs {
+    /// A kernel that takes no time: for tests of exact arithmetic.
+    pub const FREE: Costs = Costs {
+        switch_ns: 0,
+        wakeup_ns: 0,
+        op_ns: 0,
+        idle_exit_ns: 0,
+        migrate_ns: 0,
+        tick_ns: 0,
+    };
+}
+
+impl Default for Costs {
+    /// A server of the 2020s, in round numbers (the host measured pipe
+    /// ping-pong at 7.9 µs for two sends, two receives, two wakeups and two
+    /// switches, inside a virtual machine).
+    fn default() -> Costs {
+        Costs {
+            switch_ns: 1_000,
+            wakeup_ns: 700,
+            op_ns: 500,
+            idle_exit_ns: 2_000,
+            migrate_ns: 3_000,
+            tick_ns: 1_000,
+        }
+    }
+}
+
+/// A machine to build.
+#[derive(Clone, Debug)]
+pub struct MachineConfig {
+    /// Its CPUs.
+    pub topology: Topology,
+    /// Its scheduler.
+    pub scheduler: Scheduler,
+    /// The timer tick (HZ=250: 4 ms).
+    pub tick_ns: u64,
+    /// sched_cfs_bandwidth_slice_us.
+    pub bandwidth_slice_us: u64,
+    /// Whether slices expire with their period (kernels before de53fd7aed):
+    /// kept as a comparison only.
+    pub slices_expire: bool,
+    /// What the kernel itself takes.
+    pub costs: Costs,
+    /// How neighbours slow each other.
+    pub contention: Contention,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Whether the machine checks its invariants as it runs.
+    pub check: bool,
+}
+
+impl MachineConfig {
+    /// A machine of one package, EEVDF, HZ=250, and no contention.
+    pub fn new(cpus: u32) -> MachineConfig {
+        MachineConfig {
+            topology: Topology::new(cpus, 1, cpus),
+            scheduler: Scheduler::Eevdf(EevdfConfig::for_cpus(cpus)),
+            tick_ns: 4_000_000,
+            bandwidth_slice_us: 5_000,
+            slices_expire: false,
+            costs: Costs::default(),
+            contention: Contention::NONE,
+            seed: 1,
+            check: false,
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The engine on kernel files, in simulated time: the agent's own control step ([`tidegate_engine::control`]) as a
+//! [`Controller`].
+//!
+//! What is the production code: sample to estimate to plan, which quota is written when, the tolerance's relief. What is this
+//! module's model of it: how late the loop wakes, how stale and inexact a reading is, and how long a write takes
+//! ([`KnobsConfig`] states each). The loop itself takes no CPU time.
+
+mod burst;
+mod cores;
+mod log;
+mod ports;
+mod terms;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::{
+    Control, Demand, Figure, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
+};
+use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
+
+use crate::controller::Controller;
+use crate::found::FoundHeadroom;
+use crate::machine::Machine;
+use crate::prng::Prng;
+use crate::{GroupId, Ns, SimError};
+
+use cores::Cores;
+pub use log::KnobsLog;
+use ports::{Meters, Pending, Queue, Reader, Shared};
+pub use terms::{Compiled, Side, burst_room_ns, compile};
+
+/// The least that the kernel can hold: 1 ms in 100 ms.
+const FLOOR_MIN_UCPU: u64 = 10_000;
+
+/// Who tells the loop what was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sensing {
+    /// Exact to the nanosecond, every 5 ms.
+    #[default]
+    Bpf,
+    /// Usage files, which the kernel brings up to date at ticks, every 50 ms.
+    Usage,
+}
+
+impl Sensing {
+    fn period_ns(self) -> u64 {
+        match self {
+            Sensing::Bpf => 5_000_000,
+            Sensing::Usage => 50_000_000,
+        }
+    }
+}
+
+/// How side work competes with main.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yields {
+    /// In the idle class: it never runs while main wants the CPU, and main's wakeups take its CPUs for idle.
+    Idle,
+    /// With the least weight: main's wakeups look for a CPU that is free.
+    LeastWeight,
+}
+
+/// How good the engine is: its sensing and its delays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnobsConfig {
+    /// The sensor, and with it the period of the loop.
+    pub sensing: Sensing,
+    /// A reading is not taken at one instant: each CPU's part of it is up to this old.
+    pub read_error_ns: u64,
+    /// The loop wakes up to this late, evenly distributed.
+    pub late_ns: u64,
+    /// In this many of a million steps it wakes up to [`KnobsConfig::rare_late_ns`] late instead.
+    pub rare_ppm: u32,
+    /// A bad wakeup.
+    pub rare_late_ns: u64,
+    /// From the decision to the kernel's file, least and most.
+    pub write_ns: (u64, u64),
+    /// How side work gives way to main.
+    pub yields: Yields,
+    /// Idle is kept by the cpuset, too, machine-wide: the agent's `cpuset = on`. A main group's own CPUs are kept by the cpuset regardless.
+    pub whole_cores: bool,
+    /// When the agent starts.
+    pub start_ns: Ns,
+    /// The seed of lateness and errors.
+    pub seed: u64,
+}
+
+impl KnobsConfig {
+    /// What the agent measured of itself on a shared two-CPU machine (`tidegate status`): lateness under 0.1 ms but for one step
+    /// in a thousand, 0.1 to 0.3 ms from the decision to the file.
+    pub fn new(sensing: Sensing) -> Self {
+        Self {
+            sensing,
+            read_error_ns: 10_000,
+            late_ns: 100_000,
+            rare_ppm: 1_000,
+            rare_late_ns: 3_000_000,
+            write_ns: (100_000, 300_000),
+            yields: Yields::Idle,
+            whole_cores: false,
+            start_ns: 0,
+            seed: 1,
+        }
+    }
+}
+
+impl Yields {
+    fn set(self, machine: &mut Machine, group: GroupId, yielding: bool) -> Result<(), SimError> {
+        match self {
+            Self::Idle => machine.set_idle(group, yielding),
+            Self::LeastWeight => {
+                machine.set_idle(group, false)?;
+                machine.set_weight(group, if yielding { 1 } else { 100 })
+            }
+        }
+    }
+}
+
+/// The agent.
+pub struct Knobs {
+    config: KnobsConfig,
+    control: Control,
+    side: Vec<Side>,
+    main: Vec<GroupId>,
+    compiled: Compiled,
+    cores: Option<Cores>,
+    /// How side work gives way now: in the idle class where no CPU is kept from it.
+    yields: Yields,
+    /// Use is counted by CPU, too.
+    by_cpu: bool,
+    bursts: Vec<burst::Auto>,
+    shared: Shared,
+    pending: VecDeque<Pending>,
+    prng: Prng,
+    started: bool,
+    due_ns: Ns,
+    loop_ns: Ns,
+    log: Arc<Mutex<KnobsLog>>,
+}
+
+impl Knobs {
+    /// The agent of what [`compile`] found.
+    pub fn new(config: KnobsConfig, compiled: &Compiled) -> Self {
+        let shared = Shared::default();
+        let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
+        let demand = Demand {
+            headroom_ppm: compiled.headroom_ppm,
+            harm_aim_ppm: compiled.harm_aim_ppm,
+            headroom_from: "scenario".to_owned(),
+            tolerance_ppm: compiled.tolerance_ppm,
+            objective: compiled.objective.map(|objective| Objective {
+                gate: "main".to_owned(),
+                figure: Figure::RunDelay {
+                    share_ppm: objective.share_ppm,
+                },
+                late_after_ns: objective.late_after_ns,
+                start_ppm: objective.start_ppm,
+                from: "scenario".to_owned(),
+            }),
+            ..Demand::default()
+        };
+        let first_ns = config.start_ns;
+        let mut control = Control::new(Box::new(reader), demand);
+        control.soft_caps.set(&capped(compiled), 0);
+        Self {
+            control,
+            side: compiled.side.clone(),
+            main: compiled.main.clone(),
+            compiled: compiled.clone(),
+            cores: None,
+            yields: config.yields,
+            by_cpu: false,
+            bursts: compiled.auto_burst.iter().map(burst::Auto::new).collect(),
+            shared,
+            pending: VecDeque::new(),
+            prng: Prng::stream(config.seed, 0x6b6e_6f62),
+            started: false,
+            due_ns: first_ns,
+            loop_ns: first_ns,
+            log: Arc::default(),
+            config,
+        }
+    }
+
+    /// Where the engine will write down what it does.
+    pub fn log(&self) -> Arc<Mutex<KnobsLog>> {
+        Arc::clone(&self.log)
+    }
+
+    /// What `run --side` does before the command starts: the idle class and the tolerance as a quota.
+    fn start(&mut self, machine: &mut Machine) -> Result<(), SimError> {
+        let cpus = machine.cpus();
+        let demand = self.control.demand();
+        let floor_ucpu = (u64::from(cpus) * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
+        let periods = QuotaPlannerConfig::default();
+        let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
+        let mut limited = Vec::new();
+        for side in &self.side {
+            self.yields.set(machine, side.group, true)?;
+            machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
+            limited.push(QuotaTarget {
+                own: None,
+                group: path_of(side.group),
+                weight: side.weight,
+                first_weight: side.weight,
+                unequal: side.unequal,
+                cap_ucpu: side.cap_ucpu,
+            });
+        }
+        self.control.quotas.set(limited, machine.config().tick_ns);
+        let sensed =
+            |groups: &mut dyn Iterator<Item = GroupId>| groups.map(ports::sensed).collect();
+        self.control.set_groups(
+            sensed(&mut self.side.iter().map(|side| side.group)),
+            sensed(&mut self.main.iter().copied()),
+        );
+        if self.compiled.harm_aim_ppm.is_some() {
+            self.shared.count_every_run();
+        }
+        self.place(machine)?;
+        if machine.config().topology.threads_per_core() > 1 {
+            self.control.set_contention(SHARED_CORES_PPM);
+        }
+        Ok(())
+    }
+
+    /// What is kept on which CPUs, and who keeps it.
+    fn place(&mut self, machine: &mut Machine) -> Result<(), SimError> {
+        let resolved = cores::resolved(&self.compiled, machine.cpus());
+        let topology = &machine.config().topology;
+        self.cores = Cores::new(&self.side, &resolved, topology, self.config.whole_cores);
+        self.by_cpu = self.cores.is_some() || !resolved.domains.is_empty();
+        if self.by_cpu {
+            for group in self
+                .main
+                .iter()
+                .copied()
+                .chain(self.side.iter().map(|side| side.group))
+            {
+                machine.count_by_cpu(group)?;
+            }
+        }
+        let whole = resolved.whole;
+        self.control.set_demand(Demand {
+            headroom_ppm: whole.as_ref().map_or(0, |whole| whole.0),
+            domains_only: whole.is_none() && !self.main.is_empty(),
+            domains: resolved.domains,
+            outside_cpus: resolved.outside,
+            ..self.control.demand().clone()
+        });
+        Ok(())
+    }
+
+    fn step_cores(&mut self, machine: &mut Machine) {
+        let Some(cores) = self
+            .cores
+            .as_mut()
+            .filter(|cores| cores.due_ns <= machine.now_ns())
+        else {
+            return;
+        };
+        let stepped = cores.step(machine, &mut self.control);
+        let yields = match cores.is_free {
+            true => Yields::Idle,
+            false => self.config.yields,
+        };
+        let turned = match std::mem::replace(&mut self.yields, yields) != yields {
+            true => yields.set(machine, cores.side, true),
+            false => Ok(()),
+        };
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        match turned.and(stepped) {
+            Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
+            Ok(None) => {}
+            Err(why) => log.refusal = Some(why.to_string()),
+        }
+    }
+
+    fn step_loop(&mut self, machine: &mut Machine) {
+        let now_ns = machine.now_ns();
+        let old = self.config.read_error_ns;
+        let counted = self.shared.count_runs(machine, &self.side, &self.main);
+        if let Err(why) = counted {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.refusal = Some(why.to_string());
+        }
+        self.shared.read(
+            machine,
+            self.config.sensing,
+            &self.side,
+            &self.main,
+            old,
+            &mut self.prng,
+        );
+        if self.by_cpu {
+            self.shared
+                .read_by_cpu(machine, self.config.sensing, &self.side, &self.main);
+        }
+        let mut queue = Queue {
+            now_ns,
+            write_ns: self.config.write_ns,
+            yields: self.yields,
+            prng: &mut self.prng,
+            pending: &mut self.pending,
+        };
+        self.control.step(now_ns, now_ns - self.due_ns, &mut queue);
+        self.control
+            .soft_caps
+            .step(now_ns, &mut Meters(machine), &mut queue);
+        for auto in &mut self.bursts {
+            auto.step(machine, &mut queue);
+        }
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.decision = *self.control.decision();
+        log.steps = self.control.steps;
+        if let Some(found) = self.control.protection() {
+            log.extra_ppm = found.extra_ppm;
+            log.extra_sum_ppm += u64::from(found.extra_ppm);
+            log.raises = (found.raises, found.vain);
+        }
+        if let Some(found) = self.control.found() {
+            log.note_found(&found, now_ns, self.period_ns());
+        }
+        log.stale = self.control.unusable.total();
+        log.at_tolerance_ns = self.control.at_tolerance_ns;
+    }
+
+    /// How long after a step the next one is due. Soft caps are looked at in the same loop.
+    fn period_ns(&self) -> Ns {
+        let least_ns = self.config.sensing.period_ns();
+        match self.control.soft_caps.is_idle() {
+            true => self.control.period_ns(least_ns),
+            false => least_ns,
+        }
+    }
+
+    /// The next step of the timer's grid that is still to come, and when the loop will really wake for it.
+    fn schedule(&mut self, now_ns: Ns) {
+        let period_ns = self.period_ns();
+        self.due_ns += period_ns * ((now_ns - self.due_ns) / period_ns + 1);
+        let most_ns = if self.prng.chance_ppm(self.config.rare_ppm) {
+            self.config.rare_late_ns
+        } else {
+            self.config.late_ns
+        };
+        self.loop_ns = self.due_ns + self.prng.between(0, most_ns);
+    }
+
+    fn write_due(&mut self, machine: &mut Machine) {
+        let now_ns = machine.now_ns();
+        while self
+            .pending
+            .front()
+            .is_some_and(|write| write.at_ns <= now_ns)
+        {
+            let Some(write) = self.pending.pop_front() else {
+                break;
+            };
+            let done = write.perform(machine);
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            match done {
+                Ok(()) => write.note(now_ns, &mut log),
+                Err(why) => log.refusal = Some(why.to_string()),
+            }
+        }
+    }
+}
+
+impl Controller for Knobs {
+    fn first_ns(&self) -> Ns {
+        self.config.start_ns
+    }
+
+    fn step(&mut self, machine: &mut Machine) -> Ns {
+        let now_ns = machine.now_ns();
+        if !self.started {
+            self.started = true;
+            if let Err(why) = self.start(machine) {
+                let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+                log.refusal = Some(why.to_string());
+            }
+        }
+        self.write_due(machine);
+        if now_ns >= self.loop_ns {
+            self.step_loop(machine);
+            self.schedule(now_ns);
+        }
+        self.step_cores(machine);
+        let write_ns = self.pending.front().map_or(Ns::MAX, |write| write.at_ns);
+        let poll_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
+        self.loop_ns.min(write_ns).min(poll_ns)
+    }
+
+    fn refusal(&self) -> Option<String> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.refusal.clone()
+    }
+
+    fn at_tolerance_ns(&self) -> Option<u64> {
+        let has_side = !self.side.is_empty();
+        has_side.then_some(self.control.at_tolerance_ns)
+    }
+
+    fn found(&self) -> Option<FoundHeadroom> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.found
+    }
+
+    fn name(&self) -> &str {
+        "knobs"
+    }
+}
+
+/// The groups whose soft cap the loop steers.
+fn capped(compiled: &Compiled) -> Vec<SoftCapped> {
+    let one = |soft: &terms::SoftCap| SoftCapped {
+        group: path_of(soft.group),
+        soft_ppt: soft.soft_ppt,
+    };
+    compiled.soft.iter().map(one).collect()
+}
+
+/// The production code names a group by its path; here the number stands for it.
+fn path_of(group: GroupId) -> GroupPath {
+    GroupPath::parse(&format!("/{group}")).unwrap_or_else(|_| GroupPath::root())
+}
+
+fn group_of(path: &GroupPath) -> Option<GroupId> {
+    path.relative().parse().ok().map(GroupId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_found_again_by_its_path() {
+        for number in [0, 1, 77, u32::MAX] {
+            assert_eq!(group_of(&path_of(GroupId(number))), Some(GroupId(number)));
+        }
+    }
+}

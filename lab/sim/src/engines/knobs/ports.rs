@@ -1,0 +1,378 @@
+//! The two doors of the control step: what it reads and what it writes.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_cgroup::bandwidth::Bandwidth as Written;
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::control::{Apply, ApplyError, Usage};
+use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
+
+use super::terms::Side;
+use super::{KnobsLog, Sensing, Yields, group_of};
+use crate::machine::Machine;
+use crate::prng::Prng;
+use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
+
+/// The last reading, between the engine (which has the machine) and the sensor (which the control step owns).
+#[derive(Clone, Default)]
+pub(super) struct Shared {
+    counters: Arc<Mutex<Counters>>,
+    by_cpu: Arc<Mutex<ByCpu>>,
+    late_after_ns: Arc<AtomicU64>,
+}
+
+/// Use by CPU.
+#[derive(Default)]
+struct ByCpu {
+    /// Sets of CPUs that are counted apart.
+    parts: Vec<Vec<u32>>,
+    counters: Vec<Counters>,
+    main_ns: Vec<u64>,
+}
+
+impl Shared {
+    /// Reads the machine. Each CPU's part of a reading is up to `old_ns` old, so that a busy machine's counters lack up to that
+    /// much a CPU; they never go back.
+    pub(super) fn read(
+        &self,
+        machine: &Machine,
+        sensing: Sensing,
+        side: &[Side],
+        main: &[GroupId],
+        old_ns: u64,
+        prng: &mut Prng,
+    ) {
+        let used = |group: GroupId| match sensing {
+            Sensing::Bpf => machine.usage_ns(group),
+            Sensing::Usage => machine.usage_accounted_ns(group),
+        };
+        let lacks_ns = |prng: &mut Prng, cpus: u64| prng.between(0, old_ns) * cpus / 2;
+        let now_ns = machine.now_ns();
+        let cpus = machine.cpus();
+        let capacity_ns = now_ns * u64::from(cpus);
+        let side_ns: u64 = side.iter().map(|side| used(side.group)).sum();
+        let main_ns: u64 = main.iter().map(|&group| used(group)).sum();
+        let mut last = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy_ns = used(GroupId::ROOT).min(capacity_ns);
+        let side_ns = side_ns
+            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
+            .max(last.side_ns);
+        let busy_ns = busy_ns
+            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
+            .max(last.busy_ns)
+            .max(side_ns);
+        *last = Counters {
+            now_ns,
+            online_cpus: cpus,
+            capacity_ns,
+            busy_ns,
+            side_ns,
+            main_ns: main_ns.max(last.main_ns),
+            steal_ns: 0,
+            waits: match sensing {
+                Sensing::Bpf => waits(machine, side, main),
+                Sensing::Usage => Waits::default(),
+            },
+            valid: true,
+        };
+    }
+
+    /// Use by CPU, at the instant of the reading: one CPU's part is as old as the machine's is on average.
+    pub(super) fn read_by_cpu(
+        &self,
+        machine: &Machine,
+        sensing: Sensing,
+        side: &[Side],
+        main: &[GroupId],
+    ) {
+        let mut by_cpu = self.by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = |group: GroupId, cpu: CpuId| match sensing {
+            Sensing::Bpf => machine.usage_on_ns(group, cpu),
+            Sensing::Usage => machine.usage_on_accounted_ns(group, cpu),
+        };
+        let main_on = |cpu| main.iter().map(|group| used(*group, cpu)).sum::<u64>();
+        by_cpu.main_ns.clear();
+        let cpus = (0..machine.cpus()).map(CpuId);
+        by_cpu.main_ns.extend(cpus.map(main_on));
+        let last = *self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let ByCpu {
+            parts, counters, ..
+        } = &mut *by_cpu;
+        counters.resize(parts.len(), Counters::default());
+        for (part, counters) in parts.iter().zip(counters) {
+            let (mut busy_ns, mut side_ns) = (0, 0);
+            for cpu in part.iter().map(|cpu| CpuId(*cpu)) {
+                busy_ns += machine.cpu_busy_ns(cpu);
+                side_ns += side.iter().map(|side| used(side.group, cpu)).sum::<u64>();
+            }
+            *counters = Counters {
+                now_ns: last.now_ns,
+                online_cpus: part.len() as u32,
+                capacity_ns: last.now_ns * part.len() as u64,
+                busy_ns,
+                side_ns,
+                valid: true,
+                ..Counters::default()
+            };
+        }
+    }
+
+    /// Runs are counted from now on, and none is late.
+    pub(super) fn count_every_run(&self) {
+        self.late_after_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// What is to be counted as late, told to the machine.
+    pub(super) fn count_runs(
+        &self,
+        machine: &mut Machine,
+        side: &[Side],
+        main: &[GroupId],
+    ) -> Result<(), SimError> {
+        let late_after_ns = self.late_after_ns.swap(0, Ordering::Relaxed);
+        if late_after_ns == 0 {
+            return Ok(());
+        }
+        let side = side.iter().map(|side| side.group);
+        for group in main.iter().copied().chain(side).chain([GroupId::ROOT]) {
+            machine.count_runs(group, late_after_ns)?;
+        }
+        Ok(())
+    }
+}
+
+/// A group as the control step names it: it need only be told from others.
+pub(super) fn sensed(group: GroupId) -> SensedGroup {
+    SensedGroup {
+        id: u64::from(group.0),
+        usage: PathBuf::new(),
+    }
+}
+
+/// Main's waits, as the sensor's program tells them: of main groups, or of all that is not side work.
+fn waits(machine: &Machine, side: &[Side], main: &[GroupId]) -> Waits {
+    let of = |group: GroupId| {
+        let (runs, late) = machine.runs(group);
+        (runs, late, machine.run_delay_ns(group))
+    };
+    let sum = |groups: &mut dyn Iterator<Item = GroupId>| {
+        groups.map(of).fold((0, 0, 0), |a: (u64, u64, u64), b| {
+            (a.0 + b.0, a.1 + b.1, a.2 + b.2)
+        })
+    };
+    let (runs, late, wait_ns) = if main.is_empty() {
+        let (all, side) = (
+            of(GroupId::ROOT),
+            sum(&mut side.iter().map(|side| side.group)),
+        );
+        (all.0 - side.0, all.1 - side.1, all.2 - side.2)
+    } else {
+        sum(&mut main.iter().copied())
+    };
+    Waits {
+        runs,
+        late,
+        wait_ns,
+        unknown: 0,
+    }
+}
+
+/// The sensor that the control step holds.
+pub(super) struct Reader {
+    shared: Shared,
+    sensing: Sensing,
+    tick_ns: u64,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Shared, sensing: Sensing, tick_ns: u64) -> Self {
+        Self {
+            shared,
+            sensing,
+            tick_ns,
+        }
+    }
+}
+
+impl Sensor for Reader {
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
+        *out = *self
+            .shared
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Ok(())
+    }
+
+    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
+        Ok(())
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.sensing {
+            Sensing::Bpf => "bpf",
+            Sensing::Usage => "usage",
+        }
+    }
+
+    fn min_window_ns(&self) -> u64 {
+        self.sensing.period_ns()
+    }
+
+    fn granularity_ns(&self) -> u64 {
+        match self.sensing {
+            Sensing::Bpf => 0,
+            Sensing::Usage => self.tick_ns,
+        }
+    }
+
+    fn tells_waits(&self) -> bool {
+        self.sensing == Sensing::Bpf
+    }
+
+    fn by_cpu(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn set_parts(&mut self, parts: &[Vec<u32>]) {
+        let by_cpu = &self.shared.by_cpu;
+        let mut by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        by_cpu.parts = parts.to_vec();
+        by_cpu.counters.clear();
+    }
+
+    fn part(&self, nth: usize) -> Option<Counters> {
+        let by_cpu = &self.shared.by_cpu;
+        let by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        by_cpu.counters.get(nth).copied()
+    }
+
+    fn main_by_cpu(&self, out: &mut Vec<u64>) {
+        let by_cpu = &self.shared.by_cpu;
+        let by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        out.clone_from(&by_cpu.main_ns);
+    }
+
+    fn set_late_after(&mut self, late_after_ns: u64) {
+        // 0 means that there is nothing new to tell the machine.
+        let late_after = &self.shared.late_after_ns;
+        late_after.store(late_after_ns.max(1), Ordering::Relaxed);
+    }
+
+    fn online_cpus(&self) -> u32 {
+        let last = self
+            .shared
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last.online_cpus
+    }
+}
+
+/// One write on its way to the kernel.
+pub(super) struct Pending {
+    pub(super) at_ns: Ns,
+    group: GroupId,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Max(Bandwidth),
+    Yielding(Yields, bool),
+}
+
+impl Pending {
+    pub(super) fn perform(&self, machine: &mut Machine) -> Result<(), SimError> {
+        match self.what {
+            What::Max(bandwidth) => machine.set_bandwidth(self.group, bandwidth),
+            What::Yielding(how, yielding) => how.set(machine, self.group, yielding),
+        }
+    }
+
+    pub(super) fn note(&self, now_ns: Ns, log: &mut KnobsLog) {
+        match self.what {
+            What::Max(bandwidth) => log.writes.push((now_ns, self.group, bandwidth)),
+            What::Yielding(_, yielding) => log.yields.push((now_ns, self.group, yielding)),
+        }
+    }
+}
+
+/// Where the control step's writes go.
+pub(super) struct Queue<'a> {
+    pub(super) now_ns: Ns,
+    pub(super) write_ns: (u64, u64),
+    pub(super) yields: Yields,
+    pub(super) prng: &'a mut Prng,
+    pub(super) pending: &'a mut VecDeque<Pending>,
+}
+
+impl Queue<'_> {
+    pub(super) fn set_bandwidth(&mut self, group: GroupId, bandwidth: Bandwidth) {
+        self.push(group, What::Max(bandwidth));
+    }
+
+    pub(super) fn set_idle(&mut self, group: GroupId, idle: bool) {
+        self.push(group, What::Yielding(Yields::Idle, idle));
+    }
+
+    /// One thread writes: a write waits for the one before it.
+    fn push(&mut self, group: GroupId, what: What) {
+        let (least_ns, most_ns) = self.write_ns;
+        let from_ns = self
+            .pending
+            .back()
+            .map_or(self.now_ns, |last| last.at_ns.max(self.now_ns));
+        let at_ns = from_ns + self.prng.between(least_ns, most_ns.max(least_ns));
+        self.pending.push_back(Pending { at_ns, group, what });
+    }
+}
+
+/// What capped groups have used, read by the loop.
+pub(super) struct Meters<'a>(pub(super) &'a Machine);
+
+impl Usage for Meters<'_> {
+    fn usage_ns(&mut self, path: &GroupPath) -> Option<u64> {
+        group_of(path).map(|group| self.0.usage_ns(group))
+    }
+}
+
+fn found(path: &GroupPath) -> Result<GroupId, String> {
+    group_of(path).ok_or_else(|| {
+        format!("simulated kernel: {path}: no such group; this is a bug of the engine")
+    })
+}
+
+impl Apply for Queue<'_> {
+    fn set_quota(
+        &mut self,
+        path: &GroupPath,
+        _: Option<Written>,
+        to: Written,
+    ) -> Result<(), ApplyError> {
+        self.set_bandwidth(found(path)?, as_machine(&to));
+        Ok(())
+    }
+
+    fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), ApplyError> {
+        self.push(found(path)?, What::Yielding(self.yields, yielding));
+        Ok(())
+    }
+
+    fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), ApplyError> {
+        self.set_idle(found(path)?, background);
+        Ok(())
+    }
+}
+
+/// The engine's and the machine's types for one thing.
+pub(super) fn as_machine(written: &Written) -> Bandwidth {
+    Bandwidth {
+        quota_us: written.quota_us,
+        period_us: written.period_us,
+        burst_us: written.burst_us,
+    }
+}
