@@ -1,5 +1,6 @@
 //! The promises of the extra headroom for main's run delay, one by one.
 
+use proptest::prelude::*;
 use tidegate_law::delay::{Config, Delay, Evidence, State};
 
 const MS: u64 = 1_000_000;
@@ -169,4 +170,31 @@ fn a_bad_sample_changes_nothing_and_is_no_evidence() {
         200_000,
         "another objective is judged from here"
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_evidence_is_survived(
+        cfg in prop::array::uniform10(any::<u32>()), share in any::<u32>(), start in any::<u32>(),
+        words in prop::collection::vec(prop::array::uniform6(any::<u64>()), 1..60),
+    ) {
+        let cfg = Config {
+            alarm: cfg[0], step_ppm: cfg[1], most_ppm: cfg[2], settle_us: cfg[3] >> 8, hold_us: cfg[4] >> 6,
+            release_ppm_per_s: cfg[5], side_ppm: cfg[6] >> 14, vain_us: cfg[7] >> 8, rest_us: cfg[8] >> 8,
+            dt_max_us: cfg[9],
+        };
+        let mut law = Delay::new(cfg, share, start);
+        for w in words {
+            let cut = |x: u64| x >> (x % 64);
+            let runs = cut(w[1]);
+            let evidence = Evidence {
+                dt_ns: cut(w[0]), runs, late: if w[5] & 1 == 0 { cut(w[2]) } else { runs / 2 }, side_ns: cut(w[3]),
+                capacity_ns: cut(w[4]), floor_ppm: w[5] as u32, ..Evidence::default()
+            };
+            let extra = law.step(&evidence.vouched(w[5] & 1 << 40 == 0));
+            prop_assert!(extra <= cfg.most_ppm.min(1_000_000));
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! The arithmetic of the law against its examples, its reference models and its bounds. `cargo test -p tidegate-law --test all headroom` runs
-//! those of a header; `cargo xtask mutants` picks them by the same names.
+//! The arithmetic of the law: examples, properties and walks of every state of small machines.
+//! `cargo test -p tidegate-law --test all headroom` runs those of one header.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,13 +9,11 @@ mod burst;
 mod cap;
 mod cap_fill;
 mod cap_join;
-mod cap_reference;
 mod cap_walk;
 mod cap_walk_tasks;
 mod cap_walk_terms;
 mod contract;
 mod delay;
-mod delay_reference;
 mod delay_walk;
 mod harm;
 mod harm_estimate;
@@ -24,7 +22,7 @@ mod harm_reference;
 mod harm_tail;
 mod headroom;
 mod headroom_contend;
-mod headroom_reference;
+mod headroom_steps;
 mod headroom_trim;
 mod headroom_walk;
 mod hweight;

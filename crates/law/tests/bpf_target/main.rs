@@ -1,5 +1,4 @@
-//! The law for the BPF target: it builds, and in the kernel it computes what it computes here. Apart from `all`, since its mutants need
-//! neither clang nor libbpf.
+//! The law for the BPF target: it builds, and in the kernel it computes the native results.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

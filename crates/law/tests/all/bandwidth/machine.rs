@@ -1,10 +1,16 @@
-//! A tree of groups on a few CPUs, each of them once as the law has it and once as the model does. Every operation is done to
-//! both, and everything that can be seen of them is compared.
+//! A tree of groups on a few CPUs under the bandwidth law.
 
-use super::model::{Kind, Model};
 use tidegate_law::bandwidth::{Pool, Silo, Terms, may_run, run_up};
 
 pub const MS: u64 = 1_000_000;
+
+/// How a group is metered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Law,
+    Expiring,
+    Kernel,
+}
 
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -33,7 +39,6 @@ pub struct Machine {
     pub pools: Vec<Pool>,
     /// By CPU, then by group.
     pub silos: Vec<Vec<Silo>>,
-    pub models: Vec<Model>,
     /// What ran, by group with all below it.
     pub used: Vec<u64>,
 }
@@ -44,16 +49,13 @@ impl Machine {
             Kind::Law => Pool::new(),
             Kind::Expiring => Pool::expiring(),
             Kind::Kernel => Pool::kernel(phase, false),
-            Kind::OldKernel => Pool::kernel(phase, true),
         };
-        let phase = if kind.is_kernel() { phase } else { 0 };
         Self {
             kind,
             now,
             parents: parents.to_vec(),
             pools: vec![pool; parents.len()],
             silos: vec![vec![Silo::default(); parents.len()]; cpus],
-            models: vec![Model::new(kind, cpus, phase); parents.len()],
             used: vec![0; parents.len()],
         }
     }
@@ -72,94 +74,73 @@ impl Machine {
         path
     }
 
-    /// Charges every level of both; the level that is out, if one is.
-    fn charge(&mut self, cpu: usize, group: usize, ns: u64) -> Result<Option<u32>, String> {
+    /// Charges every level; returns the level that has nothing left, if any.
+    fn charge(&mut self, cpu: usize, group: usize, ns: u64) -> Option<u32> {
         let number = u32::try_from(group).unwrap();
-        let law = run_up(
+        run_up(
             &mut self.pools,
             &mut self.silos[cpu],
             &self.parents,
             number,
             ns,
             self.now,
-        );
-        let mut model = None;
-        for level in self.path(group) {
-            if !self.models[level].run(cpu, ns, self.now) {
-                model = Some(u32::try_from(level).unwrap());
-            }
-        }
-        same("the level that is out", &law, &model).map(|()| law)
+        )
     }
 
-    fn stop(&mut self, cpu: usize, out: u32) -> Result<(), String> {
-        let level = out as usize;
-        let law = self.pools[level].throttle(&mut self.silos[cpu][level], self.now);
-        let model = self.models[level].throttle(cpu, self.now);
-        same("throttled", &law, &model)
-    }
-
-    fn run(&mut self, cpu: usize, group: usize, ns: u64) -> Result<(), String> {
-        let number = u32::try_from(group).unwrap();
-        let free = |machine: &Self| {
-            let model = machine
-                .path(group)
-                .iter()
-                .all(|level| !machine.models[*level].silos[cpu].throttled);
-            let law = may_run(&machine.silos[cpu], &machine.parents, number);
-            same("may run", &law, &model).map(|()| law)
+    /// Charges and throttles the level that has nothing left; returns whether the task may run.
+    fn charge_or_throttle(&mut self, cpu: usize, group: usize, ns: u64) -> bool {
+        let Some(out) = self.charge(cpu, group, ns) else {
+            return true;
         };
-        if !free(self)? {
-            return Ok(());
-        }
-        // Picked: each level needs something now.
-        if let Some(out) = self.charge(cpu, group, 0)? {
-            return self.stop(cpu, out);
+        let level = out as usize;
+        self.pools[level].throttle(&mut self.silos[cpu][level], self.now);
+        false
+    }
+
+    fn run(&mut self, cpu: usize, group: usize, ns: u64) {
+        let number = u32::try_from(group).unwrap();
+        // Each level needs some runtime when the task is picked.
+        if !may_run(&self.silos[cpu], &self.parents, number)
+            || !self.charge_or_throttle(cpu, group, 0)
+        {
+            return;
         }
         for level in self.path(group) {
             self.used[level] += ns;
         }
-        match self.charge(cpu, group, ns)? {
-            Some(out) => self.stop(cpu, out),
-            None => Ok(()),
-        }
+        self.charge_or_throttle(cpu, group, ns);
     }
 
-    fn distribute(&mut self, cpu: usize, group: usize) -> Result<(), String> {
-        let law = self.pools[group].distribute(&mut self.silos[cpu][group], self.now);
-        let model = self.models[group].distribute(cpu, self.now);
-        same("distributed", &law, &model)
+    fn distribute(&mut self, cpu: usize, group: usize) {
+        self.pools[group].distribute(&mut self.silos[cpu][group], self.now);
     }
 
-    pub fn step(&mut self, op: &Op) -> Result<(), String> {
+    pub fn step(&mut self, op: &Op) {
         match *op {
             Op::Wait { ns } => self.now += ns,
-            Op::Run { cpu, group, ns } => self.run(cpu, group, ns)?,
+            Op::Run { cpu, group, ns } => self.run(cpu, group, ns),
             Op::Account { cpu, group } => {
-                self.charge(cpu, group, 0)?;
+                self.charge(cpu, group, 0);
             }
             Op::Idle { cpu, group } => {
                 self.pools[group].give_back(&mut self.silos[cpu][group]);
-                self.models[group].give_back(cpu);
             }
             Op::Timer { group, first } => {
-                let law = self.pools[group].turnover(self.now);
-                let model = self.models[group].turnover(self.now);
-                same("periods", &law, &model)?;
+                self.pools[group].turnover(self.now);
                 for cpu in 0..self.cpus() {
                     let cpu = (first + cpu) % self.cpus();
                     if self.silos[cpu][group].is_throttled() {
-                        self.distribute(cpu, group)?;
+                        self.distribute(cpu, group);
                     }
                 }
             }
             Op::Slack { cpu, group } => {
                 if self.silos[cpu][group].is_throttled() {
-                    self.distribute(cpu, group)?;
+                    self.distribute(cpu, group);
                 }
             }
             Op::Set { group, ref terms } => {
-                if self.kind.is_kernel() {
+                if self.kind == Kind::Kernel {
                     self.pools[group].set_kernel(terms, self.now);
                     for silos in &mut self.silos {
                         self.pools[group].forgive(&mut silos[group], self.now);
@@ -167,42 +148,13 @@ impl Machine {
                 } else {
                     self.pools[group].set(terms, self.now);
                 }
-                self.models[group].set(terms, self.now);
                 if !self.pools[group].is_limited() {
                     for cpu in 0..self.cpus() {
-                        self.distribute(cpu, group)?;
+                        self.distribute(cpu, group);
                     }
                 }
             }
         }
-        self.compare()
-    }
-
-    /// Everything that can be seen.
-    fn compare(&self) -> Result<(), String> {
-        for (group, (pool, model)) in self.pools.iter().zip(&self.models).enumerate().skip(1) {
-            same("pool", &i128::from(pool.runtime_ns()), &model.pool)?;
-            if pool.is_limited() {
-                same("turnover", &i128::from(pool.turnover_ns()), &model.end)?;
-            }
-            let (law, slow) = (pool.stat(), &model.stat);
-            same("nr_periods", &law.nr_periods, &slow.periods)?;
-            same("nr_throttled", &law.nr_throttled, &slow.throttled)?;
-            same("nr_bursts", &law.nr_bursts, &slow.bursts)?;
-            same("burst", &i128::from(law.burst_ns), &slow.burst_ns)?;
-            same("expired", &i128::from(law.expired_ns), &slow.expired_ns)?;
-            let waited = i128::from(law.throttled_ns);
-            same("throttled time", &waited, &slow.throttled_ns)?;
-            let mut stopped = 0;
-            for (cpu, slow) in model.silos.iter().enumerate() {
-                let silo = self.silos[cpu][group];
-                same("silo", &i128::from(silo.remaining_ns()), &slow.remaining)?;
-                same("is throttled", &silo.is_throttled(), &slow.throttled)?;
-                stopped += u32::from(slow.throttled);
-            }
-            same("CPUs throttled", &pool.throttled(), &stopped)?;
-        }
-        Ok(())
     }
 
     /// What pool and silos hold, debts left out, once the turnovers due by now are handled.
@@ -215,11 +167,4 @@ impl Machine {
             .map(|silos| silos[group].remaining_ns().max(0));
         pool.runtime_ns() + silos.map(i64::unsigned_abs).sum::<u64>()
     }
-}
-
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, law: &T, model: &T) -> Result<(), String> {
-    if law == model {
-        return Ok(());
-    }
-    Err(format!("{what}: the law has {law:?}, the model {model:?}"))
 }

@@ -1,6 +1,5 @@
 //! What the exhaustive walks share.
 
-pub mod delay_reference;
 pub mod harm_reference;
 pub mod harm_sums;
 pub mod queue;
