@@ -2,11 +2,13 @@
 //! earlier agent left. Each target takes any bytes, must not panic, and checks what can be said of every answer: what was read is
 //! written and read again to the same.
 //!
-//! The harness is `fuzz_targets/parsers.rs` with `TIDEGATE_FUZZ` naming the target; the corpus in `corpus/TARGET` is replayed
-//! by an ordinary test.
+//! `fuzz_targets` and `corpus` have cargo-fuzz's layout, and an ordinary test replays the corpus.
 
 mod agent;
 mod ledger;
+
+pub use agent::{config, gates, lease, requests};
+pub use ledger::ledger;
 
 use std::collections::BTreeMap;
 
@@ -27,18 +29,12 @@ pub const TARGETS: [(&str, Fuzz); 9] = [
     ("terms", terms),
     ("units", units),
     ("targets", targets),
-    ("requests", agent::requests),
-    ("gates", agent::gates),
-    ("lease", agent::lease),
-    ("config", agent::config),
-    ("ledger", ledger::ledger),
+    ("requests", requests),
+    ("gates", gates),
+    ("lease", lease),
+    ("config", config),
+    ("ledger", ledger),
 ];
-
-/// The target of this name.
-pub fn target(name: &str) -> Option<Fuzz> {
-    let found = TARGETS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, fuzz)| *fuzz)
-}
 
 /// Text as the agent reads a file: bytes that are no UTF-8 become U+FFFD.
 fn text(data: &[u8]) -> String {
