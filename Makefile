@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -46,9 +46,6 @@ format: ## Format all sources
 	cargo fmt --all
 	git ls-files -z '*.c' '*.h' | xargs -0 -r clang-format-19 -i
 
-mutants: setup ## Break the law line by line: its tests must notice each (about three minutes)
-	@cargo xtask mutants
-
 incident: build ## Stage docs/incident.md on this machine: a batch job hurts nginx, is found, tuned and gated (as root; needs nginx; 3 minutes)
 	scripts/incident.py
 
@@ -79,9 +76,10 @@ chart: build ## Write packaging/kubernetes/tidegate.yaml from the chart (needs h
 check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
 	@cargo xtask check-sim --write
 
-fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap share": only those of the law)
-	@cargo xtask fuzz --runs $(or $(RUNS),10000000) $(HEADERS)
-	@test -n "$(HEADERS)" || cargo xtask fuzz-parsers --runs $(or $(RUNS),10000000)
+FUZZ = --fuzz-dir crates/fuzz --features libfuzzer --target-dir target/fuzz --sanitizer none
+fuzz: setup ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)
+	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
+		TMPDIR=/dev/shm cargo fuzz run $(FUZZ) $$target target/fuzz/corpus/$$target crates/fuzz/corpus/$$target -- -runs=$(or $(RUNS),10000000); done
 
 soak: setup ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh

@@ -3,13 +3,8 @@
 
 mod check_sim;
 mod checks;
-mod ext_cost;
-mod fuzz;
-mod fuzz_parsers;
 mod kube;
 mod licences;
-mod mutants;
-mod shared_lines;
 mod support;
 mod tidy;
 mod vm;
@@ -23,15 +18,8 @@ usage: cargo xtask TASK
   lint                     format, lints, house rules, licences
   tidy                     the house rules alone
   licences                 the licences of dependencies alone
-  fuzz [--runs N] [HEADER...]
-                           libFuzzer over the law's headers (10,000,000 executions each)
-  fuzz-parsers [--runs N] [TARGET...]
-                           libFuzzer over the parsers of kernel files, terms, units and targets (2,000,000 executions each)
-  mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
-  ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures again in the VM
-  shared-lines [OPTIONS]   which cache lines the kernel moves between CPUs at a task switch, by scheduler, in the VM
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
@@ -48,14 +36,9 @@ fn main() -> ExitCode {
         "test" => checks::test(),
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
-        "mutants" => mutants::main(rest),
         "licences" => licences::main(),
-        "fuzz" => fuzz::main(rest),
-        "ext-cost" => ext_cost::main(rest),
-        "shared-lines" => shared_lines::main(rest),
         "support" => support::main(rest),
         "kube" => kube::main(rest),
-        "fuzz-parsers" => fuzz_parsers::main(rest),
         "vm" => vm::main(rest),
         "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {

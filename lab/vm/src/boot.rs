@@ -64,8 +64,6 @@ pub struct Boot<'a> {
     /// What the display calls it.
     pub label: &'a str,
     pub mode: Mode,
-    /// Further arguments of the emulator.
-    pub emulator: &'a [String],
     /// Idle CPUs use up their turns: see [`Poll`].
     pub idle_polls: bool,
     pub kernel: &'a Kernel,
@@ -156,7 +154,6 @@ impl Boot<'_> {
             words.push_str(WIDE_WORDS);
         }
         command.args(["-append", &words]);
-        command.args(self.emulator);
         command
     }
 }

@@ -28,8 +28,6 @@ pub struct Job {
     pub setup: Setup,
     /// How the machine is emulated.
     pub mode: Mode,
-    /// Further arguments of the emulator, such as a plugin.
-    pub emulator: Vec<String>,
     /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy ones.
     pub idle_polls: bool,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
@@ -92,7 +90,6 @@ impl Job {
         let boot = Boot {
             label: NAME,
             mode: self.mode,
-            emulator: &self.emulator,
             idle_polls: self.idle_polls,
             kernel: &bed.kernel,
             image: &image,

@@ -143,7 +143,6 @@ impl Suite<'_> {
             .parts
             .write(todo, self.mode.name(), self.userland, &image)?;
         let boot = Boot {
-            emulator: &[],
             idle_polls: false,
             label: &self.label,
             mode: self.mode,

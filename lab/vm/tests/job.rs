@@ -16,7 +16,6 @@ fn shell(mode: Mode, idle_polls: bool, line: &str) -> Option<(Done, Vec<String>)
             binaries: vec![("/opt/who".into(), "/usr/bin/who".into())],
         },
         mode,
-        emulator: Vec::new(),
         idle_polls,
         cpus: 1,
         command: ["sh", "-c", line].map(str::to_owned).to_vec(),

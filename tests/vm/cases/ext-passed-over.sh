@@ -23,7 +23,7 @@ kill -9 $many $few
 sleep 1
 ext_is_on
 ext_off
-# As in ext-cost: `name runs run_ns` of the last object's programs.
+# `name runs run_ns` of the last object's programs.
 mean=$(ext_fields | awk -F: '
 	/"programs"/ { inside = 1 }
 	!inside { next }

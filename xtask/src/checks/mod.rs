@@ -73,7 +73,6 @@ fn lints() -> Lane {
         },
         own("tidy", Counts::One, "tidy"),
         own("licences", Counts::One, "licences"),
-        own("cost table", Counts::One, "ext-cost"),
     ]
 }
 
@@ -94,12 +93,8 @@ fn tests() -> Vec<Vec<Lane>> {
         ),
     );
     // Over before the first of cargo's programs is, that of the command, which mostly waits.
-    let of_the_law = vec![
+    let pages_and_packages = vec![
         own("support table", Counts::Suite, "support"),
-        // A taste of it; `make fuzz` is the meal.
-        own("fuzz", Counts::Suite, "fuzz --runs 50000"),
-        // Every tenth of them; `make mutants` is all.
-        own("mutants", Counts::Suite, "mutants --short"),
         step(
             "package",
             Counts::Suite,
@@ -119,7 +114,7 @@ fn tests() -> Vec<Vec<Lane>> {
     )];
     vec![
         vec![vec![build]],
-        vec![vec![cargo_test], of_the_law],
+        vec![vec![cargo_test], pages_and_packages],
         vec![virtual_machines, simulator],
     ]
 }

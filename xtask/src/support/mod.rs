@@ -163,7 +163,6 @@ fn in_vm(repository: &Path, binary: &Path, series: &str) -> anyhow::Result<Words
     let job = Job {
         setup,
         mode: Mode::Precise,
-        emulator: Vec::new(),
         idle_polls: false,
         cpus: 1,
         command: ["tidegate", "doctor", "--json"].map(str::to_owned).to_vec(),

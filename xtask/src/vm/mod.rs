@@ -12,9 +12,6 @@ use tidegate_vm::{
     Bed, Case, Mode, Progress, Setup, Suite, Tally, VmError, catalog, fetch, userland,
 };
 
-/// What the ext engine's callbacks cost, by kernel: [`crate::ext_cost`] writes it, and a test is held to it.
-pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
-
 /// So many tests of a lane may have a second try in `make test`.
 const AGAIN_MAX: usize = 2;
 /// So many tests share a guest. Fewer: more boots, of some 8 s of CPU time each; more: a core is idle for longer in the end.
@@ -224,11 +221,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
             Ok(mut bed) => {
                 // The service as it is packaged is a test's subject.
                 let service = repository.join("packaging/tidegate.service");
-                let costs = repository.join(EXT_COSTS);
-                bed.add_files(vec![
-                    ("vm/tidegate.service".into(), service),
-                    ("vm/ext-cost.tsv".into(), costs),
-                ]);
+                bed.add_files(vec![("vm/tidegate.service".into(), service)]);
                 bed.add_files_for("deb", packages.clone());
                 println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
                 if let Some(note) = &bed.kernel.note {

@@ -59,7 +59,6 @@ pub fn run(options: &LabOptions, mut programs: Vec<(String, PathBuf)>) -> Result
             binaries: programs,
         },
         mode,
-        emulator: Vec::new(),
         idle_polls: options.experiment == Experiment::Peers && mode == Mode::Wide,
         cpus,
         command: command(options),
