@@ -4,7 +4,6 @@
 mod check_sim;
 mod checks;
 mod kube;
-mod licences;
 mod support;
 mod tidy;
 mod vm;
@@ -15,9 +14,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test                     every check and test; ends with `N passed, N failed, N skipped`
-  lint                     format, lints, house rules, licences
-  tidy                     the house rules alone
-  licences                 the licences of dependencies alone
+  lint                     format, lints, spelling, rules of the tree, licences
+  tidy                     the rules of the tree alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   support [--write]        docs/support.md against `doctor`; `--write` writes it
@@ -36,7 +34,6 @@ fn main() -> ExitCode {
         "test" => checks::test(),
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
-        "licences" => licences::main(),
         "support" => support::main(rest),
         "kube" => kube::main(rest),
         "vm" => vm::main(rest),

@@ -72,7 +72,17 @@ fn lints() -> Lane {
             counts: Counts::One,
         },
         own("tidy", Counts::One, "tidy"),
-        own("licences", Counts::One, "licences"),
+        step(
+            "licences",
+            Counts::Suite,
+            "scripts/tool.sh cargo-deny --log-level warn check licenses bans sources",
+        ),
+        step("spelling", Counts::Suite, "scripts/tool.sh typos"),
+        step(
+            "whitespace",
+            Counts::One,
+            "git diff --check 4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        ),
     ]
 }
 

@@ -1,10 +1,7 @@
-//! Where Rust files are: each is a module of another, and a crate has few test programs.
+//! Rust files that no other file names as a module.
 
 use super::Problem;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-const TEST_PROGRAMS_MAX: usize = 2;
 
 /// Rust files in `src` and in the folder of a test program that no other file names as a module.
 pub fn dead_files(all: &[(PathBuf, String)]) -> Vec<Problem> {
@@ -53,28 +50,6 @@ pub fn dead_files(all: &[(PathBuf, String)]) -> Vec<Problem> {
     problems
 }
 
-/// Crates with more test programs than `all` and one with a reason: each links all of its crate again.
-pub fn test_programs(all: &[(PathBuf, String)]) -> Vec<Problem> {
-    let mut of_crate: BTreeMap<&str, usize> = BTreeMap::new();
-    for (path, _) in all {
-        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-        match parts[..] {
-            ["crates", name, "tests", file] if file.ends_with(".rs") => {
-                *of_crate.entry(name).or_default() += 1;
-            }
-            ["crates", name, "tests", _, "main.rs"] => *of_crate.entry(name).or_default() += 1,
-            _ => {}
-        }
-    }
-    of_crate.retain(|_, programs| *programs > TEST_PROGRAMS_MAX);
-    let problem = |(name, programs): (&str, usize)| {
-        format!(
-            "crates/{name}: {programs} test programs; more than {TEST_PROGRAMS_MAX}: make them modules of tests/all"
-        )
-    };
-    of_crate.into_iter().map(problem).collect()
-}
-
 fn names_module(line: &str, name: &str) -> bool {
     let line = line.trim();
     let after_mod = line.split_once("mod ").filter(|(before, _)| {
@@ -101,30 +76,5 @@ mod tests {
         let dead = dead_files(&all);
         assert_eq!(dead.len(), 1, "{dead:?}");
         assert!(dead[0].contains("x/src/c.rs"));
-    }
-
-    #[test]
-    fn test_programs_beyond_two_are_found() {
-        let files = |names: &[&str]| -> Vec<(PathBuf, String)> {
-            let file = |name: &&str| {
-                (
-                    PathBuf::from(format!("crates/x/tests/{name}")),
-                    String::new(),
-                )
-            };
-            names.iter().map(file).collect()
-        };
-        let count = |names: &[&str]| test_programs(&files(names)).len();
-        assert_eq!(
-            count(&["all/main.rs", "all/a.rs", "alone/main.rs", "data/a.csv"]),
-            0
-        );
-        assert_eq!(count(&["all/main.rs", "alone/main.rs", "b.rs"]), 1);
-        assert_eq!(
-            count(&["all/main.rs", "all/tests/a.rs", "all/tests/b.rs"]),
-            0
-        );
-        let orphan = files(&["all/main.rs", "all/a.rs", "b.rs"]);
-        assert_eq!(dead_files(&orphan).len(), 1, "a.rs");
     }
 }

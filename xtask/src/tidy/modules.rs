@@ -1,4 +1,4 @@
-//! Structure of a crate: import cycles between its top-level modules, and types whose `impl` blocks are in many files.
+//! Import cycles between the top-level modules of a crate.
 //!
 //! Files are read as tokens, so that comments and strings do not count. What is compiled for tests only does not count either.
 //! A name that the crate's root re-exports counts as the module that it comes from.
@@ -245,52 +245,6 @@ pub fn cycles(all: &[(PathBuf, String)]) -> BTreeMap<String, (usize, String)> {
     found
 }
 
-/// Each type of a crate that has inherent `impl` blocks, and in how many files.
-pub fn spread(all: &[(PathBuf, String)]) -> BTreeMap<String, usize> {
-    let mut files: BTreeMap<String, usize> = BTreeMap::new();
-    for (folder, sources) in crates(all) {
-        for source in sources {
-            let mut types = BTreeSet::new();
-            inherent(&source.tokens, &mut types);
-            for name in types {
-                *files.entry(format!("{folder}: {name}")).or_default() += 1;
-            }
-        }
-    }
-    files
-}
-
-/// Types of `impl Type {` and `impl<T> Type<T> {`; an implementation of a trait has a `for`.
-fn inherent(tokens: &[TokenTree], found: &mut BTreeSet<String>) {
-    for (at, token) in tokens.iter().enumerate() {
-        let starts = at == 0
-            || matches!(&tokens[at - 1], TokenTree::Group(_))
-            || is_punct(tokens.get(at - 1), ';');
-        if !is_ident(Some(token), "impl") || !starts {
-            continue;
-        }
-        let body = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-        let length = tokens[at..].iter().position(body).unwrap_or(1);
-        let head = &tokens[at + 1..at + length];
-        if head.iter().any(|token| is_ident(Some(token), "for")) {
-            continue;
-        }
-        // The last name outside angle brackets.
-        let mut depth = 0;
-        let mut name = None;
-        for token in head {
-            match token {
-                TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
-                TokenTree::Punct(punct) if punct.as_char() == '>' => depth -= 1,
-                TokenTree::Ident(ident) if ident == "where" => break,
-                TokenTree::Ident(ident) if depth == 0 => name = Some(ident.to_string()),
-                _ => {}
-            }
-        }
-        found.extend(name);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,24 +314,5 @@ mod tests {
         };
         assert_eq!(found("#[cfg(test)] pub(crate) mod tests;"), None);
         assert!(found("mod tests;").is_some());
-    }
-
-    #[test]
-    fn impl_blocks_are_counted_by_file_and_traits_left_aside() {
-        let files = [
-            (
-                "crates/x/src/lib.rs",
-                "impl A {} impl A {} impl<T: B> C<T> where T: D {}",
-            ),
-            ("crates/x/src/a.rs", "fn f() -> impl E {} impl super::A {}"),
-            (
-                "crates/x/src/b.rs",
-                "impl F for A {} #[allow(x)] impl C<u8> {}",
-            ),
-        ];
-        let counts = spread(&sources(&files));
-        let expected = [("crates/x: A", 2), ("crates/x: C", 2)];
-        let expected = expected.map(|(name, files)| (name.to_owned(), files));
-        assert_eq!(counts, BTreeMap::from(expected));
     }
 }
