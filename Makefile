@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup-build setup-test build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -23,10 +23,13 @@ SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d/tidegate.conf
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## Install what is missing (as root), or name it
-	@scripts/setup.sh
+setup-build: ## Install what the build lacks (as root), or name it
+	@scripts/setup.sh build
 
-build: setup ## Build the tidegate command (target/release/tidegate)
+setup-test: ## Install what the tests lack, too
+	@scripts/setup.sh test
+
+build: setup-build ## Build the tidegate command (target/release/tidegate)
 	cargo build --release --package tidegate
 
 demo: build ## Main's latency and the side work done, with and without Tidegate: here, then simulated (100 s; root shows most)
@@ -36,10 +39,10 @@ picture: build ## Remake docs/tidegate.svg from a longer demo (as root, a quiet 
 	target/release/tidegate lab demo --rounds 16 --out target/picture
 	cp target/picture/demo.svg docs/tidegate.svg
 
-test: setup ## Run every check and test; ends with "N passed, N failed, N skipped"
+test: setup-test ## Run every check and test; ends with "N passed, N failed, N skipped"
 	@cargo xtask test
 
-lint: setup ## Check format, lints, house rules and licences
+lint: setup-test ## Check format, lints, spelling, rules of the tree and licences
 	@cargo xtask lint
 
 format: ## Format all sources
@@ -49,22 +52,22 @@ format: ## Format all sources
 incident: build ## Stage docs/incident.md on this machine: a batch job hurts nginx, is found, tuned and gated (as root; needs nginx; 3 minutes)
 	scripts/incident.py
 
-vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
+vm: setup-test ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm
 
-kube: setup ## Run tidegate-kube against a real Kubernetes control plane (needs go and kubectl; the first time 10 min more)
+kube: setup-test ## Run tidegate-kube against a real Kubernetes control plane (needs go and kubectl; the first time 10 min more)
 	@cargo xtask kube
 
-kube-node: setup ## The same on a real node: kubelet, containerd and the DaemonSet in an emulated machine (30 min the first time)
+kube-node: setup-test ## The same on a real node: kubelet, containerd and the DaemonSet in an emulated machine (30 min the first time)
 	@cargo xtask kube node
 
-kube-scale: setup ## 1,000 nodes and 5,000 side pods through an outage, conflicts and refusals (ten minutes; a long test, as soak)
+kube-scale: setup-test ## 1,000 nodes and 5,000 side pods through an outage, conflicts and refusals (ten minutes; a long test, as soak)
 	@cargo xtask kube scale
 
-kube-cost: setup ## What Tidegate's processes cost a node with 110 pods, on this machine (as root, six minutes)
+kube-cost: setup-test ## What Tidegate's processes cost a node with 110 pods, on this machine (as root, six minutes)
 	@cargo xtask kube cost
 
-image: setup ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)
+image: setup-build ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)
 	cargo build --release --package tidegate --package tidegate-kube
 	@mkdir -p target/image
 	@scripts/image.sh target/release target/image/tidegate.tar
@@ -73,25 +76,25 @@ chart: build ## Write packaging/kubernetes/tidegate.yaml from the chart (needs h
 	helm lint packaging/kubernetes/chart
 	helm template tidegate packaging/kubernetes/chart --kube-version 1.36.0 --namespace tidegate --include-crds > packaging/kubernetes/tidegate.yaml
 
-check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
+check-sim: setup-test ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
 	@cargo xtask check-sim --write
 
 FUZZ = --fuzz-dir crates/fuzz --features libfuzzer --target-dir target/fuzz --sanitizer none
-fuzz: setup ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)
+fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)
 	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
 		TMPDIR=/dev/shm cargo fuzz run $(FUZZ) $$target target/fuzz/corpus/$$target crates/fuzz/corpus/$$target -- -runs=$(or $(RUNS),10000000); done
 
-soak: setup ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
+soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
 
 cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
 	CSV=docs/agent-cost.csv scripts/agent-cost.sh
 	cargo run --release --quiet --package tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg
 
-contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
+contention: setup-build ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
 	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write lab/sim/data/contention.toml
 
-bench-sim: setup ## What an event of the simulator costs, 2 to 1024 CPUs (writes docs/sim-cost.svg and .csv)
+bench-sim: setup-build ## What an event of the simulator costs, 2 to 1024 CPUs (writes docs/sim-cost.svg and .csv)
 	cargo run --release --quiet --package tidegate-sim --example bench -- --svg docs/sim-cost.svg --csv docs/sim-cost.csv
 
 docs: ## Write docs/man from the command line's definitions

@@ -1,31 +1,24 @@
 #!/bin/sh
-# Sees to it that what the build and the tests need is installed. Debian and Ubuntu names; missing packages are installed
-# when we are root, else named exactly. Fast when nothing is missing.
+# Installs what the build needs, and with the argument `test` what the tests need as well. Debian and Ubuntu names. Missing
+# packages are installed for root and named for another user. Fast when nothing is missing.
 set -eu
 
-# Without these nothing can be built or checked.
-NEEDED="clang-19 clang-format-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev autoconf automake libtool flex bison
-gawk autopoint procps"
-# Without these the tests in a virtual machine are skipped, with their reason.
-FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stress-ng"
-# Without this the law is not fuzzed, with that reason.
-FOR_FUZZ="libclang-rt-19-dev"
-# The test of metrics asks by it.
-FOR_METRICS="curl"
-# Without this the live view is not tried in a terminal.
-FOR_TERMINAL="tmux"
-# Without this the page in a browser is not tried.
-FOR_PAGE="chromium"
-# Without these no Debian package is built and checked.
-FOR_PACKAGE="dpkg-dev lintian"
-# Without this no Prometheus scrapes the metrics. Unpacked and not installed: its package would start a server.
+BUILD="clang-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev"
+# Tests that lack one of these are skipped with the reason.
+#   the VM: qemu-system-x86 .. stress-ng; metrics: curl; top: tmux; the page: chromium; packages: dpkg-dev, lintian;
+#   the tools of scripts/tools.txt: python3-pip
+TEST="clang-format-19 procps qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stress-ng
+curl tmux chromium dpkg-dev lintian python3-pip"
+# Unpacked and not installed, because the package would start a server.
 PROMETHEUS=.cache/prometheus
+# What scripts/tools.txt names: cargo-deny, cargo-nextest, typos.
+TOOLS=.cache/tools
 
 say() {
 	echo "tidegate: setup: $*" >&2
 }
 
-# The packages of a list that are not installed.
+# Prints the packages of a list that are not installed.
 missing() {
 	for package in "$@"; do
 		status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
@@ -33,67 +26,90 @@ missing() {
 	done
 }
 
-# The same where there is no dpkg: by the commands that matter.
-missing_commands() {
-	for command in "$@"; do
-		command -v "$command" >/dev/null 2>&1 || printf '%s ' "$command"
-	done
+is_root() {
+	[ "$(id -u)" -eq 0 ]
 }
 
-if ! command -v cargo >/dev/null 2>&1; then
-	say "cargo: not found in PATH; install a Rust toolchain (https://rustup.rs), then run this again"
-	exit 1
-fi
+update() {
+	[ -n "${updated:-}" ] || apt-get update -qq || say "apt-get update failed; trying with the present package lists"
+	updated=yes
+}
 
-# The page in a browser draws by a package of npm; without npm it is left out of the build.
-if command -v npm >/dev/null 2>&1 && [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then
-	npm ci --prefix web --ignore-scripts --no-audit --no-fund --silent ||
+install() {
+	update
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# The page in a browser draws with a package of npm, and its tests drive a browser with another. A build without npm leaves the page out.
+page() {
+	command -v npm >/dev/null 2>&1 || return 0
+	npm ci --prefix web --ignore-scripts --no-audit --no-fund --silent "$@" ||
 		say "npm could not install what web/package-lock.json names; the page in a browser is left out"
-fi
+}
 
-if ! command -v dpkg-query >/dev/null 2>&1; then
-	lacking=$(missing_commands clang-19 clang-format-19 pkg-config make gcc autoconf automake libtool flex bison gawk autopoint)
-	if [ -n "$lacking" ]; then
-		say "not a Debian or Ubuntu system, and these commands are missing: $lacking; install what has them, libelf and zlib"
+build() {
+	if ! command -v cargo >/dev/null 2>&1; then
+		say "cargo: not found in PATH; install a Rust toolchain (https://rustup.rs), then run this again"
 		exit 1
 	fi
-	exit 0
-fi
-
-# shellcheck disable=SC2086 # lists of words
-lacking=$(missing $NEEDED)
-# shellcheck disable=SC2086
-lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS $FOR_TERMINAL $FOR_PAGE $FOR_PACKAGE)
-[ -n "$lacking$lacking_tests" ] || [ ! -x $PROMETHEUS/usr/bin/prometheus ] || exit 0
-
-if [ "$(id -u)" -ne 0 ]; then
-	[ -z "$lacking_tests" ] || say "some tests will be skipped; for them: sudo apt-get install -y $lacking_tests"
-	[ -n "$lacking" ] || exit 0
-	say "packages are missing, and only root can install them; run: sudo apt-get install -y $lacking"
-	exit 1
-fi
-
-say "installing $lacking$lacking_tests and unpacking prometheus"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq || say "apt-get update failed; trying with the package lists that are there"
-if [ -n "$lacking" ]; then
+	[ web/node_modules/.package-lock.json -nt web/package-lock.json ] || page --omit=dev
+	if ! command -v dpkg-query >/dev/null 2>&1; then
+		say "not a Debian or Ubuntu system: install what has the files of $BUILD if the build fails"
+		return
+	fi
+	# shellcheck disable=SC2086 # a list of words
+	lacking=$(missing $BUILD)
+	[ -n "$lacking" ] || return 0
+	if ! is_root; then
+		say "packages are missing, and only root can install them; run: sudo apt-get install -y $lacking"
+		exit 1
+	fi
+	say "installing $lacking"
 	# shellcheck disable=SC2086
-	if ! apt-get install -y -qq --no-install-recommends $lacking >/dev/null; then
+	if ! install $lacking; then
 		say "apt-get could not install: $lacking; see its messages above"
 		exit 1
 	fi
-fi
-if [ -n "$lacking_tests" ]; then
-	# One that this release does not have must not keep the others away.
-	# shellcheck disable=SC2086
-	apt-get install -y -qq --no-install-recommends $lacking_tests >/dev/null || for package in $lacking_tests; do
-		apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
-			say "apt-get could not install: $package; some tests will be skipped"
-	done
-fi
-if [ ! -x $PROMETHEUS/usr/bin/prometheus ]; then
-	mkdir -p $PROMETHEUS
-	if ! (cd $PROMETHEUS && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb); then
-		say "apt-get could not download prometheus; its tests will be skipped"
+}
+
+packages_of_tests() {
+	# shellcheck disable=SC2086 # a list of words
+	lacking=$(missing $TEST)
+	[ -n "$lacking" ] || return 0
+	if ! is_root; then
+		say "some tests will be skipped; for them: sudo apt-get install -y $lacking"
+		return
 	fi
+	say "installing $lacking"
+	# A package that this release does not have must not keep the others away.
+	# shellcheck disable=SC2086
+	install $lacking || for package in $lacking; do
+		install "$package" || say "apt-get could not install: $package; some tests will be skipped"
+	done
+}
+
+prometheus() {
+	[ ! -x $PROMETHEUS/usr/bin/prometheus ] && is_root || return 0
+	update
+	mkdir -p $PROMETHEUS
+	(cd $PROMETHEUS && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb) ||
+		say "apt-get could not download prometheus; its tests will be skipped"
+}
+
+tools() {
+	[ ! $TOOLS/bin -nt scripts/tools.txt ] || return 0
+	rm -rf $TOOLS
+	python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes --only-binary :all: \
+		--target $TOOLS --requirement scripts/tools.txt && touch $TOOLS/bin ||
+		say "pip could not install what scripts/tools.txt names; those checks will be skipped"
+}
+
+build
+if [ "${1:-}" = test ]; then
+	if command -v dpkg-query >/dev/null 2>&1; then
+		packages_of_tests
+		prometheus
+	fi
+	[ -d web/node_modules/playwright-core ] || page
+	tools
 fi

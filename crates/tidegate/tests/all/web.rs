@@ -19,7 +19,7 @@ pub fn top() -> PathBuf {
 pub fn has_page() -> bool {
     let has_plots = top().join("web/node_modules/uplot").exists();
     if !has_plots {
-        eprintln!("skipped: web: no page in this build; `make setup` adds it");
+        eprintln!("skipped: web: no page in this build; `make setup-build` adds it");
     }
     has_plots
 }
@@ -61,7 +61,9 @@ pub fn browser() -> Option<String> {
     let output = Command::new("sh").args(["-c", script]).output().unwrap();
     let path = stdout(&output).trim().to_owned();
     if path.is_empty() || !top().join("web/node_modules/playwright-core").exists() {
-        eprintln!("skipped: web: no chromium, node or playwright-core; `make setup` installs them");
+        eprintln!(
+            "skipped: web: no chromium, node or playwright-core; `make setup-test` installs them"
+        );
         return None;
     }
     Some(path)

@@ -1,4 +1,4 @@
-//! A Prometheus of a test's own, from the package that `make setup` unpacks, and the files that Tidegate ships for it.
+//! A Prometheus of a test's own, from the package that `make setup-test` unpacks, and the files that Tidegate ships for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ pub fn program(test: &str, name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: {test}: no Prometheus here; `make setup` unpacks Debian's package");
+    eprintln!("skipped: {test}: no Prometheus here; `make setup-test` unpacks Debian's package");
     None
 }
 
