@@ -120,8 +120,9 @@ uninstall: ## Remove what install put there
 	rm -rf $(DOC) $(DATA)
 	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true
 
-deb: build ## Build the Debian package target/deb/tidegate_VERSION_ARCHITECTURE.deb
-	@scripts/deb.sh
+deb: setup-build ## Build the Debian packages in target/deb: tidegate, and tidegate-dbgsym with its debug symbols
+	cargo build --profile dist --package tidegate
+	@BINARY=target/dist/tidegate DBGSYM=yes scripts/deb.sh
 
 clean: ## Remove build output
 	cargo clean

@@ -41,9 +41,17 @@ lints() {
 	lintian --allow-root --fail-on error,warning --suppress-tags uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball \
 		"$work"/one/*.deb
 }
+# The symbols belong to the packaged binary, by its build ID.
+symbols() {
+	COMPRESS=none OUT=$work/symbols scripts/dbgsym.sh tidegate 1-1 "$binary"
+	dpkg-deb -x "$work"/symbols/*.deb "$work/tree" && dpkg-deb -x "$work"/one/*.deb "$work/tree"
+	id=$(readelf -n "$work/tree/usr/bin/tidegate" | sed -n 's/^ *Build ID: //p')
+	readelf -S "$work/tree/usr/lib/debug/.build-id/$(printf %.2s "$id")/${id#??}.debug" | grep -q '\.debug_line'
+}
 
 check "two builds of one commit differ" twice
 check "the package and make install differ" same_files
+check "the package of debug symbols" symbols
 if command -v lintian >/dev/null; then
 	check "lintian" lints
 else

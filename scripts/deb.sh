@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the Debian package: the files of `make install`, and the control files of packaging/debian. The same commit and the same
-# binary give the same bytes. Variables: BINARY (target/release/tidegate), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb).
+# binary give the same bytes. Variables: BINARY (target/release/tidegate), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb),
+# DBGSYM (no; yes also makes the package of debug symbols).
 set -eu
 umask 022
 BINARY=${BINARY:-target/release/tidegate}
@@ -51,3 +52,4 @@ package=$OUT/tidegate_${VERSION}_$architecture.deb
 dpkg-deb --root-owner-group --uniform-compression "-Z${COMPRESS:-xz}" --build "$tree" "$work/package" >/dev/null
 mv "$work/package" "$package"
 echo "$package"
+[ "${DBGSYM:-no}" = no ] || OUT=$OUT scripts/dbgsym.sh tidegate "$VERSION" "$BINARY"
