@@ -102,6 +102,8 @@ tools() {
 	python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes --only-binary :all: \
 		--target $TOOLS --requirement scripts/tools.txt && touch $TOOLS/bin ||
 		say "pip could not install what scripts/tools.txt names; those checks will be skipped"
+	# Without this one there are no tests.
+	[ -x $TOOLS/bin/cargo-nextest ] || command -v cargo-nextest >/dev/null || cargo install --quiet --locked --root $TOOLS cargo-nextest@0.9.148
 }
 
 build

@@ -41,27 +41,31 @@ impl Tally {
 pub enum Counts {
     /// The step is one check.
     One,
-    /// `test result:` lines of cargo test.
-    CargoTest,
+    /// The summary of cargo-nextest.
+    Nextest,
     /// A closing `N passed, N failed, N skipped`.
     Suite,
 }
 
+/// Begins the line that nextest sums up in, before its report of failures.
+pub const SUMMARY: &str = "Summary [";
+/// The exit code of a step that this machine cannot run.
+const LACKING: i32 = 77;
+
 pub fn count(name: &str, counts: Counts, status: Option<i32>, lines: &[String]) -> Tally {
     let mut tally = Tally::default();
-    if counts != Counts::One {
-        for line in lines {
-            let reason = line
-                .strip_prefix(SKIPPED)
-                .or_else(|| line.split_once(": skipped: ").map(|(_, why)| why));
-            tally.reasons.extend(reason.map(str::to_owned));
-            let flaky = line.strip_prefix(FLAKY);
-            tally.flaky.extend(flaky.map(str::to_owned));
-        }
+    for line in lines.iter().map(|line| line.trim_start()) {
+        let reason = line
+            .strip_prefix(SKIPPED)
+            .or_else(|| line.split_once(": skipped: ").map(|(_, why)| why));
+        tally.reasons.extend(reason.map(str::to_owned));
+        let flaky = line.strip_prefix(FLAKY);
+        tally.flaky.extend(flaky.map(str::to_owned));
     }
     match counts {
+        Counts::One if status == Some(LACKING) => tally.skipped = 1,
         Counts::One => {}
-        Counts::CargoTest => count_cargo(lines, &mut tally),
+        Counts::Nextest => count_nextest(lines, &mut tally),
         Counts::Suite => {
             match lines.iter().rev().find_map(|line| suite_line(line)) {
                 Some(numbers) => [tally.passed, tally.failed, tally.skipped] = numbers,
@@ -75,12 +79,12 @@ pub fn count(name: &str, counts: Counts, status: Option<i32>, lines: &[String]) 
         }
     }
     // A step that failed without a failed test in it (it did not build, it crashed) is one failure.
-    let good = status == Some(0) || (counts == Counts::Suite && status == Some(77));
+    let good = status == Some(0) || (counts != Counts::Nextest && status == Some(LACKING));
     if !good && tally.failed == 0 {
         tally.failed = 1;
         tally.failures.push(name.to_owned());
     } else if counts == Counts::One {
-        tally.passed = 1;
+        tally.passed = 1 - tally.skipped;
     } else if counts == Counts::Suite && tally.failed > 0 {
         tally
             .failures
@@ -89,38 +93,37 @@ pub fn count(name: &str, counts: Counts, status: Option<i32>, lines: &[String]) 
     tally
 }
 
-fn count_cargo(lines: &[String], tally: &mut Tally) {
-    let mut said_skipped = 0;
-    for line in lines {
-        if let Some(rest) = line.strip_prefix("test result: ") {
-            let number = |word: &str| number_before(rest, word);
-            tally.passed += number("passed");
-            tally.failed += number("failed");
-            let ignored = number("ignored");
-            tally.skipped += ignored;
-            if ignored > 0 {
-                tally.reasons.push(format!(
-                    "{ignored} tests marked #[ignore] (see their reason there)"
-                ));
-            }
-        } else if let Some(name) = line
-            .strip_prefix("test ")
-            .and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
-            tally.failures.push(name.to_owned());
-        } else if line.starts_with(SKIPPED) {
-            said_skipped += 1;
-        } else if let Some((kind, count)) = line
+fn count_nextest(lines: &[String], tally: &mut Tally) {
+    let lines = || lines.iter().map(|line| line.trim_start());
+    for line in lines() {
+        if let Some((kind, count)) = line
             .strip_prefix("faults: ")
             .and_then(|rest| rest.rsplit_once(": "))
         {
             *tally.faults.entry(kind.to_owned()).or_default() += count.parse().unwrap_or(0);
         }
     }
-    // Such a test returned early, so libtest counted it as passed.
-    let moved = said_skipped.min(tally.passed);
-    tally.passed -= moved;
-    tally.skipped += moved;
+    let mut report = lines().skip_while(|line| !line.starts_with(SUMMARY));
+    let summary = report.next().unwrap_or_default();
+    let number = |word: &str| number_before(summary, word);
+    // A test that returned early because of what this machine lacks passed for nextest.
+    let lacking = lines().filter(|line| line.starts_with(SKIPPED)).count();
+    let lacking = lacking.min(number("passed"));
+    let ignored = number("skipped");
+    tally.passed = number("passed") - lacking;
+    tally.failed = number("failed");
+    tally.skipped = ignored + lacking;
+    if ignored > 0 {
+        tally.reasons.push(format!(
+            "{ignored} tests marked #[ignore] (see their reason there)"
+        ));
+    }
+    // `FAIL [   0.119s] (3/3) binary test`.
+    let failure = |line: &str| {
+        let (_, place) = line.split_once("s] (")?;
+        place.split_once(") ").map(|(_, test)| test.to_owned())
+    };
+    tally.failures.extend(report.filter_map(failure));
 }
 
 fn number_before(text: &str, word: &str) -> usize {
@@ -161,18 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn cargo_tests_are_summed_and_skips_are_told_apart() {
+    fn the_summary_of_nextest_is_counted_and_skips_are_told_apart() {
         let output = lines(
-            "test a ... ok\nskipped: not root\ntest b ... FAILED\n\
-             test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.03s\n\
-             test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+            "    skipped: not root\n    faults: memory: agent: death: 5\n    faults: memory: agent: death: 2\n\
+             \x20    Summary [   0.3s] 6 tests run: 4 passed (1 slow), 2 failed, 1 skipped\n\
+             \x20    SIGABRT [   0.0s] (2/6) x::all abort\n  stdout ---\n  TRY 2 FAIL [   0.1s] (3/6) x::all a::bad\n",
         );
-        let tally = count("cargo test", Counts::CargoTest, Some(101), &output);
-        assert_eq!((tally.passed, tally.failed, tally.skipped), (7, 1, 3));
+        let tally = count("tests", Counts::Nextest, Some(100), &output);
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (3, 2, 2));
         assert_eq!(tally.reasons[0], "not root");
-        assert_eq!(tally.failures, ["b"]);
-        let told = lines("faults: memory: agent: death: 5\nfaults: memory: agent: death: 2\n");
-        let tally = count("cargo test", Counts::CargoTest, Some(0), &told);
+        assert_eq!(tally.failures, ["x::all abort", "x::all a::bad"]);
         assert_eq!(
             faults(&tally.faults).unwrap(),
             "faults injected: 7 (memory: agent: death 7)"
@@ -182,19 +183,18 @@ mod tests {
 
     #[test]
     fn a_step_that_breaks_is_a_failure() {
+        let broken = lines("error: could not compile");
         assert_eq!(
-            count(
-                "cargo test",
-                Counts::CargoTest,
-                Some(101),
-                &lines("error: could not compile")
-            )
-            .failed,
+            count("tests", Counts::Nextest, Some(101), &broken).failed,
             1
         );
-        assert_eq!(count("cargo test", Counts::CargoTest, None, &[]).failed, 1);
+        assert_eq!(count("tests", Counts::Nextest, None, &[]).failed, 1);
+        assert_eq!(count("tests", Counts::Nextest, Some(77), &[]).failed, 1);
         assert_eq!(count("tidy", Counts::One, Some(0), &[]).passed, 1);
         assert_eq!(count("tidy", Counts::One, Some(1), &[]).failures, ["tidy"]);
+        let lacking = count("typos", Counts::One, Some(77), &lines("skipped: no typos"));
+        assert_eq!((lacking.passed, lacking.skipped), (0, 1));
+        assert_eq!(lacking.reasons, ["no typos"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask lint` and `cargo xtask test`: every check and test in order, and one line at the end that counts them.
 //!
 //! Each step's whole output goes to a file under `target/checks`; the terminal shows a line a step, and all of a step that
-//! failed. A test that finds what it needs missing prints `skipped: why` and is counted as skipped.
+//! failed. A test that lacks something on this machine prints `skipped: why` and is counted as skipped.
 //!
 //! Two lanes of steps may run at the same time: where one mostly waits, and nothing in either measures the machine.
 
@@ -13,9 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 mod count;
-mod retry;
 
-use count::{Counts, Tally, count, faults};
+use count::{Counts, SUMMARY, Tally, count, faults};
 
 struct Step {
     name: &'static str,
@@ -74,10 +73,10 @@ fn lints() -> Lane {
         own("tidy", Counts::One, "tidy"),
         step(
             "licences",
-            Counts::Suite,
+            Counts::One,
             "scripts/tool.sh cargo-deny --log-level warn check licenses bans sources",
         ),
-        step("spelling", Counts::Suite, "scripts/tool.sh typos"),
+        step("spelling", Counts::One, "scripts/tool.sh typos"),
         step(
             "whitespace",
             Counts::One,
@@ -93,16 +92,18 @@ fn tests() -> Vec<Vec<Lane>> {
         Counts::One,
         "cargo test --workspace --locked --no-run",
     );
-    // The command's tests, most of the time, wait for a running agent.
-    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
-    let cargo_test = step(
-        "cargo test",
-        Counts::CargoTest,
-        &format!(
-            "cargo test --workspace --locked --no-fail-fast -- --show-output --test-threads={threads}"
+    let tests = vec![
+        step(
+            "tests",
+            Counts::Nextest,
+            "scripts/tool.sh cargo-nextest nextest run --workspace --locked --color never",
         ),
-    );
-    // Over before the first of cargo's programs is, that of the command, which mostly waits.
+        step(
+            "tests in comments",
+            Counts::One,
+            "cargo test --doc --locked --package tidegate-law",
+        ),
+    ];
     let pages_and_packages = vec![
         own("support table", Counts::Suite, "support"),
         step(
@@ -124,7 +125,7 @@ fn tests() -> Vec<Vec<Lane>> {
     )];
     vec![
         vec![vec![build]],
-        vec![vec![cargo_test], pages_and_packages],
+        vec![tests, pages_and_packages],
         vec![virtual_machines, simulator],
     ]
 }
@@ -165,14 +166,6 @@ fn run(phases: &[Vec<Lane>], faults_least: u64) -> ExitCode {
     }
     let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!();
-    if tally.flaky.len() > retry::RETRIES_MAX {
-        tally.failed += 1;
-        tally.failures.push(format!(
-            "{} tests needed a second try, of which a run has {}: mend their bounds or their bed",
-            tally.flaky.len(),
-            retry::RETRIES_MAX
-        ));
-    }
     let injected: u64 = tally.faults.values().sum();
     // Without root they are skipped, and counted so.
     if rustix::process::geteuid().is_root() && injected < faults_least {
@@ -219,9 +212,7 @@ fn perform(step: &Step, folder: &Path, tally: &Mutex<Tally>) {
         Ok(done) => done,
         Err(why) => (None, vec![why]),
     };
-    let mut part = count(step.name, step.counts, status, &lines);
-    let failed = part.failed;
-    retry::once_more(step, &log_path, &lines, &mut part);
+    let part = count(step.name, step.counts, status, &lines);
     let seconds = started.elapsed().as_secs_f64();
     // Held while it prints: what two lanes say is not mixed.
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +220,7 @@ fn perform(step: &Step, folder: &Path, tally: &Mutex<Tally>) {
         "{:<21} {} passed, {} failed, {} skipped ({seconds:.1} s)",
         step.name, part.passed, part.failed, part.skipped
     );
-    if failed > 0 {
+    if part.failed > 0 {
         println!("--- {} ---", log_path.display());
         for line in interesting(step.counts, &lines) {
             println!("{line}");
@@ -264,75 +255,18 @@ fn capture(step: &Step, log_path: &Path) -> Result<(Option<i32>, Vec<String>), S
     ))
 }
 
-/// What to show of a failed step: of cargo test, only those programs that failed (or did not build), without what passed in them.
-fn interesting(counts: Counts, lines: &[String]) -> Vec<&String> {
+/// The lines to show of a failed step: the last ones, and of nextest the beginning of its report.
+fn interesting(counts: Counts, lines: &[String]) -> &[String] {
     const SHOWN_MAX: usize = 200;
-    if counts != Counts::CargoTest {
-        let first = lines.len().saturating_sub(SHOWN_MAX);
-        return lines[first..].iter().collect();
-    }
-    let begins = |line: &String| {
-        let line = line.trim_start();
-        line.starts_with("Running ") || line.starts_with("Doc-tests ")
+    let summary = || {
+        lines
+            .iter()
+            .position(|line| line.trim_start().starts_with(SUMMARY))
     };
-    let mut shown = Vec::new();
-    let mut part = Vec::new();
-    let mut is_failed = false;
-    let mut passed = false;
-    for line in lines {
-        if begins(line) {
-            let done = std::mem::take(&mut part);
-            shown.extend(if is_failed { done } else { Vec::new() });
-            (is_failed, passed) = (false, false);
-        }
-        is_failed |= line.starts_with("test result: FAILED") || line.starts_with("error");
-        // `--show-output` tells what passed before it tells what failed.
-        match line.as_str() {
-            "successes:" => passed = true,
-            "failures:" => passed = false,
-            _ => {}
-        }
-        if !passed && !line.ends_with("... ok") {
-            part.push(line);
-        }
-    }
-    shown.extend(if is_failed { part } else { Vec::new() });
-    shown.into_iter().take(SHOWN_MAX).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines(text: &str) -> Vec<String> {
-        text.lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn of_cargo_test_what_failed_is_shown_and_nothing_else() {
-        let output = lines(
-            "   Running a.rs\nsuccesses:\nb\nfailures:\ntest result: FAILED. 1 passed; 1 failed\n\
-             error: test failed, to rerun pass a\n   Running c.rs\ntest d ... ok\nd\ntest result: ok. 1 passed\n\
-             \x20 Running e.rs\ntest f ... FAILED\nsuccesses:\ng\n\nfailures:\n\nwhy\ntest result: FAILED. 0 passed; 1 failed\n",
-        );
-        let shown: Vec<&str> = interesting(Counts::CargoTest, &output)
-            .into_iter()
-            .map(String::as_str)
-            .filter(|line| !line.is_empty())
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                "   Running a.rs",
-                "failures:",
-                "test result: FAILED. 1 passed; 1 failed",
-                "error: test failed, to rerun pass a",
-                "  Running e.rs",
-                "test f ... FAILED",
-                "failures:",
-                "why",
-                "test result: FAILED. 0 passed; 1 failed"
-            ]
-        );
-    }
+    let report = match counts {
+        Counts::Nextest => summary(),
+        Counts::One | Counts::Suite => None,
+    };
+    let first = report.unwrap_or(lines.len().saturating_sub(SHOWN_MAX));
+    &lines[first..lines.len().min(first + SHOWN_MAX)]
 }
