@@ -6,14 +6,14 @@
 //!
 //! ```text
 //! server ─▶ api, view ────────┐            ┌─▶ systemd ─▶ units' values
-//! lifecycle: housekeeping 1 s ┼─▶ runtime ─┼─▶ kernel (groups, journal) ─▶ kernel files
-//! threads of runtime ─────────┘   gates    └─▶ ext ─▶ scheduler
+//! threads: housekeeping ──────┼─▶ runtime ─┼─▶ kernel (groups, journal) ─▶ kernel files
+//!   slow-work, lock-boost ────┘   gates    └─▶ ext ─▶ scheduler
 //!   control_thread 5 ms ─▶ control (knobs): sample → law → plan ─▶ apply (knobs) ─▶ quota
 //!     └─ lease ─▶ guardian ─▶ fallback
 //! ```
 //!
 //! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `ext` ← `runtime` ← `lifecycle`, `view`,
-//! `agent` ← `api` ← `server` ← `startup`.
+//! `agent` ← `api` ← `server`, `threads` ← `startup`.
 
 pub mod agent;
 mod api;
@@ -43,6 +43,7 @@ pub mod startup;
 pub mod systemd;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod view;
 
 pub use errors::MachineError;

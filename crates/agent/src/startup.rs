@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tidegate_cgroup::discover::{CgroupVersion, discover, tick_hz};
@@ -39,15 +38,12 @@ use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
-use crate::recorder;
 use crate::recorder_state::RecorderState;
-use crate::runtime::cpuset_controller::{self, CpusetController};
-use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{
-    Runtime, bursts, control_thread, found_headroom, lock_boost, mains, supervise,
-};
+use crate::runtime::cpuset_controller::CpusetController;
+use crate::runtime::{Runtime, control_thread, found_headroom};
 use crate::server;
 use crate::systemd::{bus, own_unit};
+use crate::threads;
 use crate::view::SharedStatus;
 
 pub use crate::process::Mode;
@@ -285,60 +281,6 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, StartErr
     Ok(listener)
 }
 
-/// The threads that are waited for in the end.
-fn start_threads(
-    agent: &Arc<Agent>,
-    housekeeping: Housekeeping,
-) -> Result<Vec<JoinHandle<()>>, StartError> {
-    let writer = agent.runtime.quota_writer();
-    let spawn = |name: &str, work: Box<dyn FnOnce(&Agent) + Send>| {
-        let agent = Arc::clone(agent);
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .stack_size(512 * 1024)
-            .spawn(move || work(&agent))
-            .map_err(StartError::of(&format!("thread {name}")))
-    };
-    let looping = spawn(
-        "control",
-        Box::new(move |agent| control_thread::run(&agent.runtime, &agent.life, writer)),
-    )?;
-    let keeping = spawn(
-        "housekeeping",
-        Box::new(move |agent| housekeeping.run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    let bursting = spawn(
-        "bursts",
-        Box::new(|agent| bursts::run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    let dividing = spawn(
-        "subgroups",
-        Box::new(|agent| subgroups::run(&agent.runtime, &agent.life)),
-    )?;
-    let confining = spawn(
-        "cpuset",
-        Box::new(|agent| cpuset_controller::run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    let watching = spawn(
-        "mains",
-        Box::new(|agent| mains::run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
-    spawn(
-        "ext",
-        Box::new(|agent| supervise::run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    let recording = spawn("recorder", Box::new(recorder::run))?;
-    let following = spawn("policy", Box::new(crate::policy::starts::run))?;
-    let boosting = spawn(
-        "lock-boost",
-        Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),
-    )?;
-    Ok(vec![
-        looping, keeping, bursting, dividing, confining, watching, following, boosting, recording,
-    ])
-}
-
 fn serve(started: Started) -> Result<(), StartError> {
     let Started {
         agent,
@@ -347,7 +289,7 @@ fn serve(started: Started) -> Result<(), StartError> {
         guardian_pid,
         _lock,
     } = started;
-    let threads = start_threads(&agent, housekeeping)?;
+    let threads = threads::start(&agent, housekeeping).map_err(StartError::of("thread"))?;
     control_thread::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -432,7 +374,7 @@ fn is_restarted(mode: Mode) -> bool {
 /// Tells the starter, which waits on our standard output, and lets go of it.
 fn say_ready(mode: Mode) -> io::Result<()> {
     if mode == Mode::Service {
-        notify::tell(notify::READY);
+        notify::send_ready();
         return Ok(());
     }
     let mut out = io::stdout();

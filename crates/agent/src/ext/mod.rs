@@ -25,12 +25,13 @@ pub(crate) mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{CapStat, Ended, ExtError, GateTerms, LimitStat};
 
 use backoff::Backoff;
-use kernel::{Kernel, Scheduler};
+use kernel::{Kernel, Scheduler, SchedulerError};
 
 /// Kernel files enforce the terms.
 pub(crate) const OFF: u8 = 0;
@@ -40,6 +41,9 @@ pub(crate) const ARMING: u8 = 1;
 pub(crate) const ON: u8 = 2;
 /// It has just ended; the reason is not read yet.
 pub(crate) const LOST: u8 = 3;
+
+/// A scheduler that the kernel has checked, or why there is none.
+pub(crate) type Prepared = Result<Box<dyn Scheduler>, SchedulerError>;
 
 /// What became of the scheduler so far.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +66,8 @@ pub(crate) struct ExtHistory {
 #[derive(Default)]
 pub(crate) struct Inner {
     pub loaded: Option<Box<dyn Scheduler>>,
+    /// The thread in which the kernel checks the next one.
+    pub preparing: Option<JoinHandle<Prepared>>,
     /// What it was told.
     pub gates: BTreeMap<u64, GateTerms>,
     pub mirrors: BTreeSet<u64>,

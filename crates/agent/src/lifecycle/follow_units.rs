@@ -19,9 +19,23 @@ use crate::systemd::{bus, unit_of};
 /// Looks between two questions to systemd about a unit whose group is gone; the group itself is looked for at each.
 const POLLS_PER_QUERY: u32 = 10;
 
+/// Follows the gates' units.
+#[derive(Default)]
+pub(crate) struct UnitFollower {
+    polls: u32,
+}
+
+impl UnitFollower {
+    /// One poll.
+    pub(crate) fn poll(&mut self, registry: &Gates, runtime: &Runtime) {
+        self.polls = self.polls.wrapping_add(1);
+        let ask = self.polls.is_multiple_of(POLLS_PER_QUERY);
+        follow_units(registry, runtime, ask);
+    }
+}
+
 /// Looks where the gates' units are: a unit that was restarted has another group, one that stands still has none.
-pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, poll: u32) {
-    let ask = poll.is_multiple_of(POLLS_PER_QUERY);
+fn follow_units(registry: &Gates, runtime: &Runtime, ask: bool) {
     let mut unknown = Vec::new();
     if ask {
         // systemd may take its time; nothing waits for it with the gates locked.

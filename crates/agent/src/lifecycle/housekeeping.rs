@@ -1,4 +1,5 @@
-//! Housekeeping, once a second: gates that have ended, what each uses, outside writes, the guardian, leaving.
+//! What housekeeping does, row by row of its table (`threads`): gates that have ended, what each uses, outside writes, the
+//! guardian, leaving.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -13,7 +14,6 @@ use super::repair::has_records;
 use crate::events::EventKind;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
-use crate::lifecycle::follow_units::follow_units;
 use crate::lifecycle::history_sampler::HistorySampler;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::leaving::release_all;
@@ -21,8 +21,9 @@ use crate::lifecycle::loop_watch::LoopWatch;
 use crate::lifecycle::reassert::reassert;
 use crate::lifecycle::renew_all;
 use crate::lifecycle::round_robin::RoundRobin;
+use crate::policy::starts::StartFollower;
 use crate::process::program::start_guardian;
-use crate::process::{Life, Mode, notify};
+use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
 use crate::runtime::found_headroom::{self, FoundHeadroom};
 use crate::runtime::limits::remove_unused_roots;
@@ -31,8 +32,6 @@ use crate::runtime::mechanisms::hint_sweep::HintSweep;
 use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_ext;
 use crate::systemd::is_written_by_systemd;
-
-const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// A poll of a gate reads two or three small files, 25 us: so many a second cost 0.06 % of one CPU, however many there are.
 /// With more, each has its turn less often; what is shown is measured when it is asked for.
@@ -61,9 +60,12 @@ const LEFT_ALONE: u32 = 2;
 
 /// What housekeeping remembers between polls.
 pub struct Housekeeping {
-    polls: u32,
-    /// A service manager kills an agent that stays silent.
-    is_watched: bool,
+    /// What starts and matches a rule.
+    pub(crate) starts: StartFollower,
+    /// How long the last poll of main gates without tasks took.
+    pub(crate) vacant_took_ns: u64,
+    /// Some gate asks for `burst = auto`.
+    pub(crate) has_bursts: bool,
     idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,
@@ -90,8 +92,9 @@ impl Housekeeping {
     /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
-            polls: 0,
-            is_watched: notify::is_watched(),
+            starts: StartFollower::default(),
+            vacant_took_ns: 0,
+            has_bursts: false,
             idle_polls: 0,
             gate_turns: RoundRobin::new(GATES_PER_POLL),
             journal_turns: RoundRobin::new(ENTRIES_PER_POLL),
@@ -114,39 +117,27 @@ impl Housekeeping {
         Self { engine, ..self }
     }
 
-    /// Polls until the agent leaves.
-    pub fn run(mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
-        let kernel = &runtime.kernel;
-        while !life.leaving.load(Ordering::Acquire) {
-            kernel.clock.sleep(POLL_PERIOD);
-            self.poll(registry, runtime, life);
-        }
-        // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
+    /// The agent has left.
+    pub(crate) fn end(self, runtime: &Runtime) {
+        // The guardian sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
         if let Some(mut guardian) = self.guardian
             && runtime.control_loop.lease.left()
-            && !has_records(&kernel.run_dir)
+            && !has_records(&runtime.kernel.run_dir)
         {
             let _ = guardian.wait();
         }
     }
 
-    /// One poll.
-    pub fn poll(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
-        let kernel = &runtime.kernel;
-        self.poll_gates(registry, runtime);
-        self.polls = self.polls.wrapping_add(1);
-        follow_units(registry, runtime, self.polls);
-        self.check_fallback(registry, runtime);
-        self.check_outside_writes(registry, runtime);
-        self.check_guardian(runtime, life);
-        self.measure_self(kernel, life);
+    /// Copies figures of the last second, and tells of what has lasted.
+    pub(crate) fn note_figures(&mut self, runtime: &Runtime, life: &Life) {
+        self.measure_self(&runtime.kernel, life);
         found_headroom::keep(runtime, &mut self.found);
         self.loop_watch.poll(runtime);
         self.history.poll(runtime);
-        if self.is_watched {
-            notify::tell(notify::ALIVE);
-        }
-        // With rules, it stays for what starts later.
+    }
+
+    /// An agent that was started on demand leaves without gates; with rules, it stays for what starts later.
+    pub(crate) fn leave_if_idle(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
         let is_needed = life.mode == Mode::Service || !registry.config().rules().is_empty();
         if self.idle_polls >= IDLE_POLLS_MAX && !is_needed {
             leave_if_unused(registry, runtime, life);
@@ -210,7 +201,7 @@ impl Housekeeping {
     }
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
-    fn check_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
+    pub(crate) fn check_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
         let fallbacks = runtime.control().fallbacks;
         if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
             let what = "the agent was silent, and the guardian wrote the fallback";
@@ -300,7 +291,7 @@ impl Housekeeping {
         }
     }
 
-    fn check_guardian(&mut self, runtime: &Runtime, life: &Life) {
+    pub(crate) fn check_guardian(&mut self, runtime: &Runtime, life: &Life) {
         // Its guardian then looks after what is left.
         if life.leaving.load(Ordering::Acquire) {
             return;

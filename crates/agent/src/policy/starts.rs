@@ -1,4 +1,4 @@
-//! What starts later and matches a rule: told by the kernel, or looked for once a second where that cannot be had. Ends trials, too.
+//! What starts later and matches a rule: reported by the kernel, or scanned for once a second where the kernel cannot report it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use tidegate_terms::policy::Kind;
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::policy::apply::end_trial;
 use crate::policy::find::{Finder, Match};
 use crate::policy::in_force::tell;
 use crate::policy::reconcile::{Known, alert_once, apply, is_observed};
@@ -23,44 +22,61 @@ use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
 
-/// Between two looks where nothing starts, and at the end of a trial.
+/// Between two runs while the kernel reports what starts, or nothing is to be reported.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Rests between two looks for attributes of groups that are gone.
+/// Between two scans where the kernel cannot report it.
+const SCAN_PERIOD: Duration = Duration::from_secs(1);
+/// Runs between two scans for attributes of groups that are gone.
 const FORGET_EACH: u32 = 120;
-/// A group is told of before its files are all there, and before a process is in it.
+/// A group is reported before its files are all there, and before a process is in it.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The thread.
+/// Follows what starts.
 #[derive(Default)]
-struct Follower {
+pub(crate) struct StartFollower {
     watch: Option<StartWatch>,
-    /// What the watch is to tell of.
+    /// What the watch is to report.
     topics: Topics,
     /// The policy that everything was looked at under.
     looked_at: Option<Arc<Config>>,
     xattrs: Option<Xattrs>,
-    /// How often something was waited for.
-    rests: u32,
+    runs: u32,
 }
 
-/// Follows what starts until the agent leaves.
-pub(crate) fn run(agent: &Agent) {
-    let mut follower = Follower::default();
-    if agent.runtime.settings.xattrs.value.0 {
-        match Xattrs::new() {
-            Ok(xattrs) => follower.xattrs = Some(xattrs),
-            Err(error) => warn!("xattrs: inotify: {error}; no attribute is followed"),
+impl StartFollower {
+    /// Once, before the first run.
+    pub(crate) fn begin(&mut self, agent: &Agent) {
+        if agent.runtime.settings.xattrs.value.0 {
+            match Xattrs::new() {
+                Ok(xattrs) => self.xattrs = Some(xattrs),
+                Err(error) => warn!("xattrs: inotify: {error}; no attribute is followed"),
+            }
         }
     }
-    while !agent.life.leaving.load(Ordering::Acquire) {
-        end_trial(agent);
-        follower.follow(agent);
-    }
-}
 
-impl Follower {
-    /// One rest, and what has started in it.
-    fn follow(&mut self, agent: &Agent) {
+    /// Until the next run.
+    pub(crate) fn period(&self) -> Duration {
+        match self.watch.is_some() || self.topics.is_none() {
+            true => PERIOD,
+            false => SCAN_PERIOD,
+        }
+    }
+
+    /// Waits so long, or until something starts, which then gets its rules' terms.
+    pub(crate) fn wait(&mut self, agent: &Agent, most: Duration) {
+        let clock = &agent.runtime.kernel.clock;
+        let Some(watch) = &self.watch else {
+            return clock.sleep(most);
+        };
+        let starts = watch.rest(most);
+        if !starts.told.is_empty() {
+            clock.sleep(SETTLE);
+        }
+        self.follow(agent, starts);
+    }
+
+    /// Follows the policy: opens the watch that its rules need, and scans everything where no watch was open.
+    pub(crate) fn refresh(&mut self, agent: &Agent) {
         let config = agent.gates.config();
         let topics = Topics {
             execs: config.has_rules_of(Kind::Processes),
@@ -71,23 +87,22 @@ impl Follower {
         if topics != self.topics || is_new && self.watch.is_none() && !topics.is_none() {
             self.open(agent, topics);
         }
-        let starts = match &self.watch {
-            _ if topics.is_none() => {
-                agent.runtime.kernel.clock.sleep(PERIOD);
-                Starts::default()
-            }
-            // What started before the watch did is looked at once.
-            _ if is_new => Starts::lost(),
-            Some(watch) => watch.rest(PERIOD),
-            None => {
-                agent.runtime.kernel.clock.sleep(2 * PERIOD);
-                Starts::lost()
-            }
-        };
-        if !starts.told.is_empty() {
-            agent.runtime.kernel.clock.sleep(SETTLE);
-        }
         self.looked_at = Some(config);
+        // What started before the watch did is looked at once.
+        let starts = match !topics.is_none() && (is_new || self.watch.is_none()) {
+            true => Starts::lost(),
+            false => Starts::default(),
+        };
+        self.runs += 1;
+        if self.runs.is_multiple_of(FORGET_EACH)
+            && let Some(xattrs) = &mut self.xattrs
+        {
+            xattrs.forget_gone(agent);
+        }
+        self.follow(agent, starts);
+    }
+
+    fn follow(&mut self, agent: &Agent, starts: Starts) {
         self.follow_xattrs(agent, &starts);
         look(agent, starts);
     }
@@ -97,10 +112,6 @@ impl Follower {
             return;
         };
         xattrs.follow(agent);
-        self.rests += 1;
-        if self.rests.is_multiple_of(FORGET_EACH) {
-            xattrs.forget_gone(agent);
-        }
         if starts.has_lost {
             xattrs.watch_below(agent, &GroupPath::root());
         }

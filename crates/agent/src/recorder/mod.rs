@@ -1,4 +1,4 @@
-//! The recorder: a thread that writes down each second of the machine, its gates and its other groups ([`works`]) into a directory of
+//! The recorder writes down each second of the machine, its gates and its other groups ([`works`]) into a directory of
 //! bounded size, and, some seconds after an event that needs a look, the last ten minutes with every step of the loop into a file of
 //! their own.
 
@@ -7,8 +7,6 @@ mod seconds;
 mod works;
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tidegate_api::RecordingView;
 use tidegate_cgroup::RealFs;
@@ -25,45 +23,11 @@ use crate::recorder::seconds::Seconds;
 use crate::recorder::works::Works;
 use crate::runtime::Runtime;
 
-const POLL: Duration = Duration::from_secs(1);
-
 /// A week.
 const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
-/// Records until the agent leaves.
-pub(crate) fn run(agent: &Agent) {
-    let runtime = &agent.runtime;
-    if let Some(why) = runtime.recorder.no_room() {
-        warn!("{why}");
-        lock(&runtime.alerts).insert(why.to_owned());
-    }
-    let Some((dir, bytes_max)) = runtime.recorder.place() else {
-        return;
-    };
-    let mut recording = match Recording::begin(agent, dir, bytes_max) {
-        Ok(recording) => recording,
-        Err(error) => {
-            let why = format!(
-                "recorder: {}: {error}; nothing is recorded (recording = \"off\" in the configuration ends this)",
-                dir.display()
-            );
-            warn!("{why}");
-            lock(&runtime.alerts).insert(why);
-            return;
-        }
-    };
-    info!("recorder: {}, at most {bytes_max} bytes", dir.display());
-    let clock = &runtime.kernel.clock;
-    let mut due_ns = clock.now_ns();
-    while !agent.life.leaving.load(Ordering::Acquire) {
-        // A second is a second, whatever a poll takes; one that was missed is not made up for.
-        due_ns = clock.now_ns().max(due_ns + POLL.as_nanos() as u64);
-        clock.sleep(Duration::from_nanos(due_ns.saturating_sub(clock.now_ns())));
-        recording.poll(agent);
-    }
-}
-
-struct Recording {
+/// What is recorded.
+pub(crate) struct Recorder {
     store: Store,
     bytes_max: u64,
     seconds: Seconds,
@@ -74,8 +38,33 @@ struct Recording {
     was_failing: bool,
 }
 
-impl Recording {
-    fn begin(agent: &Agent, dir: &Path, bytes_max: u64) -> std::io::Result<Self> {
+impl Recorder {
+    /// `None` where nothing is recorded.
+    pub(crate) fn begin(agent: &Agent) -> Option<Self> {
+        let runtime = &agent.runtime;
+        if let Some(why) = runtime.recorder.no_room() {
+            warn!("{why}");
+            lock(&runtime.alerts).insert(why.to_owned());
+        }
+        let (dir, bytes_max) = runtime.recorder.place()?;
+        match Self::open(agent, dir, bytes_max) {
+            Ok(recorder) => {
+                info!("recorder: {}, at most {bytes_max} bytes", dir.display());
+                Some(recorder)
+            }
+            Err(error) => {
+                let why = format!(
+                    "recorder: {}: {error}; nothing is recorded (recording = \"off\" in the configuration ends this)",
+                    dir.display()
+                );
+                warn!("{why}");
+                lock(&runtime.alerts).insert(why);
+                None
+            }
+        }
+    }
+
+    fn open(agent: &Agent, dir: &Path, bytes_max: u64) -> std::io::Result<Self> {
         // Dumps have a part of the room of their own.
         let limits = Limits {
             bytes_max: bytes_max - bytes_max / 4,
@@ -92,7 +81,8 @@ impl Recording {
         })
     }
 
-    fn poll(&mut self, agent: &Agent) {
+    /// Records one second.
+    pub(crate) fn poll(&mut self, agent: &Agent) {
         let runtime = &agent.runtime;
         let mut second = self.seconds.poll(runtime);
         second.works = self.works.poll(&agent.gates, runtime);

@@ -1,10 +1,9 @@
-//! `burst = auto` on the machine: a thread that polls the gates that ask for it ten times a second, beside the loop, whose
-//! step it must not make longer.
+//! `burst = auto` on the machine: the gates that ask for it are polled ten times a second, outside the control loop, whose step
+//! must not become longer.
 //!
 //! The law and what is worth a write are in knobs ([`tidegate_engine::control::BurstLoop`]); here counters are read and bursts written, through the
 //! journal like every other limit.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
@@ -18,22 +17,17 @@ use crate::errors::of_group;
 use crate::ext::view::limit_stat;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
-use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, take_up_burst};
 
 /// While no gate asks for it.
 const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// Polls until the agent leaves.
-pub fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
-    let kernel = &runtime.kernel;
-    while !life.leaving.load(Ordering::Acquire) {
-        let busy = poll_bursts(registry, runtime, kernel.clock.now_ns());
-        kernel.clock.sleep(match busy {
-            true => Duration::from_nanos(BURST_WINDOW_NS),
-            false => IDLE_POLL,
-        });
+/// Until the next poll.
+pub(crate) fn period(has_bursts: bool) -> Duration {
+    match has_bursts {
+        true => Duration::from_nanos(BURST_WINDOW_NS),
+        false => IDLE_POLL,
     }
 }
 

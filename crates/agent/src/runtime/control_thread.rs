@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::ext::ExtSupervisor;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
+use crate::process::notify::Watchdog;
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
 
@@ -101,7 +102,7 @@ impl Timer {
 }
 
 /// Runs until the agent leaves. Ends the process if the timer fails: the guardian then acts.
-pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
+pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut watchdog: Watchdog) {
     let control_loop = &runtime.control_loop;
     raise_priority();
     let mut timer = match Timer::new(control_loop.period_ns) {
@@ -151,6 +152,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             let next_ns = control.period_ns(control_loop.period_ns);
             (next_ns, !control.soft_caps.is_idle())
         };
+        watchdog.feed(began_ns);
         let renewed = control_loop.renew_lease(monotonic_ns());
         if std::mem::replace(&mut in_control, renewed) != renewed {
             match renewed {

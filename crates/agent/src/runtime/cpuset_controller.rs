@@ -1,6 +1,6 @@
 //! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
 //!
-//! A thread beside the loop, ten polls a second: what the law allows now goes to the planner ([`tidegate_engine::cpuset_planner`]), and what that
+//! Ten polls a second, outside the control loop: what the law allows now goes to the planner ([`tidegate_engine::cpuset_planner`]), and what that
 //! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
 //! quota holds whatever the cpuset is.
 //!
@@ -28,7 +28,6 @@ use tracing::warn;
 use crate::control_loop::ControlLoop;
 use crate::gates::Gates;
 use crate::kernel::Kernel;
-use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::domains::poll_domains;
 
@@ -231,22 +230,15 @@ impl CpusetController {
     }
 }
 
-/// Polls until the agent leaves.
-pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
-    let kernel = &runtime.kernel;
-    let mut polled_ns = 0;
-    while !life.leaving.load(Ordering::Acquire) {
-        let pause_ns = lock(&runtime.cpuset).pause_ns();
-        kernel.clock.sleep(Duration::from_nanos(pause_ns));
-        // Not a count of polls: on a full machine each may come late.
-        let now_ns = kernel.clock.now_ns();
-        if now_ns.saturating_sub(polled_ns) >= POLL_NS * POLLS_PER_SECOND {
-            polled_ns = now_ns;
-            poll_domains(registry, runtime);
-            note_main(runtime);
-        }
-        poll_cpuset(registry, runtime);
-    }
+/// Until the next poll.
+pub(crate) fn period(runtime: &Runtime) -> Duration {
+    Duration::from_nanos(lock(&runtime.cpuset).pause_ns())
+}
+
+/// What is looked at once a second.
+pub(crate) fn poll_second(registry: &Gates, runtime: &Runtime) {
+    poll_domains(registry, runtime);
+    note_main(runtime);
 }
 
 /// One poll.

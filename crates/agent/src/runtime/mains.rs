@@ -1,14 +1,12 @@
-//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without them (`domains`). This thread
+//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without them (`domains`). A poll
 //! gives them their headroom again within 20 ms of the first task.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_engine::sync::lock;
 use tracing::debug;
 
 use crate::gates::Gates;
-use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::domains::{is_empty, poll_domains};
 use crate::runtime::supervise::tell_machine;
@@ -21,18 +19,13 @@ const POLL_PART: u64 = 500;
 /// tasks: one that is found empty asks for its headroom for as long.
 const POLL_MAX_NS: u64 = 1_000_000_000;
 
-/// Polls until the agent leaves.
-pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
-    let clock = &runtime.kernel.clock;
-    let mut took_ns = 0;
-    while !life.leaving.load(Ordering::Acquire) {
-        let pause_ns = match lock(&runtime.empty_mains).is_empty() {
-            true => POLL_MAX_NS,
-            false => (took_ns * POLL_PART).clamp(POLL_NS, POLL_MAX_NS),
-        };
-        clock.sleep(Duration::from_nanos(pause_ns));
-        took_ns = poll_vacant(registry, runtime);
-    }
+/// Until the next poll, when the last one took so long.
+pub(crate) fn period(runtime: &Runtime, took_ns: u64) -> Duration {
+    let pause_ns = match lock(&runtime.empty_mains).is_empty() {
+        true => POLL_MAX_NS,
+        false => (took_ns * POLL_PART).clamp(POLL_NS, POLL_MAX_NS),
+    };
+    Duration::from_nanos(pause_ns)
 }
 
 /// One poll; how long it read.

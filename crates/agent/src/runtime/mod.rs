@@ -1,4 +1,4 @@
-//! What enforces the gates' terms on the machine: the parts and the threads that work on them.
+//! What enforces the gates' terms on the machine. The timers that run it are the tables of `threads`.
 //!
 //! | file | idea |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
 //! | `found_headroom` | the headroom that was found, for the next agent |
 //! | `domains` | headroom on main's own CPUs |
-//! | `mains` | main gates without tasks (20 ms) |
+//! | `mains` | main gates without tasks |
 //! | `measure` | what gates use |
-//! | `supervise` | the scheduler's life (0.1 s) |
-//! | `bursts` | `burst = auto` (0.1 s) |
-//! | `cpuset_controller` | idle kept by the cpuset (0.1 s) |
-//! | `lock_boost` | holders of locks that main waits for (20 ms) |
+//! | `supervise` | the scheduler's life |
+//! | `bursts` | `burst = auto` |
+//! | `cpuset_controller` | idle kept by the cpuset |
+//! | `lock_boost` | holders of locks that main waits for |
 //!
 //! What needs the machine alone takes [`Kernel`]; what also needs the loop's state takes [`ControlLoop`]; only what needs other parts
 //! as well takes [`Runtime`].

@@ -1,6 +1,7 @@
 //! The scheduler's life in the agent: loaded with the copies standing, told of gates, watched, and what happens when it ends.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::events::EventKind;
 use crate::ext::backoff::End;
 use crate::ext::kernel::{Scheduler, SchedulerError};
 use crate::ext::plan::{Plan, ext_machine, ext_plan};
-use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON};
+use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON, Prepared};
 use crate::gates::{Gate, Gates};
 use crate::process::Life;
 use crate::runtime::Runtime;
@@ -26,6 +27,8 @@ use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroup
 const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// The same while headroom is found: a level must be in force within the 50 ms that the law of harm leaves out after a switch.
 const FOUND_POLL_PERIOD: Duration = Duration::from_millis(20);
+/// Without a scheduler of ours there is nothing to poll.
+const IDLE_PERIOD: Duration = Duration::from_secs(3600);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -36,32 +39,36 @@ const OTHER_NS: u64 = 30_000_000_000;
 enum Due {
     Nothing,
     Load,
+    /// The kernel has checked the programs.
+    Prepared(Prepared),
     Poll,
     Ended,
     /// A CPU has come online of whose core and cache it was not told.
     Misplaced(u32),
 }
 
-/// Polls until the agent leaves.
-pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
-    let kernel = &runtime.kernel;
+/// Until the next poll.
+pub(crate) fn period(runtime: &Runtime) -> Duration {
     if !runtime.ext.is_wanted() {
-        return;
+        return IDLE_PERIOD;
     }
-    while !life.leaving.load(Ordering::Acquire) {
-        supervise(registry, runtime, life, kernel.clock.now_ns());
-        let finds = runtime.ext.is_loaded() && runtime.control().found().is_some();
-        kernel.clock.sleep(match finds {
-            true => FOUND_POLL_PERIOD,
-            false => POLL_PERIOD,
-        });
+    let finds = runtime.ext.is_loaded() && runtime.control().found().is_some();
+    match finds {
+        true => FOUND_POLL_PERIOD,
+        false => POLL_PERIOD,
     }
 }
 
 impl ExtSupervisor {
     fn due(&self, now_ns: u64) -> Due {
         let mut inner = lock(&self.inner);
+        if let Some(preparing) = inner.preparing.take_if(|thread| thread.is_finished()) {
+            let ended =
+                |_| Err(ExtError::Machine("the thread that loads it ended".to_owned()).into());
+            return Due::Prepared(preparing.join().unwrap_or_else(ended));
+        }
         match &inner.loaded {
+            None if inner.preparing.is_some() => Due::Nothing,
             None if inner.next_ns.is_some_and(|at_ns| now_ns >= at_ns) => Due::Load,
             None => Due::Nothing,
             Some(_) if !self.holds() => Due::Ended,
@@ -162,22 +169,38 @@ impl ExtSupervisor {
 pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     match runtime.ext.due(now_ns) {
         Due::Nothing => {}
-        Due::Load => load_ext(registry, runtime, life, now_ns),
+        Due::Load => begin_load(runtime, now_ns),
+        Due::Prepared(prepared) => load_ext(registry, runtime, life, prepared, now_ns),
         Due::Poll => tell_machine(runtime),
         Due::Ended => ext_ended(registry, runtime, now_ns),
         Due::Misplaced(cpu) => load_again(registry, runtime, cpu, now_ns),
     }
 }
 
-fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
+/// Begins the long part, in a thread that ends with it: the kernel checks the programs for seconds, and housekeeping goes on. An
+/// agent that leaves meanwhile does not wait for it.
+fn begin_load(runtime: &Runtime, now_ns: u64) {
     let Some(kernel) = &runtime.ext.kernel else {
         return;
     };
     if let Some(other) = kernel.other() {
         return runtime.ext.put_off(&other, now_ns);
     }
-    // The long part, without any lock.
-    let scheduler = match kernel.prepare() {
+    let kernel = Arc::clone(kernel);
+    let thread = std::thread::Builder::new()
+        .name("ext-load".to_owned())
+        .spawn(move || kernel.prepare());
+    match thread {
+        Ok(thread) => lock(&runtime.ext.inner).preparing = Some(thread),
+        Err(error) => {
+            let why = format!("no thread to load it: {error}");
+            runtime.ext.failed(why, End::Failed, now_ns);
+        }
+    }
+}
+
+fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, prepared: Prepared, now_ns: u64) {
+    let scheduler = match prepared {
         Ok(scheduler) => scheduler,
         Err(why) => {
             return runtime.ext.failed(

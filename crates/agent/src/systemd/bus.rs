@@ -21,7 +21,7 @@ pub const BOOTED: &str = "/run/systemd/system";
 /// A busy machine answers within it; a systemd that hangs must not hold up the agent for long.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// After a call without an answer, none is made for so long: what waits for one (the gates' lock, housekeeping) waits once.
+/// After a call without an answer, none is made for so long: what waits for one (the gates' lock, the row `units`) waits once.
 const RETRY: Duration = Duration::from_secs(30);
 static SILENCE: Silence = Silence(AtomicU64::new(0));
 

@@ -8,6 +8,7 @@ use tidegate_engine::ledger::Change;
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, set, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
+use crate::threads::{HOUSEKEEPING, once};
 use crate::view::name_of;
 
 /// Every group has used this much.
@@ -219,7 +220,7 @@ fn an_outside_write_is_answered_once() {
         .set_weight(&GroupPath::parse(&group).unwrap(), 77)
         .unwrap();
     let mut housekeeping = Housekeeping::new(None);
-    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    once(HOUSEKEEPING, &mut housekeeping, &agent);
     poll(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
 }

@@ -8,6 +8,7 @@ use super::steps::{Knob, steps};
 use super::{Bed, KINDS, Kind, PIDS, run_side};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
+use crate::threads::{HOUSEKEEPING, once};
 
 /// Kinds told so far, in order.
 fn kinds(agent: &Agent) -> Vec<String> {
@@ -34,11 +35,11 @@ fn a_fallback_of_the_guardian_is_an_event() {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     let mut housekeeping = Housekeeping::new(None);
-    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    once(HOUSEKEEPING, &mut housekeeping, &agent);
     assert!(!kinds(&agent).contains(&"lease.expired".to_owned()));
     agent.runtime.control().fell_back();
-    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
-    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    once(HOUSEKEEPING, &mut housekeeping, &agent);
+    once(HOUSEKEEPING, &mut housekeeping, &agent);
     let told = kinds(&agent);
     assert_eq!(
         told.iter().filter(|kind| *kind == "lease.expired").count(),
@@ -69,7 +70,7 @@ fn starvation_begins_and_ends_and_a_found_headroom_is_told() {
     let mut pass = |seconds: u32| {
         for _ in 0..seconds {
             steps(&bed, &agent, &mut knob, SECOND);
-            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+            once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
     };
     pass(10);

@@ -24,7 +24,12 @@ pub(super) fn view_at(agent: &Agent, now_ns: u64) -> ExtView {
 
 /// One look at the scheduler.
 pub(super) fn supervise(agent: &Agent, now_ns: u64) {
-    supervise::supervise(&agent.gates, &agent.runtime, &agent.life, now_ns);
+    let poll = || supervise::supervise(&agent.gates, &agent.runtime, &agent.life, now_ns);
+    poll();
+    while lock(&agent.runtime.ext.inner).preparing.is_some() {
+        std::thread::yield_now();
+        poll();
+    }
 }
 
 const S: u64 = 1_000_000_000;

@@ -16,6 +16,7 @@ use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::peer::Peer;
 use crate::runtime::measure::has_ended;
+use crate::threads::{HOUSEKEEPING, once};
 
 const ERRNOS: [i32; 5] = [
     libc::EIO,
@@ -207,7 +208,7 @@ fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
         set(&agent, "cgroup:/other", &restored).unwrap();
         set(&agent, &format!("pid:{}", PIDS[0]), &restored).unwrap();
         let mut housekeeping = Housekeeping::new(None);
-        housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+        once(HOUSEKEEPING, &mut housekeeping, &agent);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
         agent.runtime.control_loop.lease.mark_fallback(1);
         bed.fall_back().unwrap();
@@ -222,7 +223,7 @@ fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
             "{kind:?}: {:?}",
             lock(&agent.runtime.alerts)
         );
-        housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+        once(HOUSEKEEPING, &mut housekeeping, &agent);
         assert!(!bed.is_home(0), "{kind:?}: moved again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&agent.runtime.alerts).is_empty(), "{kind:?}");

@@ -26,6 +26,7 @@ mod sensor;
 mod sim_clock;
 mod steps;
 mod subgroups;
+mod threads;
 mod versions;
 
 use std::collections::BTreeMap;

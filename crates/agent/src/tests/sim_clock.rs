@@ -9,13 +9,15 @@ use tidegate_engine::locks::budget::DEPTH_NS;
 use tidegate_engine::sync::lock;
 
 use super::ext::{bed as ext_bed, eject};
+use super::ext_outside::supervise;
 use super::life::steps;
 use super::{Bed, KINDS, Kind, PIDS, run_side};
 use crate::agent::Agent;
 use crate::ext::view::ext_view;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::lock_boost::LockBoost;
-use crate::runtime::{cpuset_controller, lock_boost, supervise};
+use crate::runtime::{lock_boost, supervise};
+use crate::threads;
 
 const S: u64 = 1_000_000_000;
 
@@ -80,13 +82,13 @@ fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
         let agent = Arc::new(bed.agent().unwrap());
         run_side(&agent, PIDS[0]).unwrap();
         clock.run(&agent, 30 * S, || {
-            Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life)
+            threads::housekeeping(Housekeeping::new(None), &agent)
         });
         assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it still runs");
         bed.fake.end_process(PIDS[0]);
         let ended_ns = clock.now_ns();
         clock.run(&agent, 600 * S, || {
-            Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life)
+            threads::housekeeping(Housekeeping::new(None), &agent)
         });
         let took_s = (clock.now_ns() - ended_ns) / S;
         // Two looks for the gate's end, three without any.
@@ -102,9 +104,11 @@ fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
     let agent = Arc::new(bed.agent().unwrap());
     run_side(&agent, PIDS[0]).unwrap();
     let poll = |span_ns: u64| {
-        clock.run(&agent, span_ns, || {
-            supervise::run(&agent.gates, &agent.runtime, &agent.life)
-        });
+        let end_ns = clock.now_ns() + span_ns;
+        while clock.now_ns() < end_ns {
+            supervise(&agent, clock.now_ns());
+            clock.sleep(supervise::period(&agent.runtime));
+        }
         ext_view(&agent.runtime.ext, clock.now_ns()).unwrap()
     };
     assert!(poll(S).on);
@@ -129,9 +133,7 @@ fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
     let (bed, clock) = in_time(super::cpuset_controller::bed_of(Kind::V2));
     let agent = bed.agent().unwrap();
     let confined = |span_ns: u64| {
-        clock.run(&agent, span_ns, || {
-            cpuset_controller::run(&agent.gates, &agent.runtime, &agent.life)
-        });
+        clock.run(&agent, span_ns, || threads::slow_work(&agent));
         super::cpuset_controller::confined(&bed)
     };
     assert_eq!(confined(2 * S), None, "there is no side work");
@@ -194,8 +196,9 @@ fn the_last_hour_has_a_sample_a_second() {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     steps(&bed, &agent, 400);
-    clock.run(&agent, 10 * S, || {
-        Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life);
+    // Until the tenth second has been sampled.
+    clock.run(&agent, 10 * S + S / 2, || {
+        threads::housekeeping(Housekeeping::new(None), &agent)
     });
     // The wall clock is the host's.
     let view = agent.runtime.history.view(0, u64::MAX, u64::MAX);

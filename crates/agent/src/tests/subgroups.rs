@@ -10,6 +10,7 @@ use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::mechanisms::subgroups::poll;
+use crate::threads::{HOUSEKEEPING, once};
 
 /// No group has used anything.
 struct Unused;
@@ -106,7 +107,7 @@ fn a_running_process_goes_home_and_is_not_taken_for_moved() {
         );
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+            once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
         assert!(
             lock(&agent.runtime.alerts).is_empty(),
@@ -263,12 +264,12 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
         assert_eq!(quota(&agent, &subgroup), Some(500_000), "{kind:?}");
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..4 {
-            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+            once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
         assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+            once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
         assert!(
             agent.gates.lock().is_empty() && !bed.exists(&subgroup) && !bed.exists(&group),

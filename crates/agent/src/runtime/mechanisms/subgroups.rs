@@ -1,10 +1,9 @@
 //! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_cgroup::subgroups`), kept up by
-//! a thread that polls four times a second, or once where nothing changes.
+//! four polls a second, or one where nothing changes.
 //!
 //! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind};
@@ -23,7 +22,6 @@ use crate::control_loop::ControlLoop;
 use crate::errors::{not_recorded, of_group};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::process::Life;
 use crate::runtime::Runtime;
 
 const BUSY: Duration = Duration::from_millis(250);
@@ -64,13 +62,9 @@ impl Subgroups {
     }
 }
 
-/// Polls until the agent leaves.
-pub fn run(runtime: &Runtime, life: &Life) {
-    let mut pause = QUIET;
-    while !life.leaving.load(Ordering::Acquire) {
-        runtime.kernel.clock.sleep(pause);
-        pause = if poll(runtime) { BUSY } else { QUIET };
-    }
+/// Until the next poll.
+pub(crate) fn period(has_new: bool) -> Duration {
+    if has_new { BUSY } else { QUIET }
 }
 
 /// One look at every gate; whether more is to be done.

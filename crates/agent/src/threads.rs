@@ -1,0 +1,250 @@
+//! The agent's threads: the control loop, two timer loops, and the lock watch, beside the server's (tokio, the main thread).
+//!
+//! A timer loop is one table: each row has a name, a period and a function. `housekeeping` has everything that must be prompt,
+//! and its pause ends when a process or group starts. `slow-work` has everything that may wait for a disk, for systemd's bus or
+//! for the kernel to move a process. The lock watch has a thread of its own because it stays with a lock's holder for up to 10 ms
+//! at a time. No row feeds the service manager's watchdog: any row may wait for the gates' lock, which a call may hold for long.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing::debug;
+
+use crate::agent::Agent;
+use crate::lifecycle::follow_units::UnitFollower;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::policy::apply::end_trial;
+use crate::process::notify::Watchdog;
+use crate::recorder::Recorder;
+use crate::runtime::mechanisms::subgroups;
+use crate::runtime::{bursts, control_thread, cpuset_controller, lock_boost, mains, supervise};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A run that takes so long delays the other rows of its table.
+const LONG_MS: u64 = 100;
+
+/// A row of a timer loop.
+pub(crate) struct Row<S> {
+    /// For people who read the table, and for the log.
+    pub name: &'static str,
+    /// The time between two runs, asked for after each.
+    pub period: fn(&S, &Agent) -> Duration,
+    /// One run.
+    pub run: fn(&mut S, &Agent),
+}
+
+/// Rows that must be prompt.
+pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
+    Row {
+        name: "gates that have ended",
+        period: |_, _| SECOND,
+        run: |own, agent| own.poll_gates(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "guardian's fallback",
+        period: |_, _| SECOND,
+        run: |own, agent| own.check_fallback(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "outside writes",
+        period: |_, _| SECOND,
+        run: |own, agent| own.check_outside_writes(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "guardian",
+        period: |_, _| SECOND,
+        run: |own, agent| own.check_guardian(&agent.runtime, &agent.life),
+    },
+    Row {
+        name: "figures and events",
+        period: |_, _| SECOND,
+        run: |own, agent| own.note_figures(&agent.runtime, &agent.life),
+    },
+    Row {
+        name: "end of an unused agent",
+        period: |_, _| SECOND,
+        run: |own, agent| own.leave_if_idle(&agent.gates, &agent.runtime, &agent.life),
+    },
+    Row {
+        name: "starts",
+        period: |own, _| own.starts.period(),
+        run: |own, agent| own.starts.refresh(agent),
+    },
+    Row {
+        name: "policy trial",
+        period: |_, _| SECOND / 2,
+        run: |_, agent| end_trial(agent),
+    },
+    Row {
+        name: "scheduler",
+        period: |_, agent| supervise::period(&agent.runtime),
+        run: |_, agent| {
+            let now_ns = agent.runtime.kernel.clock.now_ns();
+            supervise::supervise(&agent.gates, &agent.runtime, &agent.life, now_ns);
+        },
+    },
+    Row {
+        name: "main gates without tasks",
+        period: |own, agent| mains::period(&agent.runtime, own.vacant_took_ns),
+        run: |own, agent| own.vacant_took_ns = mains::poll_vacant(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "bursts",
+        period: |own, _| bursts::period(own.has_bursts),
+        run: |own, agent| {
+            let now_ns = agent.runtime.kernel.clock.now_ns();
+            own.has_bursts = bursts::poll_bursts(&agent.gates, &agent.runtime, now_ns);
+        },
+    },
+];
+
+/// What slow work remembers between runs.
+#[derive(Default)]
+pub(crate) struct SlowWork {
+    units: UnitFollower,
+    has_new_subgroups: bool,
+    recorder: Option<Recorder>,
+}
+
+/// Rows that may wait for a disk, for systemd's bus, or for the kernel to move a process.
+pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
+    Row {
+        name: "units",
+        period: |_, _| SECOND,
+        run: |own, agent| own.units.poll(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "subgroups",
+        period: |own, _| subgroups::period(own.has_new_subgroups),
+        run: |own, agent| own.has_new_subgroups = subgroups::poll(&agent.runtime),
+    },
+    Row {
+        name: "domains",
+        period: |_, _| SECOND,
+        run: |_, agent| cpuset_controller::poll_second(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "cpuset",
+        period: |_, agent| cpuset_controller::period(&agent.runtime),
+        run: |_, agent| cpuset_controller::poll_cpuset(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "recorder",
+        period: |_, _| SECOND,
+        run: |own, agent| {
+            if let Some(recorder) = &mut own.recorder {
+                recorder.poll(agent);
+            }
+        },
+    },
+];
+
+/// Runs the rows until the agent leaves; `wait` passes the time until the next row is due.
+pub(crate) fn run<S>(
+    rows: &[Row<S>],
+    state: &mut S,
+    agent: &Agent,
+    wait: impl Fn(&mut S, &Agent, Duration),
+) {
+    let clock = &agent.runtime.kernel.clock;
+    let began_ns = clock.now_ns();
+    let next_ns = |row: &Row<S>, state: &S, due_ns: u64| {
+        let period_ns = (row.period)(state, agent).as_nanos() as u64;
+        // A second stays a second, whatever a run takes; a run that was missed is not made up for.
+        let now_ns = clock.now_ns();
+        match due_ns + period_ns {
+            next_ns if next_ns > now_ns => next_ns,
+            _ => now_ns + period_ns,
+        }
+    };
+    let mut due: Vec<u64> = rows
+        .iter()
+        .map(|row| next_ns(row, state, began_ns))
+        .collect();
+    loop {
+        let first_ns = due.iter().min().copied().unwrap_or(u64::MAX);
+        let pause_ns = first_ns.saturating_sub(clock.now_ns());
+        wait(state, agent, Duration::from_nanos(pause_ns));
+        for (row, due_ns) in rows.iter().zip(&mut due) {
+            if agent.life.leaving.load(Ordering::Acquire) {
+                return;
+            }
+            let began_ns = clock.now_ns();
+            if began_ns >= *due_ns {
+                (row.run)(state, agent);
+                let took_ms = clock.now_ns().saturating_sub(began_ns) / 1_000_000;
+                if took_ms >= LONG_MS {
+                    debug!("{}: {took_ms} ms", row.name);
+                }
+                *due_ns = next_ns(row, state, *due_ns);
+            }
+        }
+    }
+}
+
+/// Housekeeping until the agent leaves.
+pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
+    own.starts.begin(agent);
+    run(HOUSEKEEPING, &mut own, agent, |own, agent, pause| {
+        own.starts.wait(agent, pause);
+    });
+    own.end(&agent.runtime);
+}
+
+/// Slow work until the agent leaves.
+pub(crate) fn slow_work(agent: &Agent) {
+    let mut own = SlowWork {
+        recorder: Recorder::begin(agent),
+        ..SlowWork::default()
+    };
+    run(SLOW_WORK, &mut own, agent, |_, agent, pause| {
+        agent.runtime.kernel.clock.sleep(pause);
+    });
+}
+
+/// Starts the threads; all are waited for in the end.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<JoinHandle<()>>> {
+    let writer = agent.runtime.quota_writer();
+    let watchdog = Watchdog::from_env();
+    let threads: [(&str, Box<dyn FnOnce(&Agent) + Send>); 4] = [
+        (
+            "control",
+            Box::new(move |agent| {
+                control_thread::run(&agent.runtime, &agent.life, writer, watchdog);
+            }),
+        ),
+        (
+            "housekeeping",
+            Box::new(move |agent| housekeeping(own, agent)),
+        ),
+        ("slow-work", Box::new(slow_work)),
+        (
+            "lock-boost",
+            Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),
+        ),
+    ];
+    threads
+        .into_iter()
+        .map(|(name, work)| {
+            let agent = Arc::clone(agent);
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .stack_size(512 * 1024)
+                .spawn(move || work(&agent))
+                .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) fn once<S>(rows: &[Row<S>], state: &mut S, agent: &Agent) {
+    for row in rows {
+        (row.run)(state, agent);
+    }
+}
