@@ -1,7 +1,6 @@
 //! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
 //! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
 
-mod check_sim;
 mod checks;
 mod ext_cost;
 mod fuzz;
@@ -29,14 +28,13 @@ usage: cargo xtask TASK
                            libFuzzer over the parsers of kernel files, terms, units and targets (2,000,000 executions each)
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
-  check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures again in the VM
   shared-lines [OPTIONS]   which cache lines the kernel moves between CPUs at a task switch, by scheduler, in the VM
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
-`cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";
+`cargo xtask vm --help` lists its options.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,7 +55,6 @@ fn main() -> ExitCode {
         "kube" => kube::main(rest),
         "fuzz-parsers" => fuzz_parsers::main(rest),
         "vm" => vm::main(rest),
-        "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             ExitCode::SUCCESS
