@@ -178,7 +178,7 @@ impl Plan {
     pub fn base_slice_ns(scenario: &Scenario) -> Option<u64> {
         match &scenario.machine.scheduler {
             Scheduler::Eevdf(config) => Some(config.base_slice_ns),
-            Scheduler::Cfs(_) | Scheduler::Ext(_) => None,
+            Scheduler::Cfs(_) => None,
         }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! - quota, period, burst, weight: are the kernel's own already;
 //! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
-//! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
-//!   limit for a task, so the group of a gate is what can be held;
+//! - a hard cap: the quota of the group, over a period so long that the kernel takes it;
 //! - a soft cap: in and out of the idle class ([`tidegate_engine::control::SoftCaps`]); 0 is the idle class for good;
 //! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the agent.
 
@@ -282,7 +281,7 @@ fn hint_of(groups: &[GroupSpec], task: &TaskSpec) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CapScope, CapTerms};
+    use crate::CapTerms;
 
     fn group(name: &str, parent: u32, class: Class) -> GroupSpec {
         GroupSpec {
@@ -355,7 +354,6 @@ mod tests {
         groups[0].cap = Some(CapTerms {
             hard_ppt: 500,
             soft_ppt: 0,
-            scope: CapScope::Group,
         });
         let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
         assert!(groups[0].idle && groups[0].cap.is_none() && got.soft.is_empty());

@@ -41,7 +41,7 @@ impl Default for Case {
 
 /// 16 CPUs; main on the first few with 30 % headroom, hogs on all that side work may have.
 fn run(case: &Case) -> Seen {
-    let mut machine = machine(16, 1, false, 7);
+    let mut machine = machine(16, 1, 7);
     let mut main = GroupSpec::new("main", GroupId::ROOT);
     main.class = Class::Main;
     main.headroom_ppm = 300_000;
