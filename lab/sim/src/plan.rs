@@ -6,7 +6,7 @@
 use tidegate_terms::combine;
 
 use crate::config::Scheduler;
-use crate::engines::knobs::{Compiled, burst_room_ns, compile};
+use crate::engines::cgroup::{Compiled, burst_room_ns, compile};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};

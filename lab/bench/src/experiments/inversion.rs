@@ -5,7 +5,7 @@
 //! in each 4 ms, and side hogs want the rest of the machine. Measured is how long main waits for the lock: for several
 //! ways to limit side work, on a machine that main leaves half free and on one that it fills.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, compile};
 use tidegate_sim::workloads::{Common, Hog, Kind, LockHolder, Work};
 use tidegate_sim::{
     Bandwidth, Class, Controller, EevdfConfig, GroupId, GroupSpec, Machine, SeriesId, Simulation,

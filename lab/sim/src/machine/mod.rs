@@ -4,16 +4,16 @@
 //! - `run`: the loop over events, and the switch from task to task;
 //! - `ops`: what programs do;
 //! - `wake`: tasks that start, wake, sleep, end;
-//! - `knobs`: what an engine may write;
+//! - `write`: what an engine may write;
 //! - `read`: what it may read.
 
-mod knobs;
 mod ops;
 mod read;
 mod run;
 #[cfg(test)]
 mod tests;
 mod wake;
+mod write;
 
 use crate::check::Checker;
 use crate::config::MachineConfig;

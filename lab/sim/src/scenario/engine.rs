@@ -5,7 +5,7 @@ use tidegate_terms::{Headroom, combine};
 use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
 use super::tree::Table;
-use crate::engines::knobs::Sensing;
+use crate::engines::cgroup::Sensing;
 use crate::registry;
 use crate::spec::Class;
 

@@ -1,6 +1,6 @@
 //! Who keeps the headroom in the simulated experiments.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::policies::{
     Katalyst, Koordlet, PerfIso, Policy, Published, Sideloader, Sides, SmartHarvest,
 };

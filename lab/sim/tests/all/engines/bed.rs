@@ -1,7 +1,7 @@
 //! Machines with a main that keeps to a load curve and side work that takes all it gets.
 
 use tidegate_sim::controller::Simulation;
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
 use tidegate_sim::machine::Machine;
 use tidegate_sim::policies::Sides;
 use tidegate_sim::{

@@ -1,6 +1,6 @@
 //! The headroom contract: seed 000's table, steps, a random main, and the tolerance.
 
-use tidegate_sim::engines::knobs::Sensing;
+use tidegate_sim::engines::cgroup::Sensing;
 
 use super::bed::{Bed, Load, MS, SECOND, SENSINGS};
 

@@ -1,6 +1,6 @@
 //! Headroom within main's own cpuset: the engine on kernel files, against the same headroom kept machine-wide.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::{Class, Controller, CpuId, CpuSet, GroupId, GroupSpec, Simulation, TaskSpec};
 
 use super::bed::{Load, MS, SECOND, duty, hog, machine};
