@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-test build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup-build setup-test build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak cost docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -76,9 +76,6 @@ chart: build ## Write packaging/kubernetes/tidegate.yaml from the chart (needs h
 	helm lint packaging/kubernetes/chart
 	helm template tidegate packaging/kubernetes/chart --kube-version 1.36.0 --namespace tidegate --include-crds > packaging/kubernetes/tidegate.yaml
 
-check-sim: setup-test ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
-	@cargo xtask check-sim --write
-
 FUZZ = --fuzz-dir crates/fuzz --features libfuzzer --target-dir target/fuzz --sanitizer none
 fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)
 	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
@@ -90,12 +87,6 @@ soak: setup-test ## The failure contract by the hour, as root: over 20,000 fault
 cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
 	CSV=docs/agent-cost.csv scripts/agent-cost.sh
 	cargo run --release --quiet --package tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg
-
-contention: setup-build ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
-	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write lab/sim/data/contention.toml
-
-bench-sim: setup-build ## What an event of the simulator costs, 2 to 1024 CPUs (writes docs/sim-cost.svg and .csv)
-	cargo run --release --quiet --package tidegate-sim --example bench -- --svg docs/sim-cost.svg --csv docs/sim-cost.csv
 
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tuning.h - the constants of Tidegate's own scheduler.
+ * tuning.h - the constants of Tidegate's own scheduler (crates/sched-ext).
  *
- * Its BPF programs (crates/sched-ext) and the simulator's model of them (lab/sim) take
- * them from here. crates/law/src/tuning.rs reads this file as text, so each is one decimal
+ * crates/law/src/tuning.rs reads this file as text, so each is one decimal
  * number or one shift of 1.
  */
 #ifndef TG_LAW_TUNING_H

@@ -1,7 +1,6 @@
 //! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
 //! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
 
-mod check_sim;
 mod checks;
 mod kube;
 mod support;
@@ -17,12 +16,11 @@ usage: cargo xtask TASK
   lint                     format, lints, spelling, rules of the tree, licences
   tidy                     the rules of the tree alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
-  check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
-`cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";
+`cargo xtask vm --help` lists its options.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,7 +35,6 @@ fn main() -> ExitCode {
         "support" => support::main(rest),
         "kube" => kube::main(rest),
         "vm" => vm::main(rest),
-        "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! The constants of Tidegate's own scheduler, read from `law/tuning.h`, where each is explained; its BPF programs include the same
+//! The constants of Tidegate's own scheduler that tests of the law name, read from `law/tuning.h`, where each is explained; its BPF programs include the same
 //! file.
 
 const TEXT: &[u8] = include_bytes!("../../../law/tuning.h");
@@ -23,19 +23,14 @@ const fn number(text: &[u8], mut at: usize) -> u64 {
     value
 }
 
-/// Of `#define NAME 123ULL` or `#define NAME (1ULL << 44)`.
+/// The number of `#define NAME 123ULL`.
 const fn value(name: &[u8]) -> u64 {
-    const SHIFT: &[u8] = b"(1ULL << ";
     let mut at = 0;
     while !is_at(TEXT, at, name) {
         at += 1;
         assert!(at < TEXT.len(), "law/tuning.h lacks a constant");
     }
-    at += name.len();
-    if is_at(TEXT, at, SHIFT) {
-        return 1 << number(TEXT, at + SHIFT.len());
-    }
-    number(TEXT, at)
+    number(TEXT, at + name.len())
 }
 
 macro_rules! constants {
@@ -46,35 +41,8 @@ macro_rules! constants {
 }
 
 constants! {
-    ENQUEUE_FRONT
-    PICK_NEAR_SCAN_MAX
-    PICK_REWEIGH_MAX
-    PICK_REWEIGH_NS
-    PICK_BALANCE_NS
-    PLACE_SCAN_MAX
     UNDISTURBED_MAX_NS
-    SMT_SPREAD_SCAN_MAX
-    RESCHED_TASKS_MAX
-    HEADROOM_STEP_NS
-    HEADROOM_STEP_CPU_NS
-    HEADROOM_QUIET_NS
-    SIDE_FORCED_NS
-    LIMIT_SOON_NS
     CAP_LEND_NS
     CAP_RUN_MIN_NS
     CAP_RESERVE_NS
-    CAP_RECHECK_NS
-    CAP_AGAIN_NS
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_shifts_are_read() {
-        assert_eq!(ENQUEUE_FRONT, 1 << 44);
-        assert_eq!(PICK_REWEIGH_MAX, 4);
-        assert_eq!(CAP_RECHECK_NS, 500_000_000);
-    }
 }

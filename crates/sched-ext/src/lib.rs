@@ -2,7 +2,7 @@
 //!
 //! [`Ext::prepare`] has the kernel check it and [`Ext::attach`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
 //! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/ext.md tells
-//! how it decides; `lab/sim/src/sched/ext` is the same scheduler in the simulator.
+//! how it decides.
 //!
 //! 1. **The kernel is asked, not guessed at.** [`support()`] looks for sched_ext; structures and constants come from the
 //!    running kernel's BTF, so that one object serves every kernel from 6.12.

@@ -99,7 +99,7 @@ fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
     if engine == Engine::Ext {
         what += " --engine ext";
         if on == On::Sim {
-            why = "simulated reports have both engines in them".into();
+            why = "the simulator does not simulate that engine".into();
         }
     }
     Err(LabError::Asked {

@@ -59,7 +59,7 @@ pub struct Node {
 /// The machine's headroom where no gate names one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unnamed {
-    /// Found; where harm cannot be told, and under ext, the default holds.
+    /// Found; where harm cannot be told, the default holds.
     Found {
         /// How much harm is accepted, in millionths.
         harm_ppm: u32,
@@ -82,8 +82,6 @@ pub struct Arm {
     pub nodes: Vec<Node>,
     /// Headroom where no gate names one.
     pub unnamed: Unnamed,
-    /// The engine that the files ask for.
-    pub wants_ext: bool,
     /// What of the policy has no effect, in sentences.
     pub notes: Vec<String>,
 }
@@ -91,6 +89,16 @@ pub struct Arm {
 fn work_of<'r>(recording: &'r Recording, demand: &Demand, at: usize) -> Option<&'r Work> {
     let id = demand.works.get(at)?.id?;
     recording.works.get(&id)
+}
+
+/// The note for an arm whose engine is ext.
+fn ext_note(arm: &str, asks_ext: bool) -> Vec<String> {
+    let note = || {
+        format!(
+            "{arm}: the simulator does not simulate the engine ext; these figures are of the same terms under knobs."
+        )
+    };
+    asks_ext.then(note).into_iter().collect()
 }
 
 impl Arm {
@@ -110,8 +118,7 @@ impl Arm {
             unnamed: Unnamed::Recorded {
                 ppm: ((mean(&headroom) * 10.0).round().clamp(0.0, 1_000.0) as u32) * 1_000,
             },
-            wants_ext: recording.machine.engine == "ext",
-            notes: Vec::new(),
+            notes: ext_note(AS_RECORDED, recording.machine.engine == "ext"),
         };
         for at in 0..demand.works.len() {
             let terms = work_of(recording, demand, at).and_then(terms);
@@ -135,6 +142,7 @@ impl Arm {
     pub fn under(recording: &Recording, demand: &Demand, policy: &Policy) -> Arm {
         let config = &policy.config;
         let settings = config.settings();
+        let asks_ext = settings.engine.value == tidegate_terms::Engine::Ext;
         let mut arm = Arm {
             name: policy.name.clone(),
             nodes: Vec::new(),
@@ -142,8 +150,7 @@ impl Arm {
                 harm_ppm: settings.harm.value.ppm(),
                 default_ppm: settings.default_headroom.value.ppm(),
             },
-            wants_ext: settings.engine.value == tidegate_terms::Engine::Ext,
-            notes: Vec::new(),
+            notes: ext_note(&policy.name, asks_ext),
         };
         let mut met = BTreeSet::new();
         for at in 0..demand.works.len() {

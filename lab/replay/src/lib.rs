@@ -23,6 +23,5 @@ pub mod view;
 pub use arm::{Arm, Policy};
 pub use demand::Demand;
 pub use replay::{Options, Replay};
-pub use scenario::Engine;
 pub use simulate::ReplayError;
 pub use view::ReplayView;

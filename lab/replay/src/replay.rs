@@ -6,7 +6,7 @@ use tidegate_sim::sweep;
 
 use crate::arm::{Arm, Policy};
 use crate::demand::Demand;
-use crate::scenario::{Engine, WARMUP_SECONDS};
+use crate::scenario::WARMUP_SECONDS;
 use crate::simulate::{Prepared, ReplayError, arm_view};
 use crate::view::{ArmView, ReplayView};
 use crate::{as_it_was, assumptions};
@@ -18,8 +18,6 @@ pub struct Options {
     pub seeds: u32,
     /// Threads.
     pub jobs: usize,
-    /// Who enforces; what was recorded, or what the policy asks for, when absent.
-    pub engine: Option<Engine>,
 }
 
 /// A recording with what its works wanted.
@@ -62,12 +60,7 @@ impl<'r> Replay<'r> {
 
     /// An arm's scenario.
     pub fn prepare<'a>(&self, arm: &'a Arm) -> Prepared<'a> {
-        let asked = match arm.wants_ext {
-            true => Engine::Ext,
-            false => Engine::Knobs,
-        };
-        let engine = self.options.engine.unwrap_or(asked);
-        Prepared::new(self.recording, &self.demand, arm, engine)
+        Prepared::new(self.recording, &self.demand, arm)
     }
 
     /// Nanoseconds that so many arms simulate.

@@ -18,25 +18,6 @@ const REQUESTS_MAX: f64 = 20e6;
 /// The longest request that it is made of then.
 const REQUEST_US_MAX: f64 = 20_000.0;
 
-/// Who enforces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// Kernel files.
-    Knobs,
-    /// The scheduler.
-    Ext,
-}
-
-impl Engine {
-    /// As a scenario writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Knobs => "knobs",
-            Engine::Ext => "ext",
-        }
-    }
-}
-
 /// A scenario's text, with the names of its groups.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -73,7 +54,7 @@ fn unique_name(wanted: &str, taken: &[String]) -> String {
 }
 
 /// Writes it.
-pub fn write(recording: &Recording, demand: &Demand, arm: &Arm, engine: Engine) -> Written {
+pub fn write(recording: &Recording, demand: &Demand, arm: &Arm) -> Written {
     let mut written = Written {
         text: String::new(),
         groups: Vec::new(),
@@ -99,7 +80,7 @@ pub fn write(recording: &Recording, demand: &Demand, arm: &Arm, engine: Engine) 
         })
         .collect();
     write_top(&mut written.text, recording, demand, arm);
-    written.write_engine(recording, arm, engine);
+    written.write_engine(recording, arm);
     for at in 0..arm.nodes.len() {
         written.write_group(arm, at, has_main);
     }
@@ -163,10 +144,10 @@ fn span(us: u64) -> String {
 
 impl Written {
     /// Headroom, tolerance and sensing, by the rule that the agent has for several gates.
-    fn write_engine(&mut self, recording: &Recording, arm: &Arm, engine: Engine) {
+    fn write_engine(&mut self, recording: &Recording, arm: &Arm) {
         let text = &mut self.text;
-        let _ = writeln!(text, "\n[engine]\nname = \"{}\"", engine.name());
-        if engine == Engine::Knobs && recording.machine.sensing == "usage" {
+        let _ = writeln!(text, "\n[engine]\nname = \"knobs\"");
+        if recording.machine.sensing == "usage" {
             let _ = writeln!(text, "sense = \"usage\"");
         }
         let has_any_main = self.is_main.iter().any(|is_main| *is_main);
@@ -181,43 +162,29 @@ impl Written {
             combine::tolerance(tolerances.map(|terms| terms.tolerance.value.ppm()), |ppm| {
                 *ppm
             });
-        let searches = engine == Engine::Knobs && objective(arm).is_some();
+        let searches = objective(arm).is_some();
         match (headroom, arm.unnamed) {
             (Some(ppm), _) | (None, Unnamed::Recorded { ppm }) => {
                 let _ = writeln!(text, "headroom = \"{}\"", share(ppm));
             }
             (None, Unnamed::Found { .. }) if searches => {}
-            (None, Unnamed::Found { harm_ppm, .. }) if engine == Engine::Knobs => {
+            (None, Unnamed::Found { harm_ppm, .. }) => {
                 let _ = writeln!(text, "headroom = \"auto\"\nharm = \"{}\"", share(harm_ppm));
-            }
-            (None, Unnamed::Found { default_ppm, .. }) => {
-                let _ = writeln!(text, "headroom = \"{}\"", share(default_ppm));
-                self.notes.push(format!(
-                    "{}: headroom = \"auto\" is not found by the simulated ext engine: the default of {} holds.",
-                    arm.name,
-                    share(default_ppm)
-                ));
             }
         }
         if let Some(ppm) = tolerance {
             let _ = writeln!(self.text, "tolerance = \"{}\"", share(ppm));
         }
-        self.note_objective(arm, engine);
+        self.note_objective(arm);
     }
 
-    fn note_objective(&mut self, arm: &Arm, engine: Engine) {
+    fn note_objective(&mut self, arm: &Arm) {
         let values = arm.nodes.iter().filter_map(|node| node.terms.as_ref());
         let is_reported =
             |terms: &Terms| matches!(terms.objective.value, Objective::Reported { .. });
         if values.clone().any(is_reported) {
             self.notes.push(format!(
                 "{}: an objective of what is reported from outside cannot be simulated and is left out.",
-                arm.name
-            ));
-        }
-        if engine == Engine::Ext && objective(arm).is_some() {
-            self.notes.push(format!(
-                "{}: the simulated ext engine finds no headroom for an objective, which is left out.",
                 arm.name
             ));
         }
@@ -290,9 +257,6 @@ fn write_terms(text: &mut String, terms: &Terms) {
         if let Some(ppt) = ppt {
             let _ = writeln!(text, "{key} = {}", ppt.min(1_024_000));
         }
-    }
-    if hard.or(soft).is_some() {
-        let _ = writeln!(text, "cap_scope = \"{}\"", terms.cap_scope.value);
     }
     if terms.latency.value.hint() != 0 {
         let _ = writeln!(text, "latency = {}", terms.latency.value.hint());

@@ -8,7 +8,7 @@ use tidegate_sim::scenario::{Override, Scenario, ScenarioErrors, Text};
 
 use crate::arm::Arm;
 use crate::demand::Demand;
-use crate::scenario::{Engine, Written, write};
+use crate::scenario::{Written, write};
 use crate::view::{ArmView, FigureView, FiguresView, POINTS_MAX, PointView, WorkView};
 
 /// Why there is no replay.
@@ -49,10 +49,10 @@ pub struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// An arm's scenario.
-    pub fn new(recording: &Recording, demand: &Demand, arm: &'a Arm, engine: Engine) -> Self {
+    pub fn new(recording: &Recording, demand: &Demand, arm: &'a Arm) -> Self {
         Prepared {
             arm,
-            written: write(recording, demand, arm, engine),
+            written: write(recording, demand, arm),
         }
     }
 

@@ -7,8 +7,7 @@
 //! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches, to the ns.
 //! - **no task lost**: every runnable task is on exactly one CPU's lists, and on the CPU that it names.
 //! - **work conservation**: no CPU idles while a task waits on it; and where all tasks may run anywhere, none
-//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long. CPUs that are
-//!   idle on purpose (headroom) are so for side work alone: it is not asked about, nor is background work.
+//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long.
 //! - **bandwidth**: between changes of a quota, over any n whole periods, a group uses no more than
 //!   n·quota + (quota + burst) + CPUs·slice + CPUs·tick: the bound of law/bandwidth.h, whose granularity on a
 //!   stock kernel is the tick.
@@ -18,7 +17,7 @@
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, TaskState};
-use crate::sched::Sched;
+use crate::sched::Fair;
 
 /// The lists of all CPUs are looked through at most this often.
 const LOOK_NS: Ns = 1_000_000;
@@ -31,8 +30,6 @@ struct Limit {
     burst_ns: u64,
     /// Whole periods since the last change, by the group's own turnovers.
     periods: u64,
-    /// Where no timer tells of turnovers, for they are lazy (ext): when the first after the change is due.
-    first_ns: Option<Ns>,
     used_at_change_ns: u64,
     /// The least of `used - periods · quota` so far.
     least_ns: i64,
@@ -131,8 +128,8 @@ impl Checker {
         }
     }
 
-    /// A group's quota, period or burst was written. `first_ns`: see [`Limit::first_ns`].
-    pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId, first_ns: Option<Ns>) {
+    /// A group's quota, period or burst was written.
+    pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId) {
         self.close_all(k);
         let bandwidth = &k.groups[group.index()].bandwidth;
         let used = read(&self.limited_ran, group.index());
@@ -141,7 +138,6 @@ impl Checker {
             period_ns: bandwidth.period_us * 1000,
             burst_ns: bandwidth.burst_us * 1000,
             periods: 0,
-            first_ns,
             used_at_change_ns: used,
             least_ns: 0,
         });
@@ -154,31 +150,6 @@ impl Checker {
     /// A group's period ends; its quota is about to be refilled once.
     pub(crate) fn turns_over(&mut self, k: &mut Kernel, group: GroupId) {
         self.close_all(k);
-        self.compare_limit(k, group, 1);
-    }
-
-    /// The same for turnovers that are lazy. A period counts from when it is due: until a CPU takes from the pool again,
-    /// a quota that is not yet put in is as good as one that is, so the bound holds at any time.
-    fn look_at_limits(&mut self, k: &mut Kernel) {
-        let lazy = |limit: &Option<Limit>| limit.is_some_and(|limit| limit.first_ns.is_some());
-        if !self.limits.iter().any(lazy) {
-            return;
-        }
-        self.close_all(k);
-        for at in 0..self.limits.len() {
-            let Some(limit) = &mut self.limits[at] else {
-                continue;
-            };
-            if let Some(first_ns) = limit.first_ns {
-                let due = k.now.checked_sub(first_ns);
-                limit.periods = due.map_or(0, |since_ns| since_ns / limit.period_ns + 1);
-                self.compare_limit(k, GroupId(at as u32), 0);
-            }
-        }
-    }
-
-    /// The bound, and then `turnovers` more periods.
-    fn compare_limit(&mut self, k: &mut Kernel, group: GroupId, turnovers: u64) {
         let used = read(&self.limited_ran, group.index());
         let Some(Some(limit)) = self.limits.get_mut(group.index()) else {
             return;
@@ -198,7 +169,7 @@ impl Checker {
             k.violate("bandwidth", None, None, detail);
             return;
         }
-        limit.periods += turnovers;
+        limit.periods += 1;
         limit.least_ns = limit.least_ns.min(limit.beyond_ns(used));
     }
 
@@ -209,7 +180,7 @@ impl Checker {
     }
 
     /// All CPUs have chosen; time is about to go on.
-    pub(crate) fn look(&mut self, k: &mut Kernel, sched: &Sched) {
+    pub(crate) fn look(&mut self, k: &mut Kernel, sched: &Fair) {
         if k.now - self.looked_ns < LOOK_NS {
             return;
         }
@@ -218,7 +189,6 @@ impl Checker {
             stays_idle_with_work(k, CpuId(cpu));
         }
         self.look_for_the_lost(k);
-        self.look_at_limits(k);
         self.look_for_the_forgotten(k, sched, before_ns);
     }
 
@@ -248,7 +218,7 @@ impl Checker {
 
     /// Where all may run anywhere, a task has waited long, neither running nor throttled nor asleep, while a CPU
     /// has idled as long.
-    fn look_for_the_forgotten(&mut self, k: &mut Kernel, sched: &Sched, before_ns: Ns) {
+    fn look_for_the_forgotten(&mut self, k: &mut Kernel, sched: &Fair, before_ns: Ns) {
         // Balance gives up where the busiest CPUs' tasks may not come, here as in the kernel.
         let confined = |task: &TaskId| !k.task(*task).anywhere;
         if k.cpus.iter().flat_map(|c| &c.queued).any(confined) {

@@ -1,7 +1,5 @@
 //! What a machine is made of: CPUs, kernel, costs.
 
-use tidegate_law::tuning::{HEADROOM_STEP_CPU_NS, HEADROOM_STEP_NS};
-
 use crate::contention::Contention;
 use crate::topology::Topology;
 
@@ -12,8 +10,6 @@ pub enum Scheduler {
     Eevdf(EevdfConfig),
     /// The fair class before 6.6 (seed 001's and 000's baseline).
     Cfs(CfsConfig),
-    /// Tidegate's own scheduler on sched_ext.
-    Ext(ExtConfig),
 }
 
 /// EEVDF's features, as /sys/kernel/debug/sched/features names them.
@@ -77,33 +73,6 @@ impl CfsConfig {
             min_granularity_ns: 750_000 * factor,
             wakeup_granularity_ns: 1_000_000 * factor,
             latency_nice: false,
-        }
-    }
-}
-
-/// Tidegate's scheduler on sched_ext.
-#[derive(Clone, Debug)]
-pub struct ExtConfig {
-    /// A task's slice; one of its own (`sched_runtime`) is not looked at.
-    pub slice_ns: u64,
-    /// A hint of −20 brings a deadline forward by so much.
-    pub period_ns: u64,
-    /// How often the scheduler's own timer looks at the idle ledger.
-    pub timer_ns: u64,
-    /// What each look takes from whatever runs on the first CPU.
-    pub look_ns: u64,
-}
-
-impl ExtConfig {
-    /// As the engine loads itself on a machine of this many CPUs (crates/sched-ext/src/load.rs, bpf/side/headroom_ctl.h).
-    pub fn for_cpus(cpus: u32) -> ExtConfig {
-        let scale = u64::from(1 + cpus.clamp(1, 8).ilog2());
-        ExtConfig {
-            slice_ns: 700_000 * scale,
-            period_ns: 6_000_000 * scale,
-            timer_ns: (u64::from(cpus) * HEADROOM_STEP_CPU_NS).max(HEADROOM_STEP_NS),
-            // Some 9,000 instructions and some tens of ns a CPU (`cargo xtask check-sim --ext`: `costs.tide`).
-            look_ns: 3_000 + 40 * u64::from(cpus),
         }
     }
 }

@@ -25,8 +25,6 @@ pub(crate) enum Timer {
     Period(GroupId),
     /// A group's returned quota is handed out.
     Slack(GroupId),
-    /// Something of the scheduling class, which knows the number.
-    Class(u64),
 }
 
 /// What comes next.
@@ -267,7 +265,7 @@ mod tests {
         for round in 0..20_000 {
             match rng.below(3) {
                 0 => {
-                    queue.set_timer(now + rng.below(1000), Timer::Class(round));
+                    queue.set_timer(now + rng.below(1000), Timer::Wake(TaskId(round)));
                     set += 1;
                 }
                 1 => queue.set_end(CpuId(rng.below(37) as u32), now + rng.below(1000)),

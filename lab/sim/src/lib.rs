@@ -31,7 +31,7 @@ pub mod trace;
 pub mod tracers;
 pub mod workloads;
 
-pub use config::{CfsConfig, Costs, EevdfConfig, ExtConfig, MachineConfig, Scheduler};
+pub use config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
 pub use contention::Contention;
 pub use controller::{Controller, Simulation};
 pub use cpuset::CpuSet;
@@ -42,7 +42,7 @@ pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program, TaskSpec};
 pub use sched::BandwidthStat;
-pub use spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec, Policy};
+pub use spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec, Policy};
 pub use topology::Topology;
 pub use trace::{Event, Knob, Tracer};
 

@@ -6,7 +6,7 @@
 use tidegate_terms::combine;
 
 use crate::config::Scheduler;
-use crate::engines::knobs::{Compiled, burst_room_ns, compile};
+use crate::engines::cgroup::{Compiled, burst_room_ns, compile};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};
@@ -178,7 +178,7 @@ impl Plan {
     pub fn base_slice_ns(scenario: &Scenario) -> Option<u64> {
         match &scenario.machine.scheduler {
             Scheduler::Eevdf(config) => Some(config.base_slice_ns),
-            Scheduler::Cfs(_) | Scheduler::Ext(_) => None,
+            Scheduler::Cfs(_) => None,
         }
     }
 }

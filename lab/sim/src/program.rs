@@ -9,7 +9,7 @@ use crate::cpuset::CpuSet;
 use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
 use crate::prng::Prng;
-use crate::spec::{CapTerms, Policy};
+use crate::spec::Policy;
 use std::collections::VecDeque;
 
 /// A task to spawn.
@@ -31,8 +31,6 @@ pub struct TaskSpec {
     pub latency_inherit: bool,
     /// CPUs it may use; all of the group's when absent.
     pub cpus: Option<CpuSet>,
-    /// Its cap.
-    pub cap: Option<CapTerms>,
     /// When it starts; the past means now.
     pub start_ns: Ns,
     /// What it does.
@@ -51,7 +49,6 @@ impl TaskSpec {
             latency: 0,
             latency_inherit: true,
             cpus: None,
-            cap: None,
             start_ns: 0,
             program,
         }

@@ -1,7 +1,7 @@
 //! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and `--policy` choose.
 
 use crate::controller::Controller;
-use crate::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
+use crate::engines::cgroup::{Compiled, Knobs, KnobsConfig, Sensing};
 use crate::ids::GroupId;
 use crate::policies::{
     self, Fixed, Katalyst, Koordlet, PerfIso, Published, Setting, Sideloader, Sides, SmartHarvest,

@@ -1,6 +1,6 @@
 //! What the user describes: policies, groups, limits. Tasks are in [`crate::program`].
 
-pub use tidegate_terms::CapScope;
+pub use tidegate_cgroup::bandwidth::Bandwidth;
 
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
@@ -21,35 +21,13 @@ pub enum Policy {
     },
 }
 
-/// A cap (seed 004), in thousandths of one CPU.
+/// A group's cap (seed 004), in thousandths of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapTerms {
     /// Never more than this, over any time but for the bucket's depth.
     pub hard_ppt: u32,
     /// Above this only with CPU that no other task wants; 0 is background.
     pub soft_ppt: u32,
-    /// Whom it counts for.
-    pub scope: CapScope,
-}
-
-/// A group's CPU bandwidth limit (cpu.max and cpu.max.burst).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bandwidth {
-    /// CPU time a period; no limit when absent.
-    pub quota_us: Option<u64>,
-    /// 1 ms to 1 s.
-    pub period_us: u64,
-    /// Unused quota that may be carried over, at most the quota.
-    pub burst_us: u64,
-}
-
-impl Bandwidth {
-    /// No limit.
-    pub const UNLIMITED: Bandwidth = Bandwidth {
-        quota_us: None,
-        period_us: 100_000,
-        burst_us: 0,
-    };
 }
 
 /// Who yields to whom.

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::ids::{CpuId, GroupId, LockId, PipeId, TaskId};
 use crate::prng::Prng;
 use crate::program::{Program, TaskSpec};
-use crate::spec::{Bandwidth, CapTerms, GroupSpec, Policy};
+use crate::spec::{Bandwidth, GroupSpec, Policy};
 use std::collections::VecDeque;
 
 /// Where a task is in its life. New → Runnable ↔ Waiting → Exited.
@@ -86,8 +86,6 @@ pub(crate) struct TaskCold {
     pub(crate) asked: Option<CpuSet>,
     /// What it asked for, within its group's set.
     pub(crate) allowed: CpuSet,
-    pub(crate) cap: Option<CapTerms>,
-    pub(crate) parent: Option<TaskId>,
 }
 
 #[derive(Default)]
@@ -103,7 +101,7 @@ pub(crate) struct Cpu {
     pub(crate) busy_ns: u64,
     /// Real-time tasks that wait here, highest priority first.
     pub(crate) fifo: VecDeque<TaskId>,
-    /// Fair or ext tasks queued or running here, also those whose group is
+    /// Fair tasks queued or running here, also those whose group is
     /// throttled.
     pub(crate) queued: Vec<TaskId>,
     /// Tasks of the class on the queue, throttled ones left out.
@@ -139,7 +137,6 @@ pub(crate) struct Group {
     /// Of those, after a longer wait than this.
     pub(crate) late_runs: u64,
     pub(crate) late_after_ns: Ns,
-    pub(crate) tasks: u32,
 }
 
 #[derive(Default)]

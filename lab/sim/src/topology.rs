@@ -121,12 +121,6 @@ impl Topology {
         self.core_cpus(self.core_of(cpu))
     }
 
-    /// Caches in the order in which a task of `home` looks at them.
-    pub(crate) fn llcs_from(&self, home: u32) -> impl Iterator<Item = u32> + use<> {
-        let count = self.llcs();
-        (0..count).map(move |step| (home + step) % count)
-    }
-
     /// The CPUs of a cache.
     pub fn llc_cpus(&self, llc: u32) -> std::ops::Range<u32> {
         llc * self.cpus_per_llc..(llc + 1) * self.cpus_per_llc

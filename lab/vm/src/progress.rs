@@ -18,7 +18,6 @@ pub struct Progress {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prints {
     All,
-    Failures,
     /// Nothing at all, not even the moving line: another program shows what goes on.
     Nothing,
 }
@@ -44,14 +43,6 @@ impl Progress {
             prints: Prints::All,
             started: Instant::now(),
             state: Mutex::new(state),
-        }
-    }
-
-    /// Shows the moving line and failures, not what passed.
-    pub fn quiet(total: usize) -> Progress {
-        Progress {
-            prints: Prints::Failures,
-            ..Progress::new(total)
         }
     }
 
@@ -87,8 +78,7 @@ impl Progress {
         let mut state = self.state();
         state.done += 1;
         self.clear();
-        let failed = matches!(finished.outcome, Outcome::Failed(_));
-        if self.prints == Prints::All || (self.prints == Prints::Failures && failed) {
+        if self.prints == Prints::All {
             println!("{}", line(label, finished));
         }
         self.show(&state);

@@ -117,16 +117,10 @@ fn tests() -> Vec<Vec<Lane>> {
         Counts::Suite,
         "vm --kernel all --tier short --limit 2700",
     )];
-    // In virtual time, which does not depend on what else this machine does.
-    let simulator = vec![own(
-        "simulator check",
-        Counts::Suite,
-        "check-sim --vm --ext --short --kernel 6.18",
-    )];
     vec![
         vec![vec![build]],
         vec![tests, pages_and_packages],
-        vec![virtual_machines, simulator],
+        vec![virtual_machines],
     ]
 }
 

@@ -14,7 +14,6 @@
  *	TG_CAP_PARKED		out of a hard cap: throttled (cap_throttle.h)
  *
  * Side work stays side: it comes last anyway, and as background it would escape the allowance.
- * lab/sim/src/sched/ext is the same.
  */
 #ifndef TIDEGATE_EXT_CAPS_H
 #define TIDEGATE_EXT_CAPS_H

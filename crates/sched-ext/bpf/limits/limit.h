@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Quotas: law/bandwidth.h for shared queues. lab/sim/src/sched/ext is the same.
+ * Quotas: law/bandwidth.h for shared queues.
  *
  *	enqueue, pick	limit_closed at every level; out of quota: throttled at that level
  *	start		limit_take fills this CPU's silos; the task runs until the first is used up

@@ -43,8 +43,7 @@ INLINE void cpu_switch_begins(struct ext_cpu *c, u64 now, bool displaced)
  * Since when a task is charged that begins to run: the switch from the one before counts for it, as
  * with the kernel's schedulers, or a group whose tasks fork and exit gets 2 us more than it is
  * charged for at each. After a task of another class, or idle, the current task is not the one that
- * stopped. Only where there are caps or quotas: it takes 80 ns. In lab/sim a switch takes no
- * time.
+ * stopped. Only where there are caps or quotas: it takes 80 ns.
  */
 INLINE u64 cpu_charge_from(struct ext_cpu *c, u64 now)
 {

@@ -6,7 +6,7 @@
  * share a core though others are idle, for each time that it is displaced any idle thread takes it. So
  * at the end of a slice, with no task waiting, a task that shares its core with another of main's goes
  * to a core that is idle as a whole, in its own cache if there is one among the next
- * TG_SMT_SPREAD_SCAN_MAX CPUs there. lab/sim/src/sched/ext is the same in Rust.
+ * TG_SMT_SPREAD_SCAN_MAX CPUs there.
  */
 #ifndef TIDEGATE_EXT_SMT_SPREAD_H
 #define TIDEGATE_EXT_SMT_SPREAD_H

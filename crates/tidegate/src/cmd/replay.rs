@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tidegate_replay::{Arm, Engine, Options, Policy, Replay, ReplayError};
+use tidegate_replay::{Arm, Options, Policy, Replay, ReplayError};
 
 use crate::exit::{Exit, Failure, report};
 use crate::progress::Progress;
@@ -55,23 +55,12 @@ pub struct How {
     /// intervals [default: 5, and 3 of tune]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
-    /// Who enforces: knobs or ext [default: as recorded, or as the policy asks]
-    #[arg(long, value_name = "NAME", value_parser = engine)]
-    engine: Option<Engine>,
     /// Run this many at a time [default: one a CPU]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// No progress on standard error
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-fn engine(text: &str) -> Result<Engine, String> {
-    match text {
-        "knobs" => Ok(Engine::Knobs),
-        "ext" => Ok(Engine::Ext),
-        _ => Err("is no engine; write knobs or ext".to_owned()),
-    }
 }
 
 impl How {
@@ -81,7 +70,6 @@ impl How {
         Options {
             seeds: self.seeds.unwrap_or(seeds),
             jobs: self.jobs.unwrap_or(cores).max(1),
-            engine: self.engine,
         }
     }
 }

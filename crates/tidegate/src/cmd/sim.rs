@@ -49,7 +49,7 @@ pub struct Args {
     /// Seed of every random choice
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who limits side work: none, knobs or ext
+    /// Who limits side work: none or knobs
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// knobs: who decides

@@ -25,22 +25,14 @@ pub fn swept_twice(sweeps: &[Sweep]) -> Option<String> {
 pub fn unread(typed: &[Override], engines: &[EngineKind]) -> Vec<String> {
     let mut said = Vec::new();
     for one in typed {
-        let readers: &[EngineKind] = match one.key.as_str() {
-            "engine.policy" | "engine.sense" | "engine.quota" => &[EngineKind::Knobs],
-            "engine.headroom" | "engine.tolerance" => &[EngineKind::Knobs, EngineKind::Ext],
-            "engine.ext_slice" | "engine.ext_timer" => &[EngineKind::Ext],
-            _ => continue,
-        };
-        let (Some(engine), Some(reader)) = (engines.first(), readers.first()) else {
-            continue;
-        };
-        if !engines.iter().any(|engine| readers.contains(engine)) {
+        let of_engine = ["policy", "sense", "quota", "headroom", "tolerance"]
+            .iter()
+            .any(|key| one.key.strip_prefix("engine.") == Some(key));
+        if of_engine && !engines.is_empty() && !engines.contains(&EngineKind::Knobs) {
             let line = format!(
-                "{}: {}: means nothing to the engine {}; add --engine {}",
+                "{}: {}: means nothing to the engine none; add --engine knobs",
                 one.key,
                 tidegate_terms::quoted(&one.flag),
-                engine.name(),
-                reader.name()
             );
             if !said.contains(&line) {
                 said.push(line);
@@ -83,20 +75,20 @@ mod tests {
 
     #[test]
     fn a_key_counts_as_read_when_one_run_reads_it() {
-        use EngineKind::{Ext, Knobs, None};
+        use EngineKind::{Knobs, None};
         let typed = [Override::new("engine.policy", "idle")];
         assert_eq!(unread(&typed, &[None, Knobs]).len(), 0);
         assert_eq!(
-            unread(&typed, &[Ext, Ext]),
+            unread(&typed, &[None, None]),
             [
-                "engine.policy: --set engine.policy=idle: means nothing to the engine ext; add --engine knobs"
+                "engine.policy: --set engine.policy=idle: means nothing to the engine none; add --engine knobs"
             ]
         );
         let typed = [
             Override::new("engine.headroom", "10%"),
             Override::new("seed", "2"),
         ];
-        assert_eq!(unread(&typed, &[Ext]).len(), 0);
+        assert_eq!(unread(&typed, &[Knobs]).len(), 0);
         assert_eq!(unread(&typed, &[None]).len(), 1);
     }
 }

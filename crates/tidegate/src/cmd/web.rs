@@ -111,7 +111,6 @@ fn replayed(path: &Path, args: &Args) -> Result<Shown, Failure> {
     let options = Options {
         seeds: replay::SEEDS,
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        engine: None,
     };
     let replay = Replay::new(&recording, options).map_err(failed)?;
     let arms = replay.arms(&policies);

@@ -222,11 +222,6 @@ fn what_cannot_be_replayed_is_told_with_its_mend() {
             "wrong.toml:3:11",
         ),
         (
-            &["replay", "night.tgr", "--engine", "none"],
-            2,
-            "is no engine; write knobs or ext",
-        ),
-        (
             &["tune", "wep", "--recording", "night.tgr"],
             5,
             "wep: no such work in the recording; did you mean web?",

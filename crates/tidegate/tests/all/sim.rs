@@ -94,9 +94,6 @@ fn engines_and_policies_give_the_same_bytes_twice() {
         args.extend(SHORT);
         assert!(bytes(&args) == bytes(&args), "{}", policy.name);
     }
-    let mut args = vec!["web-server-and-encoder", "--engine", "ext"];
-    args.extend(SHORT);
-    assert!(bytes(&args) == bytes(&args));
 }
 
 #[test]

@@ -5,11 +5,10 @@
 //! in each 4 ms, and side hogs want the rest of the machine. Measured is how long main waits for the lock: for several
 //! ways to limit side work, on a machine that main leaves half free and on one that it fills.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, compile};
 use tidegate_sim::workloads::{Common, Hog, Kind, LockHolder, Work};
 use tidegate_sim::{
-    Bandwidth, Class, Controller, EevdfConfig, GroupId, GroupSpec, Machine, Scheduler, SeriesId,
-    Simulation,
+    Bandwidth, Class, Controller, EevdfConfig, GroupId, GroupSpec, Machine, SeriesId, Simulation,
 };
 
 use crate::LabError;
@@ -30,17 +29,10 @@ enum Arm {
     Standing,
     /// Tidegate's moving quota, with a headroom of 20 %.
     Knobs,
-    Ext,
 }
 
 impl Arm {
-    const ALL: [Arm; 5] = [
-        Arm::NoLimit,
-        Arm::CpuIdle,
-        Arm::Standing,
-        Arm::Knobs,
-        Arm::Ext,
-    ];
+    const ALL: [Arm; 4] = [Arm::NoLimit, Arm::CpuIdle, Arm::Standing, Arm::Knobs];
 
     fn label(self) -> &'static str {
         match self {
@@ -48,7 +40,6 @@ impl Arm {
             Arm::CpuIdle => "cpu.idle",
             Arm::Standing => "1 % in 100 ms",
             Arm::Knobs => "Tidegate knobs",
-            Arm::Ext => "Tidegate ext",
         }
     }
 
@@ -58,7 +49,6 @@ impl Arm {
             Arm::CpuIdle => "cpu_idle",
             Arm::Standing => "standing",
             Arm::Knobs => "knobs",
-            Arm::Ext => "ext",
         }
     }
 }
@@ -106,11 +96,10 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 
 /// Main and side, as `arm` limits side work.
 fn groups(arm: Arm) -> [GroupSpec; 2] {
-    let tidegate = matches!(arm, Arm::Knobs | Arm::Ext);
     [
         GroupSpec {
             class: Class::Main,
-            headroom_ppm: if tidegate { 200_000 } else { 0 },
+            headroom_ppm: if arm == Arm::Knobs { 200_000 } else { 0 },
             ..GroupSpec::new("main", GroupId::ROOT)
         },
         GroupSpec {
@@ -162,10 +151,7 @@ fn load(
 
 fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Sample<Cell>, LabError> {
     let seed = derive(seed, &[u64::from(c.busy_pct), u64::from(c.round)]);
-    let mut config = plain(CPUS, seed);
-    if c.arm == Arm::Ext {
-        config.scheduler = Scheduler::Ext(tidegate_sim::ExtConfig::for_cpus(CPUS));
-    }
+    let config = plain(CPUS, seed);
     let mut specs = groups(c.arm);
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
     if c.arm == Arm::Knobs {
@@ -221,11 +207,7 @@ fn table(samples: &Samples<Cell>, busy: u32) -> Table {
 }
 
 fn report(stage: &Stage<'_>, samples: &Samples<Cell>) -> Result<Report, LabError> {
-    let bed = stage.bed(
-        &[CPUS],
-        &plain(CPUS, stage.options.seed),
-        "EEVDF; ext for its own arm",
-    );
+    let bed = stage.bed(&[CPUS], &plain(CPUS, stage.options.seed), "EEVDF");
     let mut report = Report::new("inversion", bed);
     report.rows = samples.rows();
     let ms = |arm, busy, name| mean(samples, arm, busy, name) / 1e3;

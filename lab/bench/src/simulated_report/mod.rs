@@ -97,7 +97,6 @@ fn bed(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {
         scheduler: match &scenario.machine.scheduler {
             Scheduler::Eevdf(_) => "EEVDF",
             Scheduler::Cfs(_) => "CFS",
-            Scheduler::Ext(_) => "sched_ext",
         }
         .into(),
         tick_us: scenario.machine.tick_ns / 1_000,

@@ -2,7 +2,7 @@
 
 use tidegate_recording::{Machine, Recording, Second, Work, WorkSecond};
 use tidegate_replay::arm::Arm;
-use tidegate_replay::scenario::{Engine, write};
+use tidegate_replay::scenario::write;
 use tidegate_replay::simulate::Prepared;
 use tidegate_replay::{Demand, Policy};
 
@@ -161,7 +161,7 @@ fn a_rule_for_a_slice_holds_for_all_in_it_together() {
         "{:?}",
         arm.notes
     );
-    let prepared = Prepared::new(&recording, &demand, &arm, Engine::Knobs);
+    let prepared = Prepared::new(&recording, &demand, &arm);
     assert_eq!(prepared.written.side_tops.len(), 1);
     let outcome = prepared.run(1, &|_| {}).unwrap();
     let batch = outcome
@@ -211,12 +211,10 @@ fn every_term_becomes_a_scenario() {
              [[rule]]\nname = \"job\"\nmatch = {{ unit = \"job.service\" }}\nterms = {{ {job} }}\n"
         );
         let (demand, arm) = under(&recording, &policy("p", &toml));
-        for engine in [Engine::Knobs, Engine::Ext] {
-            let written = write(&recording, &demand, &arm, engine);
-            let prepared = Prepared::new(&recording, &demand, &arm, engine);
-            prepared
-                .run(1, &|_| {})
-                .unwrap_or_else(|error| panic!("{error}\n{}", written.text));
-        }
+        let written = write(&recording, &demand, &arm);
+        let prepared = Prepared::new(&recording, &demand, &arm);
+        prepared
+            .run(1, &|_| {})
+            .unwrap_or_else(|error| panic!("{error}\n{}", written.text));
     }
 }

@@ -128,11 +128,7 @@ pub fn recording(outcome: &Outcome, headroom: f64, works: &[Seen]) -> Recording 
     }
 }
 
-pub const OPTIONS: Options = Options {
-    seeds: 2,
-    jobs: 2,
-    engine: None,
-};
+pub const OPTIONS: Options = Options { seeds: 2, jobs: 2 };
 
 pub fn policy(name: &str, toml: &str) -> Policy {
     Policy {

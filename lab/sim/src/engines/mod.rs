@@ -1,6 +1,4 @@
-//! Tidegate's engines at work on a simulated machine.
-//!
-//! [`knobs`] runs the agent's own control step against the machine's files. The other engine, ext, is a scheduler and so a
-//! part of the machine (`sched::ext`).
+//! Tidegate's engine on kernel files at work on a simulated machine: the agent's own control step against the machine's
+//! files. The engine ext is not simulated.
 
-pub mod knobs;
+pub mod cgroup;

@@ -4,16 +4,16 @@
 //! - `run`: the loop over events, and the switch from task to task;
 //! - `ops`: what programs do;
 //! - `wake`: tasks that start, wake, sleep, end;
-//! - `knobs`: what an engine may write;
+//! - `write`: what an engine may write;
 //! - `read`: what it may read.
 
-mod knobs;
 mod ops;
 mod read;
 mod run;
 #[cfg(test)]
 mod tests;
 mod wake;
+mod write;
 
 use crate::check::Checker;
 use crate::config::MachineConfig;
@@ -27,7 +27,7 @@ use crate::kernel::{
 };
 use crate::prng::Prng;
 use crate::program::{TaskSpec, World};
-use crate::sched::Sched;
+use crate::sched::Fair;
 use crate::spec::{Bandwidth, GroupSpec, Policy};
 use crate::trace::{Event, Tracer};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub struct Machine {
 /// What runs in it: programs, timers and the switch from task to task.
 pub(crate) struct System {
     pub(crate) k: Kernel,
-    pub(crate) sched: Sched,
+    pub(crate) sched: Fair,
     checker: Option<Box<Checker>>,
 }
 
@@ -80,7 +80,7 @@ impl Machine {
             count_runs: false,
             cfg,
         };
-        let mut sched = Sched::new(&k)?;
+        let mut sched = Fair::new(&k);
         k.groups
             .push(Group::new(GroupSpec::new("", GroupId::ROOT), 0, all));
         sched.add_group(&mut k, GroupId::ROOT);
@@ -106,7 +106,7 @@ impl Machine {
         self.system.k.groups.push(Group::new(spec, depth, cpus));
         self.system.sched.add_group(&mut self.system.k, id);
         if let Some(checker) = &mut self.system.checker {
-            checker.limit_changed(&self.system.k, id, self.system.sched.lazy_turnover_ns(id));
+            checker.limit_changed(&self.system.k, id);
         }
         Ok(id)
     }
@@ -167,12 +167,6 @@ impl Machine {
         self.system.k.world.traced = true;
         self.system.k.tracer = Some(tracer);
     }
-
-    /// Takes the tracer back.
-    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
-        self.system.k.world.traced = false;
-        self.system.k.tracer.take()
-    }
 }
 
 impl System {
@@ -196,7 +190,6 @@ impl System {
         // Tasks start spread out; where one really goes is chosen when it starts.
         let spread = CpuId(id.0 % self.k.cpus.len() as u32);
         let cpu = allowed.next_from(spread).unwrap_or(first);
-        self.k.groups[spec.group.index()].tasks += 1;
         self.k.tasks.push(Task {
             state: TaskState::New,
             policy: spec.policy,
@@ -230,8 +223,6 @@ impl System {
             last_forked: None,
             asked: spec.cpus,
             allowed,
-            cap: spec.cap,
-            parent,
         });
         self.sched.add_task(&mut self.k, id);
         Ok(id)
@@ -262,7 +253,7 @@ impl Group {
             name: spec.name.clone(),
             parent: spec.parent,
             depth,
-            bandwidth: spec.bandwidth.unwrap_or(Bandwidth::UNLIMITED),
+            bandwidth: spec.bandwidth.unwrap_or_default(),
             spec,
             cpus,
             usage_ns: 0,
@@ -272,7 +263,6 @@ impl Group {
             runs: 0,
             late_runs: 0,
             late_after_ns: u64::MAX,
-            tasks: 0,
         }
     }
 }

@@ -6,9 +6,8 @@ use crate::Ns;
 use crate::config::MachineConfig;
 use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, SeriesId, TaskId};
-use crate::kernel::TaskState;
 use crate::sched::BandwidthStat;
-use crate::spec::{Bandwidth, GroupSpec};
+use crate::spec::Bandwidth;
 
 impl Machine {
     /// Now.
@@ -153,19 +152,9 @@ impl Machine {
         self.system.k.groups[group.index()].bandwidth
     }
 
-    /// A group as it was added, with weight and idle as they are now.
-    pub fn group_spec(&self, group: GroupId) -> &GroupSpec {
-        &self.system.k.groups[group.index()].spec
-    }
-
     /// The group above; the root is its own.
     pub fn parent(&self, group: GroupId) -> GroupId {
         self.system.k.groups[group.index()].parent
-    }
-
-    /// Tasks in a group itself that have not ended.
-    pub fn group_tasks(&self, group: GroupId) -> u32 {
-        self.system.k.groups[group.index()].tasks
     }
 
     /// A task's CPU time, exact.
@@ -207,38 +196,13 @@ impl Machine {
         self.system.k.task(task).group
     }
 
-    /// Who forked a task; none if it was spawned from outside.
-    pub fn task_parent(&self, task: TaskId) -> Option<TaskId> {
-        self.system.k.cold[task.index()].parent
-    }
-
-    /// Whether a task has ended.
-    pub fn task_ended(&self, task: TaskId) -> bool {
-        self.system.k.task(task).state == TaskState::Exited
-    }
-
     /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
         self.system.k.cpus[cpu.index()].curr
     }
 
-    /// What the headroom law in the scheduler decided last: of ext, and only where there is side work.
-    pub fn headroom(&self) -> Option<&tidegate_law::HeadroomDecision> {
-        self.system.sched.headroom()
-    }
-
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
         &self.system.k.world.series[series.index()].1
-    }
-
-    /// A series' name.
-    pub fn series_name(&self, series: SeriesId) -> &str {
-        &self.system.k.world.series[series.index()].0
-    }
-
-    /// How many series there are.
-    pub fn series_count(&self) -> u32 {
-        self.system.k.world.series.len() as u32
     }
 }

@@ -6,7 +6,7 @@ use crate::error::Violation;
 use crate::event::{NEVER, Next, Timer};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::TaskState;
-use crate::sched::{balance, fifo, migrate, place::Waker};
+use crate::sched::{balance, fifo, migrate, place::Waker, verify};
 use crate::trace::Event;
 
 /// The class's sums cost O(all) to check: now and then.
@@ -49,14 +49,12 @@ impl Machine {
                 Next::Timer(Timer::Slack(group)) => {
                     self.system.sched.slack(&mut self.system.k, group)
                 }
-                Next::Timer(Timer::Class(number)) => {
-                    self.system.sched.timer(&mut self.system.k, number)
-                }
             }
         }
         self.system.k.now = self.system.k.now.max(t_ns);
         if let Some(checker) = &mut self.system.checker {
             checker.compare(&mut self.system.k);
+            self.system.check_sums();
         }
         self.system.k.violation.clone().map_or(Ok(()), Err)
     }
@@ -77,7 +75,7 @@ impl System {
 
     /// The class's own sums, counted again.
     fn check_sums(&mut self) {
-        if let Err(why) = self.sched.verify(&self.k) {
+        if let Err(why) = verify(&self.sched, &self.k) {
             self.k.violate("books", None, None, why);
         }
     }
@@ -105,9 +103,7 @@ impl System {
             Some(task) => self.sched.tick(&mut self.k, cpu, task),
             None => {}
         }
-        if self.sched.balances() {
-            balance::periodic(&mut self.k, &mut self.sched, cpu);
-        }
+        balance::periodic(&mut self.k, &mut self.sched, cpu);
     }
 
     /// Chooses again on a CPU, and turns to the choice.
@@ -136,7 +132,7 @@ impl System {
         if let Some(task) = self.sched.pick(&mut self.k, cpu) {
             return Some(task);
         }
-        if self.sched.balances() && balance::newidle(&mut self.k, &mut self.sched, cpu) {
+        if balance::newidle(&mut self.k, &mut self.sched, cpu) {
             return self.sched.pick(&mut self.k, cpu);
         }
         None

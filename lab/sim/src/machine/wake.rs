@@ -92,11 +92,8 @@ impl System {
 
     /// The CPU's task ends.
     pub(super) fn exit(&mut self, cpu: CpuId, task: TaskId) {
-        let t = self.k.task_mut(task);
-        t.state = TaskState::Exited;
-        let group = t.group;
+        self.k.task_mut(task).state = TaskState::Exited;
         self.leave(cpu, task, Dequeue::Exit);
-        self.k.groups[group.index()].tasks -= 1;
         self.k.cold[task.index()].program = None;
         self.k.trace(Event::Exit { task });
         self.schedule(cpu);
@@ -162,7 +159,6 @@ impl System {
         }
         child.slice_ns = child.slice_ns.or((t.slice_ns > 0).then_some(t.slice_ns));
         child.cpus = child.cpus.or(cold.asked);
-        child.cap = child.cap.or(cold.cap);
         child
     }
 

@@ -47,12 +47,6 @@ impl Koordlet {
         }
     }
 
-    /// Main and side together may use this much of the machine, so that the rest is headroom.
-    pub fn with_threshold(mut self, threshold_ppm: u64) -> Self {
-        self.threshold_ppm = threshold_ppm.min(ALL_PPM);
-        self
-    }
-
     fn part_us(&self, ppm: u64) -> u64 {
         ppm * u64::from(self.cpus) * self.period_us() / ALL_PPM
     }

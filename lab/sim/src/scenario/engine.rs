@@ -1,12 +1,11 @@
 //! `[engine]`: who limits side work, and by which policy.
 
-use tidegate_terms::{Headroom, TimeSpan, combine};
+use tidegate_terms::{Headroom, combine};
 
 use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
 use super::tree::Table;
-use crate::config::{ExtConfig, MachineConfig, Scheduler};
-use crate::engines::knobs::Sensing;
+use crate::engines::cgroup::Sensing;
 use crate::registry;
 use crate::spec::Class;
 
@@ -18,8 +17,6 @@ pub(super) const KEYS: &[&str] = &[
     "tolerance",
     "sense",
     "quota",
-    "ext_slice",
-    "ext_timer",
 ];
 
 /// What enforces the terms.
@@ -30,8 +27,6 @@ pub enum EngineKind {
     None,
     /// A policy that writes kernel files.
     Knobs,
-    /// Tidegate's scheduler on sched_ext.
-    Ext,
 }
 
 impl EngineKind {
@@ -40,7 +35,6 @@ impl EngineKind {
         match self {
             EngineKind::None => "none",
             EngineKind::Knobs => "knobs",
-            EngineKind::Ext => "ext",
         }
     }
 }
@@ -62,8 +56,6 @@ pub struct Engine {
     pub sense: Sensing,
     /// The quota of the policy `static`, of the machine.
     pub quota_ppm: u32,
-    /// The scheduler of the ext engine.
-    pub ext: ExtConfig,
 }
 
 impl Default for Engine {
@@ -76,7 +68,6 @@ impl Default for Engine {
             tolerance_ppm: None,
             sense: Sensing::Bpf,
             quota_ppm: 300_000,
-            ext: ExtConfig::for_cpus(1),
         }
     }
 }
@@ -142,24 +133,25 @@ impl Engine {
             kind => kind.name().to_owned(),
         }
     }
+}
 
-    /// The ext engine is a scheduler: it takes the fair class's place.
-    pub(super) fn fit(&self, machine: &mut MachineConfig) {
-        if self.kind == EngineKind::Ext {
-            machine.scheduler = Scheduler::Ext(self.ext.clone());
+fn kind_of(name: &str) -> Result<EngineKind, String> {
+    match name {
+        "none" => Ok(EngineKind::None),
+        "knobs" => Ok(EngineKind::Knobs),
+        "ext" | "sched_ext" => {
+            Err("is not simulated (tidegate lab --on vm --engine ext measures it)".into())
         }
+        _ => Err("is none of what is known here".into()),
     }
 }
 
 pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [Group]) -> Engine {
     let section = Section::new(table, "engine", &[KEYS], findings, cpus);
-    let mut engine = Engine {
-        ext: ExtConfig::for_cpus(cpus),
-        ..Engine::default()
-    };
-    let kinds =
-        [EngineKind::None, EngineKind::Knobs, EngineKind::Ext].map(|kind| (kind.name(), kind));
-    engine.kind = section.choice("name", &kinds).unwrap_or_default();
+    let mut engine = Engine::default();
+    engine.kind = section
+        .one("name", "none or knobs", kind_of)
+        .unwrap_or_default();
     let names: Vec<(&str, &str)> = registry::policies()
         .map(|policy| (policy.name, policy.name))
         .collect();
@@ -178,17 +170,10 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     engine.tolerance_ppm = section.share("tolerance");
     let senses = [("bpf", Sensing::Bpf), ("usage", Sensing::Usage)];
     engine.sense = section.choice("sense", &senses).unwrap_or_default();
-    let ms = TimeSpan::from_millis;
     engine.quota_ppm = section.share("quota").unwrap_or(engine.quota_ppm);
     if section.has("quota") && engine.policy != "static" {
         let why = format!("means nothing to the policy {}", engine.policy);
         section.refuse_key("quota", why, "leave it out, or take policy = \"static\"");
-    }
-    if let Some(slice_ns) = section.time("ext_slice", TimeSpan::from_nanos(100_000), ms(100)) {
-        engine.ext.slice_ns = slice_ns;
-    }
-    if let Some(timer_ns) = section.time("ext_timer", TimeSpan::from_nanos(100_000), ms(100)) {
-        engine.ext.timer_ns = timer_ns;
     }
     engine.lay_terms(groups, &section);
     engine

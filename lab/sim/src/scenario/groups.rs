@@ -8,7 +8,7 @@ use super::read::{Findings, Section};
 use super::tree::{Node, Table};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
-use crate::spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec};
+use crate::spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec};
 
 pub(super) const KEYS: &[&str] = &[
     "parent",
@@ -22,8 +22,9 @@ pub(super) const KEYS: &[&str] = &[
     "headroom",
     "tolerance",
     "objective",
+    "cap_hard",
+    "cap_soft",
 ];
-pub(super) const CAP: &[&str] = &["cap_hard", "cap_soft", "cap_scope"];
 
 /// A group of the scenario, by its index; none is the root.
 pub type GroupRef = Option<usize>;
@@ -46,7 +47,7 @@ const DEPTH_MAX: usize = 16;
 
 pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> {
     let mut read: Vec<(String, String, Group)> = Vec::new();
-    for (name, section) in sections(table, "group", &[KEYS, CAP], findings, cpus) {
+    for (name, section) in sections(table, "group", &[KEYS], findings, cpus) {
         let parent = section.text("parent").unwrap_or_default();
         let group = group(&name, &section);
         read.push((name, parent, group));
@@ -246,7 +247,7 @@ fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
     let ms = TimeSpan::from_millis;
     let period_us = section
         .time("period", ms(1), ms(1_000))
-        .map_or(Bandwidth::UNLIMITED.period_us, |ns| ns / 1_000);
+        .map_or(Bandwidth::unlimited().period_us, |ns| ns / 1_000);
     // The kernel's own bound on quota is far above any machine of the simulator: 1024 CPUs for a second.
     let quota_us = section
         .time("quota", ms(1), ms(1_024_000))
@@ -287,32 +288,15 @@ fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
     (Some(bandwidth), burst == Some(None))
 }
 
-/// The three keys of a cap.
-pub(super) fn cap(section: &Section<'_>) -> Option<CapTerms> {
-    let scopes = [
-        ("task", CapScope::Task),
-        ("process", CapScope::Process),
-        ("group", CapScope::Group),
-    ];
-    let scope = section.choice("cap_scope", &scopes);
+fn cap(section: &Section<'_>) -> Option<CapTerms> {
     // Thousandths of one CPU; a group's may be above one CPU.
     let hard = section.number("cap_hard", 1, 1_024_000);
     let soft = section.number("cap_soft", 0, 1_024_000);
-    if hard.is_none() && soft.is_none() {
-        if scope.is_some() {
-            section.refuse_key(
-                "cap_scope",
-                "means nothing without a cap".into(),
-                "add cap_hard = 300",
-            );
-        }
-        return None;
-    }
+    hard.or(soft)?;
     // At most 1 024 000 by the reader.
     let ppt = |cap: Option<i64>| cap.map_or(tidegate_law::cap::NONE, |ppt| ppt as u32);
     Some(CapTerms {
         hard_ppt: ppt(hard),
         soft_ppt: ppt(soft),
-        scope: scope.unwrap_or(CapScope::Group),
     })
 }

@@ -7,7 +7,6 @@
 //! Nothing is parsed again after this. Everything that is wrong is told at once, each with its line and its mend.
 
 mod builtin;
-mod each;
 mod engine;
 mod error;
 mod groups;
@@ -25,7 +24,6 @@ use std::sync::Arc;
 use tidegate_terms::TimeSpan;
 
 pub use builtin::{BUILTIN, Builtin};
-pub use each::Own;
 pub use engine::{Engine, EngineKind};
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use groups::{Group, GroupRef};
@@ -290,7 +288,6 @@ fn read(text: &Text, tree: &Table, findings: &Findings) -> Scenario {
         top.refuse_key("workload", why, "add one, as in [workload.web]");
     }
     let engine = engine::read(table("engine"), findings, cpus, &mut groups);
-    engine.fit(&mut machine);
     Scenario {
         name: text.name.clone(),
         about: top.text("about").unwrap_or_default(),
@@ -315,7 +312,7 @@ pub fn keys() -> Vec<(&'static str, &'static str)> {
         ),
         ("scheduler", &[machine::EEVDF, machine::CFS]),
         ("engine", &[engine::KEYS]),
-        ("group", &[groups::KEYS, groups::CAP]),
+        ("group", &[groups::KEYS]),
     ];
     for (table, keys) in tables {
         all.extend(keys.concat().into_iter().map(|key| (table, key)));

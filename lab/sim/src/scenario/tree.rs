@@ -44,16 +44,6 @@ pub enum Written {
     List(Vec<Written>),
 }
 
-impl Written {
-    /// The text, unless it is a list.
-    pub fn into_one(self) -> Option<String> {
-        match self {
-            Written::One(text) => Some(text),
-            Written::List(_) => None,
-        }
-    }
-}
-
 impl Table {
     /// Reads a file's text.
     ///
@@ -126,19 +116,6 @@ impl Table {
             None => table.entries.push((last.to_owned(), leaf)),
         }
         Ok(())
-    }
-
-    /// Lays another table over this one, key by key: tables join, values replace.
-    pub fn overlay(&mut self, above: Table) {
-        self.place = above.place;
-        for (key, node) in above.entries {
-            let below = self.entries.iter_mut().find(|(known, _)| *known == key);
-            match (below, node) {
-                (Some((_, Node::Table(below))), Node::Table(above)) => below.overlay(above),
-                (Some((_, below)), node) => *below = node,
-                (None, node) => self.entries.push((key, node)),
-            }
-        }
     }
 
     fn tables(&self) -> impl Iterator<Item = &str> {

@@ -50,7 +50,7 @@ pub(super) fn read(
         };
         // The kind says which keys there are, so it is read first, by itself.
         let finder = kinds::finder(below);
-        let mut keys = vec![KEYS, groups::CAP];
+        let mut keys = vec![KEYS];
         keys.extend(finder.map_or(kinds::EVERY_KEY, |row| row.keys));
         let path = format!("workload.{name}");
         let section = Section::new(below, &path, &keys, findings, cpus);
@@ -130,7 +130,6 @@ fn common(name: &str, section: &Section<'_>) -> Common {
         TimeSpan::from_millis(100),
     );
     common.cpus = section.cpu_list("cpus");
-    common.cap = groups::cap(section);
     common.start_ns = section.any_time("start").unwrap_or(0);
     common.end_ns = section.some_time("end");
     if common

@@ -63,10 +63,9 @@ impl Program for Periodic {
         if self.runs {
             self.runs = false;
             *next_ns += self.period_ns;
-            if *next_ns <= ctx.now_ns {
-                let missed = (ctx.now_ns - *next_ns) / self.period_ns.max(1) + 1;
-                *next_ns += missed * self.period_ns;
-            }
+            // Work that ends at its period's very end goes on with the next.
+            let late_ns = ctx.now_ns.saturating_sub(*next_ns);
+            *next_ns += late_ns.div_ceil(self.period_ns.max(1)) * self.period_ns;
         }
         if *next_ns > ctx.now_ns {
             return Op::SleepUntil { at_ns: *next_ns };

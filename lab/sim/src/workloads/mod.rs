@@ -47,7 +47,7 @@ use crate::machine::Machine;
 use crate::names::Player;
 use crate::prng::Prng;
 use crate::program::{Ctx, Op, Program, TaskSpec};
-use crate::spec::{CapTerms, Policy};
+use crate::spec::Policy;
 
 /// How the amount of work of one request varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +108,6 @@ pub struct Common {
     pub latency_inherit: bool,
     /// CPUs they may use.
     pub cpus: Option<CpuSet>,
-    /// Their cap.
-    pub cap: Option<CapTerms>,
     /// When they start.
     pub start_ns: Ns,
     /// When they end: what was begun by then is finished, and nothing else is begun.
@@ -132,7 +130,6 @@ impl Common {
             latency: 0,
             latency_inherit: true,
             cpus: None,
-            cap: None,
             start_ns: 0,
             end_ns: None,
             record_from_ns: 0,
@@ -153,7 +150,6 @@ impl Common {
             latency: self.latency,
             latency_inherit: self.latency_inherit,
             cpus: self.cpus,
-            cap: self.cap,
             start_ns: self.start_ns,
             ..TaskSpec::new(&format!("{}/{role}", self.name), self.group, program)
         }

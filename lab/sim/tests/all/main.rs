@@ -6,6 +6,7 @@ mod cfs;
 mod docs;
 mod engines;
 mod fair;
+mod kernel;
 mod place;
 mod quota;
 mod random_scenarios;

@@ -85,11 +85,7 @@ impl Author {
             self.maybe("delay_dequeue", &["true", "false"]);
         }
         self.line("[engine]");
-        match self.rng.below(3) {
-            0 => self.line("name = \"knobs\""),
-            1 => self.line("name = \"ext\""),
-            _ => {}
-        }
+        self.maybe("name", &["\"none\"", "\"knobs\""]);
         let names: Vec<String> = registry::policies()
             .map(|policy| format!("\"{}\"", policy.name))
             .collect();
@@ -115,7 +111,6 @@ impl Author {
         if self.rng.chance_ppm(300_000) {
             self.always("cap_hard", &["1", "100", "1000", "2500"]);
             self.maybe("cap_soft", &["0", "1"]);
-            self.maybe("cap_scope", &["\"task\"", "\"process\"", "\"group\""]);
         }
         self.maybe("latency", &["-20", "0", "19"]);
         if self.rng.chance_ppm(200_000) {

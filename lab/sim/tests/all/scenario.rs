@@ -161,35 +161,6 @@ proptest! {
     }
 }
 
-#[test]
-fn several_scenarios_share_what_their_top_says() {
-    let text = text(
-        "[machine]\ncpus = 4\n[group.a]\nweight = 200\n[scenario.one]\nmark = [\"x\", \"y\"]\n\
-         [scenario.one.workload.w]\nkind = \"hog\"\ngroup = \"a\"\n\
-         [scenario.two]\nmachine.cpus = 8\nmark = \"z\"\ngroup.a.quota = \"50ms\"\nworkload.w.kind = \"hog\"\n",
-    );
-    let all = Scenario::resolve_each(&text, &["mark"]).unwrap_or_else(|e| panic!("{e}"));
-    let [(one, x), (two, z)] = &all[..] else {
-        panic!("{} scenarios", all.len());
-    };
-    assert_eq!((one.name.as_str(), two.name.as_str()), ("one", "two"));
-    assert_eq!(one.machine.topology.cpus(), 4);
-    assert_eq!(two.machine.topology.cpus(), 8);
-    let a = &two.groups[0].spec;
-    assert_eq!((a.weight, a.bandwidth.is_some()), (200, true));
-    assert_eq!(one.groups[0].spec.bandwidth, None);
-    assert_eq!((x[0].values.len(), z[0].values.len()), (2, 1));
-    for wrong in [
-        "[machine]\ncpus = 4\n",
-        "scenario = 3\n",
-        "[scenario]\none = 3\n",
-        "[scenario.one]\nworkload.w.kind = \"hog\"\nmark = [[\"x\"]]\n",
-    ] {
-        let text = self::text(wrong);
-        assert!(Scenario::resolve_each(&text, &["mark"]).is_err(), "{wrong}");
-    }
-}
-
 /// A soft cap alone once came with a hard one of 1024 CPUs, and under the engine on kernel files with a quota of as much.
 #[test]
 fn a_cap_that_is_not_said_is_none() {

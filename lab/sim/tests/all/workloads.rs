@@ -327,6 +327,14 @@ fn quotas_count_without_the_warm_up() {
     near(ns, all_ns as f64, 15.0);
 }
 
+/// Without costs, work that fills its period ends exactly where the next period begins.
+#[test]
+fn a_hog_that_is_always_busy_leaves_no_period_out() {
+    let out = run("duration = \"1s\"\n[machine]\ncpus = 1\ncosts = \"free\"\n\
+         [workload.w]\nkind = \"hog\"\ntasks = 1\nbusy = \"100%\"\nperiod = \"10ms\"\n");
+    near(out.groups[0].usage_ns, S as f64, 1.1);
+}
+
 /// What was begun is finished, and what would come later never comes.
 #[test]
 fn a_workload_ends_when_it_says() {

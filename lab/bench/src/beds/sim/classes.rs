@@ -2,7 +2,7 @@
 
 use tidegate_law::latency;
 use tidegate_sim::workloads::Common;
-use tidegate_sim::{CfsConfig, EevdfConfig, ExtConfig, Scheduler};
+use tidegate_sim::{CfsConfig, EevdfConfig, Scheduler};
 
 /// A scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +13,11 @@ pub enum Class {
     CfsPatched,
     /// The fair class from 6.6 on; a hint becomes a slice.
     Eevdf,
-    /// Tidegate's on sched_ext; a hint moves the deadline.
-    Ext,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Class; 4] = [Class::Cfs, Class::CfsPatched, Class::Eevdf, Class::Ext];
+    pub const ALL: [Class; 3] = [Class::Cfs, Class::CfsPatched, Class::Eevdf];
 
     /// In tables.
     pub fn label(self) -> &'static str {
@@ -27,7 +25,6 @@ impl Class {
             Class::Cfs => "CFS",
             Class::CfsPatched => "CFS with the latency-nice series",
             Class::Eevdf => "EEVDF, hint as slice",
-            Class::Ext => "ext",
         }
     }
 
@@ -37,7 +34,6 @@ impl Class {
             Class::Cfs => "cfs",
             Class::CfsPatched => "cfs_patched",
             Class::Eevdf => "eevdf",
-            Class::Ext => "ext",
         }
     }
 
@@ -54,7 +50,6 @@ impl Class {
                 ..CfsConfig::for_cpus(cpus)
             }),
             Class::Eevdf => Scheduler::Eevdf(EevdfConfig::for_cpus(cpus)),
-            Class::Ext => Scheduler::Ext(ExtConfig::for_cpus(cpus)),
         }
     }
 
@@ -62,7 +57,7 @@ impl Class {
     pub fn hint(self, common: &mut Common, hint: i8, cpus: u32) {
         match self {
             Class::Cfs => {}
-            Class::CfsPatched | Class::Ext => common.latency = hint,
+            Class::CfsPatched => common.latency = hint,
             Class::Eevdf if hint != 0 => {
                 let base_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
                 common.slice_ns = Some(latency::slice_ns(i32::from(hint), base_ns));

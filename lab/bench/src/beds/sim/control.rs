@@ -1,6 +1,6 @@
 //! Who keeps the headroom in the simulated experiments.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::policies::{
     Katalyst, Koordlet, PerfIso, Policy, Published, Sideloader, Sides, SmartHarvest,
 };
@@ -36,8 +36,6 @@ pub enum Control {
     KnobsCores,
     /// ... sensing by usage files.
     KnobsUsage,
-    /// Tidegate's engine on sched_ext.
-    Ext,
     /// cpu.idle and a quota that stands, 30 % of the machine: the cpu.headroom patches' example.
     StaticMax,
     /// The law of resctl-demo's sideloader.
@@ -69,7 +67,6 @@ impl Control {
             Control::KnobsCoresIdle => ["knobs_cores_idle", "knobs on whole cores, cpu.idle"],
             Control::KnobsCores => ["knobs_cores", "Tidegate knobs on whole cores"],
             Control::KnobsUsage => ["knobs_usage", "Tidegate knobs, usage files"],
-            Control::Ext => ["ext", "Tidegate ext"],
             Control::StaticMax => ["static_max", "static cpu.max, 30 %"],
             Control::Sideloader => ["sideloader", "sideloader's law"],
             Control::Koordlet => ["koordlet", "koordlet's law"],
@@ -91,7 +88,7 @@ impl Control {
 
     /// Whether it is ours.
     pub fn is_tidegate(self) -> bool {
-        self.is_knobs() || self == Control::Ext
+        self.is_knobs()
     }
 
     /// Whether it is the engine on kernel files.

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_sim::found::FoundHeadroom;
 use tidegate_sim::workloads::{Common, Hog, Kind};
 use tidegate_sim::{
-    Bandwidth, Class, Event, ExtConfig, GroupId, GroupSpec, Machine, MachineConfig, Ns, Scheduler,
-    Simulation, Tracer,
+    Bandwidth, Class, Event, GroupId, GroupSpec, Machine, MachineConfig, Ns, Simulation, Tracer,
 };
 
 use super::control::{Control, MAIN, SIDE, controllers};
@@ -63,14 +62,11 @@ impl Setup {
     }
 
     fn build(
-        mut config: MachineConfig,
+        config: MachineConfig,
         control: Control,
         (headroom_pct, harm_aim_ppm): (f64, Option<u32>),
         busy_pct: f64,
     ) -> Result<Self, LabError> {
-        if control == Control::Ext {
-            config.scheduler = Scheduler::Ext(ExtConfig::for_cpus(config.topology.cpus()));
-        }
         let cpus = config.topology.cpus();
         let headroom_ppm = if control.is_tidegate() {
             (headroom_pct * 1e4) as u32

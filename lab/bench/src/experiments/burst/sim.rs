@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use tidegate_law::burst::NO_PARENT;
-use tidegate_sim::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
+use tidegate_sim::engines::cgroup::{Compiled, Knobs, KnobsConfig, Sensing};
 use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern, Request, Work};
 use tidegate_sim::{Bandwidth, Controller, GroupId, GroupSpec, Machine, Prng, Simulation};
 

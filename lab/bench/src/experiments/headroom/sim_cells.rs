@@ -26,7 +26,7 @@ pub const fn arm(control: Control, headroom_pct: u32) -> Arm {
 
 impl Arm {
     /// Every arm, in the tables' order.
-    pub const ALL: [Arm; 14] = [
+    pub const ALL: [Arm; 12] = [
         Arm::NO_SIDE,
         arm(Control::WeightOne, 0),
         Arm::CPU_IDLE,
@@ -35,29 +35,22 @@ impl Arm {
         arm(Control::KnobsCores, 30),
         arm(Control::KnobsCoresIdle, 30),
         arm(Control::KnobsWeight, 30),
-        arm(Control::Ext, 30),
-        arm(Control::Ext, 20),
         arm(Control::StaticMax, 30),
         arm(Control::Sideloader, 30),
         arm(Control::Koordlet, 35),
         arm(Control::Katalyst, 0),
     ];
     /// Those over the range of the contention coefficients.
-    pub const SWEPT: [Arm; 5] = [
+    pub const SWEPT: [Arm; 4] = [
         Arm::NO_SIDE,
         Arm::CPU_IDLE,
         arm(Control::KnobsBpf, 30),
         arm(Control::KnobsCores, 30),
-        arm(Control::Ext, 30),
     ];
 
-    /// Whether the targets are meant for it: the product's engines at 30 %.
+    /// Whether the targets are meant for it: the product's engine at 30 %.
     pub fn has_target(self) -> bool {
-        self.headroom_pct == 30
-            && matches!(
-                self.control,
-                Control::KnobsBpf | Control::KnobsCores | Control::Ext
-            )
+        self.headroom_pct == 30 && matches!(self.control, Control::KnobsBpf | Control::KnobsCores)
     }
 
     /// In tables.

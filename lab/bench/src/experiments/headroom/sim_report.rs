@@ -196,10 +196,8 @@ impl SimRuns {
                 ("weight 1", &|l| ours(l, Control::WeightOne, 0)),
                 ("published: 30 %", &|l| published(l, |r| r.headroom_30)),
                 ("knobs 30 %", &|l| ours(l, Control::KnobsBpf, 30)),
-                ("ext 30 %", &|l| ours(l, Control::Ext, 30)),
                 ("published: 20 %", &|l| published(l, |r| r.headroom_20)),
                 ("knobs 20 %", &|l| ours(l, Control::KnobsBpf, 20)),
-                ("ext 20 %", &|l| ours(l, Control::Ext, 20)),
             ],
         )
     }
@@ -217,16 +215,14 @@ impl SimRuns {
             let slowdown = *slowdown;
             cell(self.ratio(Pick { slowdown, ..pick }, by), 3, "")
         };
-        let columns: [Column<'_, Slowdown>; 9] = [
+        let columns: [Column<'_, Slowdown>; 7] = [
             ("contention", &|s| s.label()),
             ("avg: cpu.idle", &|s| f(s, Control::CpuIdle, 0, AVERAGE)),
             ("knobs 30 %", &|s| f(s, Control::KnobsBpf, 30, AVERAGE)),
             ("whole cores", &|s| f(s, Control::KnobsCores, 30, AVERAGE)),
-            ("ext 30 %", &|s| f(s, Control::Ext, 30, AVERAGE)),
             ("p99: cpu.idle", &|s| f(s, Control::CpuIdle, 0, P99)),
             ("knobs 30 %", &|s| f(s, Control::KnobsBpf, 30, P99)),
             ("whole cores", &|s| f(s, Control::KnobsCores, 30, P99)),
-            ("ext 30 %", &|s| f(s, Control::Ext, 30, P99)),
         ];
         let title = format!(
             "Contention swept, {cpus} CPUs, load {load:.1}: over no side work at the same contention"
@@ -253,19 +249,15 @@ impl SimRuns {
             .to_string(),
     ];
         for &cpus in &self.sizes {
-            for control in [Control::KnobsBpf, Control::Ext] {
-                notes.extend(
-                    BOTH.iter()
-                        .filter_map(|by| self.no_gain(cpus, control, *by)),
-                );
-            }
+            let no_gain = BOTH.iter().filter_map(|by| self.no_gain(cpus, *by));
+            notes.extend(no_gain);
         }
         notes
     }
 
     /// Where Tidegate at 30 % does not gain over cpu.idle alone.
-    fn no_gain(&self, cpus: u32, control: Control, by: By) -> Option<String> {
-        let arm = arm(control, 30);
+    fn no_gain(&self, cpus: u32, by: By) -> Option<String> {
+        let arm = arm(Control::KnobsBpf, 30);
         let at = |l| {
             self.samples
                 .ratio(Pick::new(cpus, arm).load(l), Arm::CPU_IDLE, by)
@@ -288,11 +280,10 @@ impl SimRuns {
     }
 
     fn plot(&self, cpus: u32, by: By) -> Result<plots::Plot, LabError> {
-        const SHOWN: [Arm; 7] = [
+        const SHOWN: [Arm; 6] = [
             arm(Control::WeightOne, 0),
             Arm::CPU_IDLE,
             arm(Control::KnobsBpf, 30),
-            arm(Control::Ext, 30),
             arm(Control::StaticMax, 30),
             arm(Control::Sideloader, 30),
             arm(Control::Koordlet, 35),

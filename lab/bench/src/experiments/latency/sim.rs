@@ -81,7 +81,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         |c| simulate(*c, &lengths, options.seed),
     )?;
     let example = config(cells[0], options.seed);
-    let bed = stage.bed(&[cpus], &example, "CFS, EEVDF and ext in turn");
+    let bed = stage.bed(&[cpus], &example, "CFS and EEVDF in turn");
     report(bed, samples, lengths.loops)
 }
 
@@ -172,9 +172,6 @@ fn headline(found: &HintRuns) -> Vec<Headline> {
         // The latency-nice series is a comparison.
         lines.push(h.when(class != Class::CfsPatched, |h| h.at_most(2.0)));
     }
-    let against = p99(Class::Ext, true, together) / p99(Class::Eevdf, true, together);
-    let name = "the same p99, ext over EEVDF with the shortest slice";
-    lines.push(Headline::new(name, against, "×").at_most(1.0));
     let row = CYCLICTEST.iter().find(|r| r.stat == "p99").map(|r| r.b);
     let published = row.map(|(without, with)| f64::from(without) / f64::from(with));
     for class in hinting() {
@@ -186,14 +183,12 @@ fn headline(found: &HintRuns) -> Vec<Headline> {
         let published = published.filter(|_| class == Class::CfsPatched);
         lines.push(Headline::new(&name, ratio, "×").published(published));
     }
-    for class in [Class::Eevdf, Class::Ext] {
-        let name = format!(
-            "worst share against its fair one beside a hint of −20: {}",
-            class.label()
-        );
-        let off = found.unfair_pct(way(class, true));
-        lines.push(Headline::new(&name, off, "%").at_most(1.0));
-    }
+    let name = format!(
+        "worst share against its fair one beside a hint of −20: {}",
+        Class::Eevdf.label()
+    );
+    let off = found.unfair_pct(way(Class::Eevdf, true));
+    lines.push(Headline::new(&name, off, "%").at_most(1.0));
     for class in hinting() {
         for groups in found.groups() {
             let gain = found.gain_pct(groups, way(class, false), way(class, true));

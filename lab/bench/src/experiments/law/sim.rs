@@ -107,7 +107,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     sizes.sort_unstable();
     sizes.dedup();
     let example = plain(sizes[0], options.seed);
-    let bed = stage.bed(&sizes, &example, "EEVDF; ext for its own rows");
+    let bed = stage.bed(&sizes, &example, "EEVDF");
     let found = LawRuns {
         form: Form::Sim,
         visits,
@@ -124,18 +124,18 @@ fn who(control: Control) -> Who {
         key: control.key().into(),
         label: control.label().into(),
         keeps: true,
-        // The contract is ± 1 point; ext decides at each switch, and is held to half of it.
-        bound: Some(if control == Control::Ext { 0.5 } else { 1.0 }),
-        writes: control != Control::Ext,
+        // The contract is ± 1 point.
+        bound: Some(1.0),
+        writes: true,
     }
 }
 
-/// Tidegate's engines: all, or the one that was asked for.
+/// How Tidegate's engine senses: both ways, or the one that was asked for.
 fn engines(options: &LabOptions) -> Vec<Control> {
     match options.sense {
         Some(Sense::Bpf) => vec![Control::KnobsBpf],
         Some(Sense::Usage) => vec![Control::KnobsUsage],
-        None => vec![Control::KnobsBpf, Control::KnobsUsage, Control::Ext],
+        None => vec![Control::KnobsBpf, Control::KnobsUsage],
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
             window_ns: 3_000 * MS,
             varying_s: 0,
         };
-        for control in [Control::KnobsBpf, Control::KnobsUsage, Control::Ext] {
+        for control in [Control::KnobsBpf, Control::KnobsUsage] {
             for cpus in [1, 2, 4, 8] {
                 for row in Row::all().filter(|row| row.published.is_none()) {
                     let cell = Cell {

@@ -8,7 +8,7 @@
 
 mod report;
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
 use tidegate_sim::workloads::{Common, Curve, Hog, Kind, OpenLoop, Pattern, Shape, Work};
 use tidegate_sim::{
     Class, Controller, DelayObjective, EevdfConfig, GroupId, GroupSpec, Machine, MachineConfig,

@@ -86,7 +86,7 @@ fn controls(options: &LabOptions) -> Vec<Control> {
     let ours = match options.sense {
         Some(Sense::Bpf) => vec![Control::KnobsBpf],
         Some(Sense::Usage) => vec![Control::KnobsUsage],
-        None => vec![Control::Ext, Control::KnobsBpf, Control::KnobsUsage],
+        None => vec![Control::KnobsBpf, Control::KnobsUsage],
     };
     let theirs = [Control::Sideloader, Control::Koordlet, Control::Katalyst];
     ours.into_iter().chain(theirs).collect()
@@ -174,7 +174,6 @@ fn who(control: Control) -> Who {
         key: control.key(),
         label: control.label(),
         target_ms: match control {
-            Control::Ext => Some(2.0),
             Control::KnobsBpf => Some(20.0),
             Control::KnobsUsage => Some(60.0),
             _ => None,

@@ -4,7 +4,7 @@ use super::{Idle, Level, Search, group_of, span};
 use crate::cpuset::CpuSet;
 use crate::ids::CpuId;
 use crate::kernel::Kernel;
-use crate::sched::Sched;
+use crate::sched::Fair;
 use crate::sched::place::{Loads, is_idle};
 
 /// imbalance_pct of a level above the core's.
@@ -68,7 +68,7 @@ pub(super) fn balances_for_its_group(k: &Kernel, cpu: CpuId, level: Level) -> bo
     idle_thread.map_or(group.start == cpu.0, |idle| idle == cpu)
 }
 
-fn stats(k: &Kernel, sched: &Sched, group: std::ops::Range<u32>, without: &CpuSet) -> Stats {
+fn stats(k: &Kernel, sched: &Fair, group: std::ops::Range<u32>, without: &CpuSet) -> Stats {
     let mut stats = Stats {
         cpus: 0,
         idle: 0,
@@ -81,14 +81,14 @@ fn stats(k: &Kernel, sched: &Sched, group: std::ops::Range<u32>, without: &CpuSe
         if is_idle(k, cpu) {
             stats.idle += 1;
         } else {
-            stats.load += sched.fair().cpu_load(cpu);
+            stats.load += sched.cpu_load(cpu);
         }
     }
     stats
 }
 
 /// The CPU to pull from and how much.
-pub(super) fn find_busiest(k: &Kernel, sched: &Sched, search: &Search) -> Option<(CpuId, Amount)> {
+pub(super) fn find_busiest(k: &Kernel, sched: &Fair, search: &Search) -> Option<(CpuId, Amount)> {
     let &Search {
         dst, level, idle, ..
     } = search;
@@ -137,7 +137,7 @@ pub(super) fn find_busiest(k: &Kernel, sched: &Sched, search: &Search) -> Option
     let rank = |cpu: &CpuId| match amount {
         Amount::Tasks(_) => u64::from(k.cpus[cpu.index()].nr_runnable),
         // A CPU with one task has none to give, whatever its load.
-        Amount::Load(_) if k.cpus[cpu.index()].nr_runnable > 1 => sched.fair().cpu_load(*cpu),
+        Amount::Load(_) if k.cpus[cpu.index()].nr_runnable > 1 => sched.cpu_load(*cpu),
         Amount::Load(_) => 0,
     };
     // Of equals the first.

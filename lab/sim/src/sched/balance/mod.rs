@@ -19,7 +19,7 @@ use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::ids::CpuId;
 use crate::kernel::Kernel;
-use crate::sched::Sched;
+use crate::sched::Fair;
 use crate::sched::place::{is_idle, only_idle_policy};
 use busiest::{Amount, balances_for_its_group, find_busiest};
 use pull::{Pulled, pull};
@@ -50,26 +50,25 @@ pub(crate) fn note_tasks(k: &mut Kernel, cpu: CpuId) {
 }
 
 /// A CPU is about to idle: pulls a task that waits elsewhere. True if one came.
-pub(crate) fn newidle(k: &mut Kernel, sched: &mut Sched, cpu: CpuId) -> bool {
+pub(crate) fn newidle(k: &mut Kernel, sched: &mut Fair, cpu: CpuId) -> bool {
     if k.crowded.is_empty() {
         return false;
     }
     // Taken out for the while, so that the class can be asked and changed.
-    let mut balance = std::mem::take(&mut sched.fair_mut().balance);
+    let mut balance = std::mem::take(&mut sched.balance);
     let pulled = balance.newidle(k, sched, cpu);
-    sched.fair_mut().balance = balance;
+    sched.balance = balance;
     pulled
 }
 
 /// A CPU's tick.
-pub(crate) fn periodic(k: &mut Kernel, sched: &mut Sched, cpu: CpuId) {
-    let fair = sched.fair_mut();
-    if !fair.balance.is_due(k, cpu) {
+pub(crate) fn periodic(k: &mut Kernel, sched: &mut Fair, cpu: CpuId) {
+    if !sched.balance.is_due(k, cpu) {
         return;
     }
-    let mut balance = std::mem::take(&mut fair.balance);
+    let mut balance = std::mem::take(&mut sched.balance);
     balance.tick(k, sched, cpu);
-    sched.fair_mut().balance = balance;
+    sched.balance = balance;
 }
 
 /// One CPU's view of one level.
@@ -185,7 +184,7 @@ impl Balance {
     }
 
     /// A CPU is about to idle: pulls a task that waits elsewhere. True if one came.
-    pub(crate) fn newidle(&mut self, k: &mut Kernel, sched: &mut Sched, cpu: CpuId) -> bool {
+    pub(crate) fn newidle(&mut self, k: &mut Kernel, sched: &mut Fair, cpu: CpuId) -> bool {
         let mut cost_ns = 0;
         for index in 0..self.levels.len() {
             let level = self.levels[index];
@@ -227,7 +226,7 @@ impl Balance {
     }
 
     /// A CPU's tick: balances the levels whose time has come, and for the idle CPUs.
-    pub(crate) fn tick(&mut self, k: &mut Kernel, sched: &mut Sched, cpu: CpuId) {
+    pub(crate) fn tick(&mut self, k: &mut Kernel, sched: &mut Fair, cpu: CpuId) {
         if k.now >= k.cpus[cpu.index()].balance_at {
             self.rebalance(k, sched, cpu, Idle::No);
         }
@@ -244,7 +243,7 @@ impl Balance {
         }
     }
 
-    fn rebalance(&mut self, k: &mut Kernel, sched: &mut Sched, cpu: CpuId, mut idle: Idle) {
+    fn rebalance(&mut self, k: &mut Kernel, sched: &mut Fair, cpu: CpuId, mut idle: Idle) {
         let mut next_ns = Ns::MAX;
         for index in 0..self.levels.len() {
             let (level, at) = (self.levels[index], cpu.index() * self.levels.len() + index);
@@ -266,23 +265,20 @@ impl Balance {
     }
 
     /// Tells wake placement how busy the CPU's cache is.
-    fn note_utilisation(&mut self, k: &Kernel, sched: &mut Sched, cpu: CpuId) {
+    fn note_utilisation(&mut self, k: &Kernel, sched: &mut Fair, cpu: CpuId) {
         let llc = k.cfg.topology.llc_of(cpu);
         let cpus = k.cfg.topology.llc_cpus(llc);
         let busy_ns = cpus.map(|cpu| k.cpus[cpu as usize].busy_ns).sum();
         let cache = &mut self.caches[llc as usize];
         cache.update(k.now, busy_ns);
-        sched
-            .fair_mut()
-            .placement
-            .note_utilisation(k, llc, cache.mean_ppt);
+        sched.placement.note_utilisation(k, llc, cache.mean_ppt);
     }
 
     /// Balances one level for one CPU; the number of tasks that came.
     fn balance(
         &mut self,
         k: &mut Kernel,
-        sched: &mut Sched,
+        sched: &mut Fair,
         dst: CpuId,
         index: usize,
         idle: Idle,

@@ -6,7 +6,7 @@ use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use crate::sched::place::Loads;
-use crate::sched::{Sched, migrate};
+use crate::sched::{Fair, migrate};
 use crate::spec::Policy;
 
 /// A task that ran within this time is cache-hot (sysctl_sched_migration_cost).
@@ -25,7 +25,7 @@ pub(super) enum Pulled {
 /// Moves waiting tasks, the one that ran longest ago first.
 pub(super) fn pull(
     k: &mut Kernel,
-    sched: &mut Sched,
+    sched: &mut Fair,
     search: &Search,
     src: CpuId,
     amount: Amount,
@@ -65,7 +65,7 @@ pub(super) fn pull(
         match &mut left {
             Amount::Tasks(tasks) => *tasks -= 1,
             Amount::Load(load) => {
-                let task_load = sched.fair().task_load(k, task).max(1);
+                let task_load = sched.task_load(k, task).max(1);
                 // A task larger than what is left would only turn the imbalance round; after failures it goes.
                 if task_load >> failed.min(16) > *load {
                     continue;

@@ -15,6 +15,7 @@ use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
+use crate::sched::BandwidthStat;
 use crate::spec::Bandwidth;
 use crate::trace::Event;
 use tidegate_law::bandwidth::{NONE as UNLIMITED, SLACK_WAIT_NS, Terms, Verdict};
@@ -284,5 +285,28 @@ impl Fair {
     pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
         let e = self.order.ent(k.task(task).ent);
         e.on_rq && !e.delayed && !self.order.throttled_above(e.rq)
+    }
+
+    /// Whether a group that the task is in is throttled on its CPU.
+    pub(crate) fn throttled(&self, k: &Kernel, task: TaskId) -> bool {
+        let ent = k.task(task).ent;
+        self.order.throttled_above(self.order.ent(ent).rq)
+    }
+
+    /// Whether a group that the task is in is throttled on another CPU: the kernel moves nothing there (throttled_lb_pair).
+    pub(crate) fn throttled_on(&self, k: &Kernel, task: TaskId, cpu: CpuId) -> bool {
+        self.order
+            .throttled_above(self.order.rq_of(k.task(task).group, cpu))
+    }
+
+    pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
+        let stat = self.tgs[group.index()].pool.stat();
+        BandwidthStat {
+            nr_periods: stat.nr_periods,
+            nr_throttled: stat.nr_throttled,
+            throttled_ns: stat.throttled_ns,
+            nr_bursts: stat.nr_bursts,
+            burst_ns: stat.burst_ns,
+        }
     }
 }

@@ -14,8 +14,9 @@
 //! sleeper's stays absolute on the queue that it left (`home`) until it wakes elsewhere.
 
 use super::order::Order;
-use super::{Flavour, tree};
+use super::tree;
 use crate::config::CfsConfig;
+use crate::config::Scheduler;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
@@ -34,9 +35,9 @@ impl Order {
     /// The tunables, when this is the older class.
     #[inline]
     pub(super) fn cfs(&self) -> Option<&CfsConfig> {
-        match &self.flavour {
-            Flavour::Cfs(config) => Some(config),
-            Flavour::Eevdf(_) => None,
+        match &self.scheduler {
+            Scheduler::Cfs(config) => Some(config),
+            Scheduler::Eevdf(_) => None,
         }
     }
 

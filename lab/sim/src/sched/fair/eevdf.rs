@@ -11,11 +11,11 @@
 //! 2·max(slice, tick) in virtual time: 2·100 ms · 1024/2 for the lightest
 //! entity, below 2^38; times a weight of 2^17 and 2^8 such entities, below 2^63.
 
-use super::Flavour;
 use super::entity::Entity;
 use super::order::Order;
 use super::tree;
 use crate::config::EevdfConfig;
+use crate::config::Scheduler;
 use crate::kernel::NONE;
 
 /// What the older class has of EEVDF: nothing.
@@ -31,9 +31,9 @@ static OFF: EevdfConfig = EevdfConfig {
 
 impl Order {
     pub(super) fn eevdf(&self) -> &EevdfConfig {
-        match &self.flavour {
-            Flavour::Eevdf(config) => config,
-            Flavour::Cfs(_) => &OFF,
+        match &self.scheduler {
+            Scheduler::Eevdf(config) => config,
+            Scheduler::Cfs(_) => &OFF,
         }
     }
 

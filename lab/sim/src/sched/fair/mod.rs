@@ -34,7 +34,7 @@ mod verify;
 mod weight;
 
 use crate::Ns;
-use crate::config::{CfsConfig, EevdfConfig};
+use crate::config::Scheduler;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::balance::Balance;
@@ -60,14 +60,6 @@ pub(crate) struct Tg {
     throttled: VecDeque<u32>,
     period_armed: bool,
     slack_armed: bool,
-}
-
-/// Which rule decides whose turn it is.
-pub(crate) enum Flavour {
-    /// Earliest eligible virtual deadline first.
-    Eevdf(EevdfConfig),
-    /// Least virtual runtime first.
-    Cfs(CfsConfig),
 }
 
 /// Why a task enters a queue.
@@ -103,11 +95,13 @@ pub(crate) struct Fair {
 }
 
 impl Fair {
-    pub(crate) fn new(flavour: Flavour, k: &Kernel) -> Fair {
-        let throttle_tasks = matches!(&flavour, Flavour::Eevdf(config) if config.throttle_tasks);
+    pub(crate) fn new(k: &Kernel) -> Fair {
+        let scheduler = k.cfg.scheduler.clone();
+        let throttle_tasks =
+            matches!(&scheduler, Scheduler::Eevdf(config) if config.throttle_tasks);
         Fair {
             order: Order {
-                flavour,
+                scheduler,
                 ents: Vec::new(),
                 rqs: Vec::new(),
                 ncpu: k.cpus.len() as u32,
@@ -122,7 +116,7 @@ impl Fair {
         }
     }
 
-    pub(crate) fn add_group(&mut self, k: &Kernel, group: GroupId) {
+    pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
         let g = &k.groups[group.index()];
         let root = group == GroupId::ROOT;
         for cpu in 0..self.order.ncpu {
@@ -154,6 +148,12 @@ impl Fair {
             period_armed: false,
             slack_armed: false,
         });
+        if !root {
+            self.set_shares(k, group);
+            if k.groups[group.index()].bandwidth.quota_us.is_some() {
+                self.set_bandwidth(k, group);
+            }
+        }
     }
 
     pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
@@ -185,6 +185,33 @@ impl Fair {
     /// The CPU for a new task.
     pub(crate) fn select_new(&self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
         idlest_cpu(k, self, task, parent)
+    }
+
+    /// A CPU has begun to idle, or has stopped.
+    pub(crate) fn idle_changed(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool) {
+        if idle {
+            self.placement.became_idle(k, cpu);
+            self.balance.begins_idle(k, cpu);
+        } else {
+            self.balance
+                .left_idle(cpu, k.now - k.cpus[cpu.index()].idle_since);
+        }
+    }
+
+    /// Takes a sleeper that is still queued back up where it is; false for any other task.
+    pub(crate) fn wake_in_place(&mut self, k: &mut Kernel, task: TaskId) -> bool {
+        let delayed = self.is_delayed(k, task);
+        if delayed {
+            self.wake_delayed(k, k.task(task).cpu, task);
+        }
+        delayed
+    }
+
+    /// A sleeper that is still queued leaves at once: it is about to change its group or CPU.
+    pub(crate) fn forget_sleeper(&mut self, k: &mut Kernel, task: TaskId) {
+        if self.is_delayed(k, task) {
+            self.dequeue(k, k.task(task).cpu, task, Dequeue::Move);
+        }
     }
 
     /// Tells the machine what is on a CPU.

@@ -1,13 +1,14 @@
 //! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`], [`super::cfs`]).
 
 use super::entity::{Entity, Rq};
-use super::{Flavour, tree};
+use super::tree;
+use crate::config::Scheduler;
 use crate::ids::{CpuId, GroupId};
 use crate::kernel::NONE;
 
 /// All run queues of the class.
 pub(crate) struct Order {
-    pub(super) flavour: Flavour,
+    pub(super) scheduler: Scheduler,
     pub(crate) ents: Vec<Entity>,
     /// By group, then CPU.
     pub(super) rqs: Vec<Rq>,

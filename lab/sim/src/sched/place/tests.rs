@@ -147,7 +147,7 @@ fn a_wakeup_never_leaves_the_allowed_cpus() {
 #[test]
 fn an_overloaded_cache_is_not_searched() {
     let (mut m, task) = machine(Topology::new(4, 1, 4), &[0, 1, 2], &[]);
-    let placement = &mut m.system.sched.fair_mut().placement;
+    let placement = &mut m.system.sched.placement;
     placement.note_utilisation(&m.system.k, 0, 4 * 1000);
     assert_eq!(
         wakes_on(&mut m, task, 0, Waker::Timer),
@@ -156,7 +156,6 @@ fn an_overloaded_cache_is_not_searched() {
     );
     m.system
         .sched
-        .fair_mut()
         .placement
         .note_utilisation(&m.system.k, 0, 1000);
     assert_eq!(wakes_on(&mut m, task, 0, Waker::Timer), 3);
@@ -164,10 +163,10 @@ fn an_overloaded_cache_is_not_searched() {
 
 #[test]
 fn a_new_task_goes_to_the_idlest_cache_core_and_cpu() {
-    let (mut m, task) = machine(Topology::new(16, 2, 8), &[0, 2, 4], &[]);
+    let (m, task) = machine(Topology::new(16, 2, 8), &[0, 2, 4], &[]);
     let cpu = m.system.sched.select_new(&m.system.k, task, CpuId(0)).0;
     assert!(cpu >= 8, "the other cache has more idle CPUs: {cpu}");
-    let (mut m, task) = machine(eight(), &[0, 2, 4], &[]);
+    let (m, task) = machine(eight(), &[0, 2, 4], &[]);
     let cpu = m.system.sched.select_new(&m.system.k, task, CpuId(0)).0;
     assert!(cpu >= 6, "the core with two idle threads: {cpu}");
 }

@@ -1,12 +1,11 @@
 //! Machines with a main that keeps to a load curve and side work that takes all it gets.
 
-use tidegate_sim::controller::{Controller, Simulation};
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
+use tidegate_sim::controller::Simulation;
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
 use tidegate_sim::machine::Machine;
 use tidegate_sim::policies::Sides;
 use tidegate_sim::{
-    Class, Ctx, EevdfConfig, ExtConfig, GroupId, GroupSpec, MachineConfig, Ns, Op, Program,
-    Scheduler, TaskSpec, Topology,
+    Class, Ctx, GroupId, GroupSpec, MachineConfig, Ns, Op, Program, TaskSpec, Topology,
 };
 
 use std::sync::{Arc, Mutex};
@@ -14,18 +13,7 @@ use std::sync::{Arc, Mutex};
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
 
-/// Who keeps the headroom.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Engine {
-    Knobs(Sensing),
-    Ext,
-}
-
-pub const ENGINES: [Engine; 3] = [
-    Engine::Knobs(Sensing::Bpf),
-    Engine::Knobs(Sensing::Usage),
-    Engine::Ext,
-];
+pub const SENSINGS: [Sensing; 2] = [Sensing::Bpf, Sensing::Usage];
 
 /// Main's load at a time, in parts per million of the machine.
 pub type Load = fn(Ns) -> u64;
@@ -74,18 +62,13 @@ pub struct Bed {
     pub main: GroupId,
     pub side: GroupId,
     pub cpus: u32,
-    pub log: Option<Arc<Mutex<KnobsLog>>>,
+    pub log: Arc<Mutex<KnobsLog>>,
 }
 
 /// A machine without tasks.
-pub fn machine(cpus: u32, threads: u32, ext: bool, seed: u64) -> Machine {
+pub fn machine(cpus: u32, threads: u32, seed: u64) -> Machine {
     let mut config = MachineConfig::new(cpus);
     config.topology = Topology::new(cpus, threads, cpus.min(8));
-    config.scheduler = if ext {
-        Scheduler::Ext(ExtConfig::for_cpus(cpus))
-    } else {
-        Scheduler::Eevdf(EevdfConfig::for_cpus(cpus))
-    };
     config.seed = seed;
     config.check = true;
     Machine::new(config).unwrap()
@@ -103,29 +86,24 @@ fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
 
 impl Bed {
     /// An engine over main and side, which have no tasks yet.
-    pub fn new(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32) -> Self {
-        Self::seeded(cpus, threads, engine, headroom_ppm, 1)
+    pub fn new(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32) -> Self {
+        Self::seeded(cpus, threads, sensing, headroom_ppm, 1)
     }
 
     /// The same from another seed.
-    pub fn seeded(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32, seed: u64) -> Self {
-        let mut machine = machine(cpus, threads, engine == Engine::Ext, seed);
+    pub fn seeded(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32, seed: u64) -> Self {
+        let mut machine = machine(cpus, threads, seed);
         let mut specs = groups(headroom_ppm);
         let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
-        let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
-        let mut log = None;
-        if let Engine::Knobs(sensing) = engine {
-            let config = KnobsConfig {
-                seed,
-                ..KnobsConfig::new(sensing)
-            };
-            let knobs = Knobs::new(config, &compiled);
-            log = Some(knobs.log());
-            controllers.push(Box::new(knobs));
-        }
+        let config = KnobsConfig {
+            seed,
+            ..KnobsConfig::new(sensing)
+        };
+        let knobs = Knobs::new(config, &compiled);
+        let log = knobs.log();
         Self {
-            simulation: Simulation::new(machine, controllers),
+            simulation: Simulation::new(machine, vec![Box::new(knobs)]),
             main,
             side,
             cpus,
@@ -135,7 +113,7 @@ impl Bed {
 
     /// The same without an engine, for the law of another controller.
     pub fn bare(cpus: u32, headroom_ppm: u32) -> (Self, Sides) {
-        let mut bed = Self::new(cpus, 1, Engine::Knobs(Sensing::Bpf), headroom_ppm);
+        let mut bed = Self::new(cpus, 1, Sensing::Bpf, headroom_ppm);
         bed.simulation.controllers.clear();
         let sides = Sides {
             side: vec![bed.side],
@@ -174,9 +152,7 @@ impl Bed {
 
     pub fn run_until(&mut self, ns: Ns) {
         self.simulation.run_until(ns).unwrap();
-        if let Some(log) = &self.log {
-            assert_eq!(log.lock().unwrap().refusal, None);
-        }
+        assert_eq!(self.log.lock().unwrap().refusal, None);
     }
 
     fn ppm(&self, ns: u64, wall_ns: u64) -> u64 {

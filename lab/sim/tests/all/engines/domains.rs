@@ -1,6 +1,6 @@
 //! Headroom within main's own cpuset: the engine on kernel files, against the same headroom kept machine-wide.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
+use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::{Class, Controller, CpuId, CpuSet, GroupId, GroupSpec, Simulation, TaskSpec};
 
 use super::bed::{Load, MS, SECOND, duty, hog, machine};
@@ -41,7 +41,7 @@ impl Default for Case {
 
 /// 16 CPUs; main on the first few with 30 % headroom, hogs on all that side work may have.
 fn run(case: &Case) -> Seen {
-    let mut machine = machine(16, 1, false, 7);
+    let mut machine = machine(16, 1, 7);
     let mut main = GroupSpec::new("main", GroupId::ROOT);
     main.class = Class::Main;
     main.headroom_ppm = 300_000;

@@ -3,10 +3,6 @@
 
 mod auto;
 mod bed;
-mod caches;
-mod caps;
 mod contract;
 mod domains;
 mod others;
-mod quotas;
-mod shares;

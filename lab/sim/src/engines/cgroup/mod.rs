@@ -199,7 +199,7 @@ impl Knobs {
         let mut limited = Vec::new();
         for side in &self.side {
             self.yields.set(machine, side.group, true)?;
-            machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
+            machine.set_bandwidth(side.group, floor)?;
             limited.push(QuotaTarget {
                 own: None,
                 group: path_of(side.group),

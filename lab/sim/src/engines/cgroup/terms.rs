@@ -2,11 +2,11 @@
 //!
 //! - quota, period, burst, weight: are the kernel's own already;
 //! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
-//! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
-//!   limit for a task, so the group of a gate is what can be held;
+//! - a hard cap: with the group's quota the one limit of the group ([`own_limit`]), as in the agent;
 //! - a soft cap: in and out of the idle class ([`tidegate_engine::control::SoftCaps`]); 0 is the idle class for good;
 //! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the agent.
 
+use tidegate_engine::limit::own_limit;
 use tidegate_law::{burst, cap, latency};
 use tidegate_terms::{Tolerance, combine};
 
@@ -233,9 +233,8 @@ fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled:
     let Some(terms) = spec.cap.take() else {
         return;
     };
-    if terms.hard_ppt != 0 && terms.hard_ppt != cap::NONE && spec.bandwidth.is_none() {
-        spec.bandwidth = Some(hard_cap(terms.hard_ppt));
-    }
+    let hard_ppt = Some(terms.hard_ppt).filter(|ppt| *ppt != 0 && *ppt != cap::NONE);
+    spec.bandwidth = own_limit(spec.bandwidth, hard_ppt);
     // Side work is in the idle class anyway.
     if class == Class::Side || terms.soft_ppt >= terms.hard_ppt {
         return;
@@ -247,16 +246,6 @@ fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled:
             group,
             soft_ppt: terms.soft_ppt,
         });
-    }
-}
-
-/// The agent's own rule for it.
-fn hard_cap(ppt: u32) -> Bandwidth {
-    let cap = tidegate_engine::limit::hard_cap(ppt);
-    Bandwidth {
-        quota_us: cap.quota_us,
-        period_us: cap.period_us,
-        burst_us: cap.burst_us,
     }
 }
 
@@ -282,7 +271,8 @@ fn hint_of(groups: &[GroupSpec], task: &TaskSpec) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CapScope, CapTerms};
+    use crate::CapTerms;
+    use tidegate_engine::limit::hard_cap;
 
     fn group(name: &str, parent: u32, class: Class) -> GroupSpec {
         GroupSpec {
@@ -355,11 +345,25 @@ mod tests {
         groups[0].cap = Some(CapTerms {
             hard_ppt: 500,
             soft_ppt: 0,
-            scope: CapScope::Group,
         });
         let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
         assert!(groups[0].idle && groups[0].cap.is_none() && got.soft.is_empty());
         assert_eq!(groups[0].bandwidth, Some(hard_cap(500)));
+    }
+
+    #[test]
+    fn the_stricter_of_a_quota_and_a_cap_holds() {
+        for (quota_us, expected_ppt) in [(80_000, 500), (20_000, 200)] {
+            let mut groups = [group("job", 0, Class::Neutral)];
+            groups[0].bandwidth = Some(Bandwidth::limit(quota_us, 100_000));
+            groups[0].cap = Some(CapTerms {
+                hard_ppt: 500,
+                soft_ppt: 500,
+            });
+            compile(&mut groups, &mut [], 3_000_000, 4_000_000);
+            let rate = groups[0].bandwidth.and_then(|limit| limit.rate_ucpu());
+            assert_eq!(rate, Some(expected_ppt * 1_000), "{quota_us}");
+        }
     }
 
     #[test]

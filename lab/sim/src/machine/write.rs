@@ -19,11 +19,7 @@ impl Machine {
         self.system.k.groups[group.index()].bandwidth = bandwidth;
         self.system.sched.set_bandwidth(&mut self.system.k, group);
         if let Some(checker) = &mut self.system.checker {
-            checker.limit_changed(
-                &self.system.k,
-                group,
-                self.system.sched.lazy_turnover_ns(group),
-            );
+            checker.limit_changed(&self.system.k, group);
         }
         let Bandwidth {
             quota_us,
@@ -164,10 +160,7 @@ impl Machine {
         } else if state == TaskState::Waiting {
             self.system.sched.forget_sleeper(&mut self.system.k, task);
         }
-        let old = std::mem::replace(&mut self.system.k.task_mut(task).group, group);
-        self.system.k.groups[old.index()].tasks -= 1;
-        self.system.k.groups[group.index()].tasks += 1;
-        self.system.sched.group_changed(&mut self.system.k, task);
+        self.system.k.task_mut(task).group = group;
         if queued {
             self.system
                 .sched

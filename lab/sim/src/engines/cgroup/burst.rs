@@ -1,9 +1,8 @@
 //! What the engine steers beside headroom and soft caps: adaptive bursts.
 
-use tidegate_cgroup::bandwidth::Bandwidth as Written;
 use tidegate_engine::control::{BurstLoop, BurstSeen};
 
-use super::ports::{Queue, as_machine};
+use super::ports::Queue;
 use super::terms::AutoBurstOf;
 use crate::machine::Machine;
 
@@ -15,14 +14,9 @@ pub(super) struct Auto {
 
 impl Auto {
     pub(super) fn new(of: &AutoBurstOf) -> Self {
-        let limit = Written {
-            quota_us: of.bandwidth.quota_us,
-            period_us: of.bandwidth.period_us,
-            burst_us: of.bandwidth.burst_us,
-        };
         Self {
             of: *of,
-            auto: BurstLoop::new(limit),
+            auto: BurstLoop::new(of.bandwidth),
         }
     }
 
@@ -40,7 +34,7 @@ impl Auto {
             idle_ns: machine.idle_ns(),
         };
         if let Some(limit) = self.auto.step(&now, self.of.room_ns) {
-            queue.set_bandwidth(self.of.group, as_machine(&limit));
+            queue.set_bandwidth(self.of.group, limit);
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_cgroup::bandwidth::Bandwidth as Written;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError, Usage};
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
@@ -350,10 +349,10 @@ impl Apply for Queue<'_> {
     fn set_quota(
         &mut self,
         path: &GroupPath,
-        _: Option<Written>,
-        to: Written,
+        _: Option<Bandwidth>,
+        to: Bandwidth,
     ) -> Result<(), ApplyError> {
-        self.set_bandwidth(found(path)?, as_machine(&to));
+        self.set_bandwidth(found(path)?, to);
         Ok(())
     }
 
@@ -365,14 +364,5 @@ impl Apply for Queue<'_> {
     fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), ApplyError> {
         self.set_idle(found(path)?, background);
         Ok(())
-    }
-}
-
-/// The engine's and the machine's types for one thing.
-pub(super) fn as_machine(written: &Written) -> Bandwidth {
-    Bandwidth {
-        quota_us: written.quota_us,
-        period_us: written.period_us,
-        burst_us: written.burst_us,
     }
 }

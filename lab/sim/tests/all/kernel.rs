@@ -1,0 +1,100 @@
+//! The simulator against a real kernel: `kernel.toml` on a machine like the VM's guest, beside the figures of `kernel.txt`,
+//! which `cargo xtask vm kernel-figures` measures. `cargo test -p tidegate-sim --test all kernel -- --nocapture` prints both.
+
+use tidegate_sim::outcome::Outcome;
+use tidegate_sim::run::Stage;
+use tidegate_sim::scenario::{Override, Scenario, Text};
+
+const SCENARIOS: &str = include_str!("../kernel.toml");
+/// One figure a line: SCENARIO.WHAT.WHOSE VALUE UNIT; `#` begins the line that names the kernel.
+const FIGURES: &str = include_str!("../kernel.txt");
+/// One CPU in virtual time (an instruction is a nanosecond), and what the kernel's own work costs there.
+const GUEST: [(&str, &str); 8] = [
+    ("warmup", "500ms"),
+    ("machine.cpus", "1"),
+    ("machine.contention", "none"),
+    ("machine.switch_cost", "2066ns"),
+    ("machine.wakeup_cost", "2819ns"),
+    ("machine.op_cost", "977ns"),
+    ("machine.idle_exit_cost", "544ns"),
+    ("machine.tick_cost", "4627ns"),
+];
+/// A wakeup shorter than this consists of the kernel's own path, which is a constant in the simulator.
+const PATH_US: f64 = 20.0;
+
+fn outcome(name: &str, table: &toml::Table) -> Outcome {
+    let mut table = table.clone();
+    table.entry("duration").or_insert("4500ms".into());
+    let text = Text {
+        shown: "kernel.toml".into(),
+        name: name.into(),
+        text: table.to_string(),
+        folder: None,
+    };
+    let guest = GUEST.map(|(key, value)| Override::new(key, value));
+    let scenario = Scenario::resolve(&text, &guest).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let stage = Stage::new(&scenario).unwrap();
+    stage.run(&scenario, Vec::new(), &mut |_| true).unwrap()
+}
+
+/// The simulator's value of a figure.
+fn simulated(outcome: &Outcome, what: &str, whose: &str) -> f64 {
+    let group = || outcome.groups.iter().find(|group| group.name == whose);
+    let series = || outcome.series.iter().find(|one| one.workload == whose);
+    let late = |ppm| series().unwrap().values.percentile_ns(ppm) as f64 / 1e3;
+    match what {
+        "share" => 100.0 * group().unwrap().usage_ns as f64 / outcome.measured_ns as f64,
+        "throttled" => group().unwrap().throttled_periods as f64,
+        "bursts" => group().unwrap().bursts as f64,
+        "p50" => late(500_000),
+        "p99" => late(990_000),
+        _ => panic!("{what}: no such figure"),
+    }
+}
+
+/// Shares within 2 points; counts within 5 %, or one that falls on the window's edge; latencies within a factor of 2.
+fn is_near(kernel: f64, simulated: f64, unit: &str) -> bool {
+    let apart = (kernel - simulated).abs();
+    match unit {
+        "%" => apart <= 2.0,
+        "count" => apart <= (0.05 * kernel).max(1.0),
+        "us" => {
+            let factor = (kernel / simulated).max(simulated / kernel);
+            factor <= 2.0 || kernel.max(simulated) < PATH_US
+        }
+        _ => panic!("{unit}: no such unit"),
+    }
+}
+
+#[test]
+fn the_fair_class_does_what_the_kernels_does() {
+    let scenarios: toml::Table = SCENARIOS.parse().unwrap();
+    let mut far = Vec::new();
+    for (name, table) in &scenarios {
+        let outcome = outcome(name, table.as_table().unwrap());
+        let mut compared = 0;
+        for line in FIGURES.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split([' ', '.']).collect();
+            let &[scenario, what, whose, ..] = words.as_slice() else {
+                panic!("{line}");
+            };
+            if scenario != name {
+                continue;
+            }
+            let [_, value, unit] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let kernel: f64 = value.parse().unwrap();
+            let ours = simulated(&outcome, what, whose);
+            println!(
+                "{scenario:18} {what:9} {whose:8} kernel {kernel:9.2} simulated {ours:9.2} {unit}"
+            );
+            compared += 1;
+            if !is_near(kernel, ours, unit) {
+                far.push(format!("{line}: {ours:.2}"));
+            }
+        }
+        assert!(compared > 0, "{name}: no figure of the kernel's");
+    }
+    assert!(far.is_empty(), "{far:#?}");
+}
