@@ -47,7 +47,7 @@ pub enum LabError {
         /// Why not.
         source: io::Error,
     },
-    /// The VM bed lacks something, or failed.
+    /// The VM lacks something, or failed.
     #[error("{0}")]
     Bed(#[from] tidegate_vm::VmError),
     /// A process of the experiment did not do its part.

@@ -3,19 +3,19 @@
 //!
 //! On this machine the lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
 //! command, as a user would, and never calls the engine's code. What it reports it reads itself,
-//! with samplers that share no code with the control loop ([`loads::shared_page`], [`beds::host::samplers`]): the load
+//! with clocks that share no code with the control loop ([`loads::shared_page`]): the load
 //! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
 //! microseconds where the kernel's group usage moves by ticks.
 //!
 //! ```text
-//! tidegate lab EXPERIMENT ─> run(&LabOptions) ─> experiments: arms, on one of the beds
-//!                                                 ├─ host: processes that run `tidegate lab-worker ...` (loads), and samplers
-//!                                                 ├─ sim: cells, each a simulated machine
-//!                                                 └─ vm: the host's bed, in a guest
-//!                                                └─> report: terminal table, HTML, CSV, JSON
+//! EXPERIMENT ─> run(&LabOptions) ─> an experiment's parts: cells (case, arm, scene), metrics, targets
+//!                                    ├─ runners::host: processes that run `lab-worker ...` (loads), and clocks
+//!                                    ├─ runners::sim: simulated machines
+//!                                    └─ runners::vm: the host's runner, in a guest
+//!                                   └─> samples ─> report: terminal table, HTML, CSV, JSON
 //! ```
 //!
-//! Simulated ([`beds::sim`]), Tidegate's engines are a part of the model: the agent's own control step and
+//! Simulated ([`runners::sim`]), Tidegate's engines are a part of the model: the agent's own control step and
 //! the law's own headers decide, on a machine that is the same to the byte each time.
 //!
 //! The command line needs three things from here:
@@ -27,84 +27,67 @@
 //!   touch signals first.
 //! - `tidegate lab demo` calls [`demo::run`] and prints [`demo::Demo::to_text`].
 
-pub mod beds;
 pub mod clock;
 pub mod demo;
-pub mod dist;
 pub mod error;
+pub mod experiment;
 pub mod experiments;
 pub mod loads;
 pub mod options;
-pub mod policies;
 pub mod progress;
 pub mod report;
-pub mod rng;
+pub mod runners;
+pub mod scene;
+pub mod settle;
 pub mod simulated_report;
 pub mod stats;
 pub mod stop;
 
+use rand::SeedableRng as _;
+use rand_xoshiro::Xoshiro256StarStar;
+
 pub use error::LabError;
+pub use experiment::Experiment;
 pub use loads::worker_main;
-pub use options::{Engine, Experiment, LabOptions, On, Sense};
+pub use options::{Engine, LabOptions, On, Sense};
 pub use report::{Headline, Report, headlines, make_folder, to_json_array};
+
+/// A generator for this seed: the same numbers on every machine.
+pub fn seeded(seed: u64) -> Xoshiro256StarStar {
+    Xoshiro256StarStar::seed_from_u64(seed)
+}
 
 /// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
 ///
 /// Ctrl-C, SIGTERM and SIGHUP end it early with [`LabError::Interrupted`]; every process and
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
-    asked_rightly(options)?;
+    check(options)?;
     report::make_folder(&options.out_dir())?;
-    // The bed has nothing to clean up on this machine: its emulator dies with us.
+    // The VM has nothing to clean up on this machine: its emulator dies with us.
     let _signals = (options.on != On::Vm).then(stop::catch_signals);
-    let mut report = experiments::run(options)?;
-    if let (true, beds::Bed::Host(machine)) = (options.serialise, &report.machine) {
-        let path = options
-            .out_dir()
-            .join(format!("{}.report", report.experiment));
-        std::fs::write(&path, report::serialisation::to_text(&report, machine))
-            .map_err(|source| LabError::Report { path, source })?;
-    }
+    let mut report = runners::run(options)?;
     report.write_files(&options.out_dir())?;
     Ok(report)
 }
 
-/// Refuses what cannot be had there with that engine.
-fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
+/// Refuses an experiment that this environment cannot run with that engine.
+fn check(options: &LabOptions) -> Result<(), LabError> {
     let (experiment, on, engine) = (options.experiment, options.on, options.engine);
     if experiment.runs_on(on, engine) {
         return match (on, engine) {
-            (On::Host, Engine::Ext) => beds::host::scheduler::supported(),
+            (On::Host, Engine::Ext) => runners::host::ext_supported(),
             _ => Ok(()),
         };
     }
-    let mut places = Vec::new();
-    for engine in [Engine::Knobs, Engine::Ext] {
-        for place in [On::Host, On::Vm, On::Sim] {
-            let known = engine == Engine::Ext && experiment.runs_on(place, Engine::Knobs);
-            if experiment.runs_on(place, engine) && (on == place || !known) {
-                let with = if engine == Engine::Ext {
-                    " --engine ext"
-                } else {
-                    ""
-                };
-                places.push(format!("--on {}{with}", place.name()));
-            }
-        }
-    }
-    let (mut what, mut why) = (
-        format!("--on {}", on.name()),
-        format!("{} cannot be had there", experiment.name()),
-    );
-    if engine == Engine::Ext {
-        what += " --engine ext";
-        if on == On::Sim {
-            why = "the simulator does not simulate that engine".into();
-        }
-    }
+    let place = |(on, engine): &(On, Engine)| match engine {
+        Engine::Knobs => format!("--on {}", on.name()),
+        Engine::Ext => format!("--on {} --engine ext", on.name()),
+    };
+    let places: Vec<String> = experiment.places.iter().map(place).collect();
     Err(LabError::Asked {
-        what,
-        why,
+        what: place(&(on, engine)),
+        why: format!("{} does not run there", experiment.name),
         mend: format!("give {}", places.join(" or ")),
     })
 }

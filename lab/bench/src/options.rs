@@ -2,39 +2,14 @@
 
 use std::path::PathBuf;
 
-/// The experiments of this crate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Experiment {
-    /// Main constant at 30…80 % of the machine: what side gets and what stays idle.
-    Law,
-    /// Main's latency at several loads, with side work placed in several ways.
-    Headroom,
-    /// Main steps from 10 to 80 % of the machine: how soon side work gives way.
-    Step,
-    /// Latency hints: cyclictest beside hackbench.
-    Latency,
-    /// A quota with burst under a load that exceeds it in some periods.
-    Burst,
-    /// Slices of a quota on many CPUs, that expire and that do not.
-    Slices,
-    /// Rate caps on tasks: how exact, and what a fork storm makes of them.
-    Caps,
-    /// A headroom that is found by measured harm, against the best that can be set once.
-    Auto,
-    /// Headroom that is asked for, and headroom that is found from main's run delay.
-    Objective,
-    /// Main waits for a lock that side work holds.
-    Inversion,
-    /// Ordinary work under other schedulers of sched_ext.
-    Peers,
-}
+use crate::experiment::Experiment;
 
 /// Where an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// This machine.
     Host,
-    /// A stock kernel in the VM bed, in virtual time.
+    /// A stock kernel in the VM, in virtual time.
     Vm,
     /// A simulated machine.
     Sim,
@@ -97,57 +72,6 @@ impl std::str::FromStr for Engine {
     }
 }
 
-impl Experiment {
-    /// Every experiment; `tidegate lab all` runs those that [`Experiment::all_on`] names, in this order.
-    pub const ALL: [Experiment; 11] = [
-        Experiment::Law,
-        Experiment::Step,
-        Experiment::Headroom,
-        Experiment::Latency,
-        Experiment::Burst,
-        Experiment::Slices,
-        Experiment::Caps,
-        Experiment::Auto,
-        Experiment::Objective,
-        Experiment::Inversion,
-        Experiment::Peers,
-    ];
-
-    /// The name on the command line and of the report's files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Experiment::Law => "law",
-            Experiment::Headroom => "headroom",
-            Experiment::Step => "step",
-            Experiment::Latency => "latency",
-            Experiment::Burst => "burst",
-            Experiment::Slices => "slices",
-            Experiment::Caps => "caps",
-            Experiment::Auto => "auto",
-            Experiment::Objective => "objective",
-            Experiment::Inversion => "inversion",
-            Experiment::Peers => "peers",
-        }
-    }
-
-    /// Every name, for messages.
-    pub fn names() -> String {
-        let names: Vec<&str> = Experiment::ALL.iter().map(|e| e.name()).collect();
-        names.join(", ")
-    }
-}
-
-impl std::str::FromStr for Experiment {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Experiment::ALL
-            .into_iter()
-            .find(|e| e.name() == text)
-            .ok_or_else(|| format!("unknown experiment '{text}': {}", Experiment::names()))
-    }
-}
-
 /// Which sensor Tidegate's agent is told to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
@@ -179,11 +103,11 @@ impl std::str::FromStr for Sense {
     }
 }
 
-/// One run of one experiment. `LabOptions::new(Experiment::Law)` has every default.
-#[derive(Clone, Debug)]
+/// One run of one experiment.
+#[derive(Clone)]
 pub struct LabOptions {
     /// Which experiment.
-    pub experiment: Experiment,
+    pub experiment: &'static Experiment,
     /// Where.
     pub on: On,
     /// Which engine.
@@ -195,24 +119,22 @@ pub struct LabOptions {
     /// Where the page, the CSV and the JSON go; `./tidegate-lab` when absent.
     pub out: Option<PathBuf>,
     /// A command as main instead of the built-in server (`headroom` on the host); see
-    /// [`crate::beds::host::foreign`].
+    /// [`crate::runners::host::foreign`].
     pub main_cmd: Option<String>,
-    /// A command as side instead of ffmpeg or the burner (`headroom` on the host).
+    /// A command as side instead of ffmpeg or the hogs (`headroom` on the host).
     pub side_cmd: Option<String>,
     /// Load levels instead of the cpu.headroom patches' 1.0…1.6 (`headroom`); level 1.0 is 25 % of the machine.
     pub loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
     pub sense: Option<Sense>,
-    /// Neither build nor run the schedulers of others (`peers`).
-    pub without_peers: bool,
-    /// The program of that name, of Chris Mason's; looked for on the PATH when absent (`peers`).
-    pub schbench: Option<PathBuf>,
+    /// Other sched_ext schedulers: a name, and the program that is installed (`peers`).
+    pub peers: Vec<(String, PathBuf)>,
     /// Sizes of the simulated machine, or of the guest (`peers`); the experiment's own when absent.
     pub cpus: Option<Vec<u32>>,
     /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
     /// it.
     pub jobs: Option<usize>,
-    /// The kernel series of the VM bed; [`crate::beds::vm::SERIES`] when absent.
+    /// The kernel series of the VM; [`crate::runners::vm::SERIES`] when absent.
     pub kernel: Option<String>,
     /// Write the whole report as well, drawings and all, for the host of this guest.
     pub serialise: bool,
@@ -226,7 +148,7 @@ pub struct LabOptions {
 
 impl LabOptions {
     /// Every default.
-    pub fn new(experiment: Experiment) -> Self {
+    pub fn new(experiment: &'static Experiment) -> Self {
         LabOptions {
             experiment,
             on: On::Host,
@@ -238,8 +160,7 @@ impl LabOptions {
             side_cmd: None,
             loads: None,
             sense: None,
-            without_peers: false,
-            schbench: None,
+            peers: Vec::new(),
             cpus: None,
             jobs: None,
             kernel: None,
@@ -263,18 +184,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_experiment_is_known_by_its_name() {
-        for e in Experiment::ALL {
-            assert_eq!(e.name().parse(), Ok(e));
-            let is_simulated = e.runs_on(On::Sim, Engine::Knobs);
-            assert_eq!(is_simulated, e != Experiment::Peers, "{}", e.name());
-            assert!(!e.runs_on(On::Sim, Engine::Ext), "{}", e.name());
-        }
-        assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 7);
-        assert_eq!(Experiment::all_on(On::Vm, Engine::Knobs).count(), 4);
-        assert_eq!(Experiment::all_on(On::Vm, Engine::Ext).count(), 7);
+    fn words_of_the_command_line_are_read() {
         assert_eq!("ext".parse(), Ok(Engine::Ext));
         assert!("fair".parse::<Engine>().is_err());
         assert!("cloud".parse::<On>().is_err());
+        assert_eq!("usage".parse(), Ok(Sense::Usage));
     }
 }

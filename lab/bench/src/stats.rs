@@ -1,6 +1,6 @@
 //! The few statistics that the reports need.
 
-use crate::rng::Rng;
+use rand::RngExt as _;
 
 /// Arithmetic mean; `None` of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -60,12 +60,12 @@ pub fn bootstrap95(
     if values.len() < 3 {
         return None;
     }
-    let mut rng = Rng::new(seed);
+    let mut rng = crate::seeded(seed);
     let mut resample = vec![0.0; values.len()];
     let mut estimates = Vec::with_capacity(2000);
     for _ in 0..2000 {
         for slot in &mut resample {
-            *slot = values[rng.below(values.len() as u64) as usize];
+            *slot = values[rng.random_range(0..values.len())];
         }
         estimates.extend(statistic(&resample));
     }
@@ -85,7 +85,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rng::Rng;
 
     #[test]
     fn what_was_not_measured_is_neither_most_nor_least() {
@@ -119,10 +118,10 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_mean_about_as_often_as_it_says() {
-        let mut rng = Rng::new(11);
+        let mut rng = crate::seeded(11);
         let mut covered = 0;
         for trial in 0..200u64 {
-            let values: Vec<f64> = (0..20).map(|_| rng.unit() * 2.0).collect();
+            let values: Vec<f64> = (0..20).map(|_| rng.random::<f64>() * 2.0).collect();
             let (a, b) = bootstrap95(&values, trial, mean).expect("enough values");
             covered += u32::from((a..=b).contains(&1.0));
         }

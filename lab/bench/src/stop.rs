@@ -1,63 +1,48 @@
 //! Ctrl-C: a signal sets a flag, every wait of the lab looks at it, and guards clean up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 
 use crate::{LabError, clock};
 
-static STOP: AtomicBool = AtomicBool::new(false);
-const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-extern "C" fn note_signal(_: libc::c_int) {
-    STOP.store(true, Ordering::SeqCst);
-}
+/// Signals are caught until this is dropped.
+pub struct Signals(Vec<SigId>);
 
-/// Puts the former handlers back when dropped.
-pub struct Signals {
-    former: Vec<(libc::c_int, libc::sigaction)>,
-}
-
-/// Catches the signals that end a program by hand, until the guard is dropped.
+/// Catches the signals that end a program by hand.
 pub fn catch_signals() -> Signals {
     STOP.store(false, Ordering::SeqCst);
-    let mut former = Vec::new();
-    for signal in SIGNALS {
-        // SAFETY: sigaction is a plain C structure for which all zeroes is a valid value; the
-        // handler only stores to an atomic, which is async-signal-safe.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            let handler: extern "C" fn(libc::c_int) = note_signal;
-            action.sa_sigaction = handler as libc::sighandler_t;
-            let mut old: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(signal, &raw const action, &raw mut old) == 0 {
-                former.push((signal, old));
-            }
-        }
-    }
-    Signals { former }
+    let register = |signal| flag::register(signal, Arc::clone(&STOP)).ok();
+    Signals(
+        [SIGINT, SIGTERM, SIGHUP]
+            .into_iter()
+            .filter_map(register)
+            .collect(),
+    )
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        for (signal, old) in &self.former {
-            // SAFETY: `old` is what the kernel gave us for this signal.
-            unsafe {
-                libc::sigaction(*signal, old, std::ptr::null_mut());
-            }
+        for id in self.0.drain(..) {
+            low_level::unregister(id);
         }
     }
 }
 
 /// An error once a signal has come.
 pub fn check() -> Result<(), LabError> {
-    if STOP.load(Ordering::SeqCst) {
-        Err(LabError::Interrupted)
-    } else {
-        Ok(())
+    match STOP.load(Ordering::SeqCst) {
+        true => Err(LabError::Interrupted),
+        false => Ok(()),
     }
 }
 
-/// Sleeps until `at_ns`, in pieces, so that a signal is seen within 50 ms even where it went to
-/// another thread.
+/// Sleeps until `at_ns`, in pieces, so that a signal is seen within 50 ms even if it went to another thread.
 pub fn sleep_until(at_ns: u64) -> Result<(), LabError> {
     loop {
         check()?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tidegate_lab::experiments;
 use tidegate_lab::{Engine, Experiment, LabError, LabOptions, On, Report, Sense};
 
 use crate::exit::{self, Exit, Failure};
@@ -15,9 +16,6 @@ simulated (--on sim):
             (2019); and varying main
   headroom  main's latency at several loads, with side work placed as people
             start it, in ways the kernel offers, and by Tidegate
-  auto      a headroom that is found (headroom = auto) beside the best that can
-            be set once, with nginx and ffmpeg where they are installed; with
-            others' laws and a main that changes (--on sim)
   step      main steps from 10 to 80 % of the machine: how soon side work gives
             way, beside published control laws
   latency   latency hints: cyclictest beside hackbench, hackbench itself, and
@@ -35,16 +33,14 @@ simulated (--on sim):
 Simulated only:
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
-With --on vm and on a host whose kernel has sched_ext:
-  peers     ordinary work (hackbench, schbench, cyclictest, stress-ng, a shell)
-            under the kernel's own scheduler, the ext engine, and scx_lavd,
-            scx_bpfland, scx_layered and scx_cosmos, which --on vm builds with
-            cargo into its cache (apt-get install clang-19 rt-tests stress-ng
-            libelf-dev zlib1g-dev libseccomp-dev); not a part of all
-Not with --on vm: auto, and headroom and step, which one emulated CPU cannot
-show; but these two with --engine ext, which compares Tidegate's own scheduler
-with the kernel's and with the knobs, on a kernel that has sched_ext or on the
-bed's.
+With --on host and --on vm:
+  peers     ordinary work (hackbench, schbench, cyclictest, stress-ng, a shell;
+            those that are installed) under the kernel's own scheduler, the ext
+            engine, and other schedulers of sched_ext that are installed, each
+            named with --peer NAME=PATH; not a part of all
+Not with --on vm: headroom and step, which one emulated CPU cannot show; but
+these two with --engine ext, which compares Tidegate's own scheduler with the
+kernel's and with the knobs, on a kernel that has sched_ext or on the guest's.
 
 Each prints a table and writes a page (HTML), CSV and JSON. With --json an
 experiment prints one object; all and demo print one array of them. The
@@ -58,7 +54,7 @@ here.";
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step, latency, burst, caps, slices, auto, objective, inversion, peers, all or demo
+    /// law, headroom, step, latency, burst, caps, slices, objective, inversion, peers, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
     /// Where: host, vm or sim
@@ -76,13 +72,13 @@ pub struct Args {
     /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// headroom, auto: a shell command as main instead of the built-in server
+    /// headroom: a shell command as main instead of the built-in server
     #[arg(long, value_name = "COMMAND")]
     main_cmd: Option<String>,
-    /// headroom, auto: a shell command as side work instead of ffmpeg or the burner
+    /// headroom: a shell command as side work instead of ffmpeg or the burner
     #[arg(long, value_name = "COMMAND")]
     side_cmd: Option<String>,
-    /// headroom, auto: load levels, where 1.0 is 25 % of the machine
+    /// headroom: load levels, where 1.0 is 25 % of the machine
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms: bpf or usage
@@ -91,12 +87,9 @@ pub struct Args {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// peers: only the kernel's own scheduler and the ext engine
-    #[arg(long)]
-    without_peers: bool,
-    /// peers: schbench by Chris Mason, which no distribution has [default: as found on the PATH]
-    #[arg(long, value_name = "PROGRAM")]
-    schbench: Option<PathBuf>,
+    /// peers: another scheduler of sched_ext, and its installed program
+    #[arg(long, value_name = "NAME=PATH", value_parser = parse_peer)]
+    peer: Vec<(String, PathBuf)>,
     /// sim: sizes of the simulated machine [default: the experiment's own]; peers --on vm: CPUs of the guest [default: 1]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Option<Vec<u32>>,
@@ -117,9 +110,9 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum What {
-    One(Experiment),
+    One(&'static Experiment),
     All,
     Demo,
 }
@@ -128,7 +121,16 @@ fn parse_what(text: &str) -> Result<What, String> {
     match text {
         "all" => Ok(What::All),
         "demo" => Ok(What::Demo),
-        _ => text.parse().map(What::One),
+        _ => experiments::named(text).map(What::One),
+    }
+}
+
+fn parse_peer(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.into(), path.into()))
+        }
+        _ => Err("expected NAME=PATH, as lavd=/usr/bin/scx_lavd".into()),
     }
 }
 
@@ -148,7 +150,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn all(args: &Args) -> Result<Exit, Failure> {
     let mut reports: Vec<Report> = Vec::new();
     let mut failed = Vec::new();
-    for experiment in Experiment::all_on(args.on, args.engine) {
+    for experiment in experiments::all_on(args.on, args.engine) {
         match perform(args, experiment, args.on) {
             Ok(report) => {
                 if !args.json {
@@ -161,7 +163,7 @@ fn all(args: &Args) -> Result<Exit, Failure> {
             }
             Err(error) => {
                 exit::report(&said(experiment, &error));
-                failed.push(experiment.name());
+                failed.push(experiment.name);
             }
         }
     }
@@ -193,7 +195,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, why));
     }
     // The simulated machine has the experiment's name in its commands.
-    let options = options(args, Experiment::Headroom, On::Host);
+    let options = options(args, &experiments::HEADROOM, On::Host);
     let demo = tidegate_lab::demo::run(&options).map_err(|error| {
         let exit = exit_of(&error);
         Failure::new(exit, format!("lab: demo: {error}"))
@@ -205,15 +207,15 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn perform(args: &Args, experiment: Experiment, on: On) -> Result<Report, LabError> {
+fn perform(args: &Args, experiment: &'static Experiment, on: On) -> Result<Report, LabError> {
     tidegate_lab::run(&options(args, experiment, on))
 }
 
-fn said(experiment: Experiment, error: &LabError) -> String {
-    format!("lab: {}: {error}", experiment.name())
+fn said(experiment: &'static Experiment, error: &LabError) -> String {
+    format!("lab: {}: {error}", experiment.name)
 }
 
-fn failure(experiment: Experiment, error: &LabError) -> Failure {
+fn failure(experiment: &'static Experiment, error: &LabError) -> Failure {
     Failure::new(exit_of(error), said(experiment, error))
 }
 
@@ -236,12 +238,11 @@ fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
     render::print(&format!("{}\n", text.trim_end()))
 }
 
-fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
+fn options(args: &Args, experiment: &'static Experiment, on: On) -> LabOptions {
     let mut options = LabOptions::new(experiment);
     options.on = on;
     options.engine = args.engine;
-    options.without_peers = args.without_peers;
-    options.schbench = args.schbench.clone();
+    options.peers = args.peer.clone();
     options.cpus = args.cpus.clone();
     options.jobs = args.jobs;
     options.kernel = args.kernel.clone();

@@ -1,148 +1,183 @@
-//! The four ways on this machine.
+//! The four ways on this machine, and on a simulated one that is larger than most at hand.
+
+use rand::seq::SliceRandom as _;
 
 use super::{Comparison, LOAD, Way, Window};
-use crate::beds::Bed;
-use crate::beds::host::arms::Arm;
-use crate::beds::host::foreign::SideWork;
-use crate::beds::host::tidegate::Tidegate;
-use crate::experiments::headroom::LEVEL_ONE_PCT;
-use crate::experiments::headroom::bench::{Bench, Times};
-use crate::experiments::headroom::report::{Run, Slowdown};
-use crate::options::LabOptions;
+use crate::experiment::{Ask, Case, Cell};
+use crate::experiments::headroom::{LEVEL_ONE, cell, figures, scene};
+use crate::experiments::placing::Placing;
+use crate::options::{LabOptions, On};
 use crate::progress::Progress;
-use crate::rng::Rng;
-use crate::{LabError, stats};
+use crate::runners::host::{Host, foreign};
+use crate::runners::{Machine, Simulated, jobs, sim};
+use crate::scene::{MS, S, Scene, Slowdown, Yields};
+use crate::{LabError, seeded, stats};
 
 /// Each way is run this often, in another order each time.
 const ROUNDS: u32 = 3;
-/// Tidegate may look for the headroom for so long before its windows, for each round.
-const SEARCH_S: f64 = 15.0;
 /// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
-const TIMES: Times = Times {
-    warm: 1.2,
-    window: 2.0,
-};
+const WARM_NS: u64 = 1_200 * MS;
+const WINDOW_NS: u64 = 2_000 * MS;
+/// Percent of the machine.
+const HEADROOM_PCT: u32 = 20;
+const SIMULATED_HEADROOM_PCT: u32 = 30;
+/// A server of 32 cores.
+const SIMULATED_CPUS: u32 = 64;
+/// Tidegate's allowance begins at the tolerance and takes this long to be where it stays on so many CPUs.
+const SIMULATED_WARM_NS: u64 = 16 * S;
+/// Simulated CPU-nanoseconds in a second on one CPU of 2024, for the bar alone.
+const CPU_NS_A_SECOND: f64 = 1.5e11;
 
-fn arm(way: Way) -> Arm {
+fn placing(way: Way, simulated: bool) -> Placing {
     match way {
-        Way::Alone => Arm::NoSide,
-        Way::AsStarted => Arm::Together,
-        Way::CpuIdle => Arm::CpuIdle,
-        Way::Tidegate => Arm::Auto,
-    }
-}
-
-/// What can be run here.
-pub struct Host<'a> {
-    options: &'a LabOptions,
-    bench: Bench<'a>,
-    tidegate: Option<Tidegate>,
-    ways: Vec<Way>,
-    rounds: u32,
-}
-
-impl<'a> Host<'a> {
-    /// Looks at the machine and starts an agent of the demonstration's own.
-    pub fn new(options: &'a LabOptions) -> Result<Self, LabError> {
-        let arms = Way::ALL.map(arm).to_vec();
-        let mut bench = Bench::new(options, arms, vec![LOAD], TIMES)?;
-        // A command that measures itself is not there while the headroom is looked for.
-        let rounds = options.rounds.unwrap_or(ROUNDS).max(1);
-        bench.search_s = match options.main_cmd {
-            None => SEARCH_S * f64::from(rounds),
-            Some(_) => 0.0,
-        };
-        let tidegate = bench.start_tidegate()?;
-        let runs = |way: &Way| bench.arms.contains(&arm(*way));
-        Ok(Host {
-            options,
-            ways: Way::ALL.into_iter().filter(runs).collect(),
-            rounds,
-            bench,
-            tidegate,
-        })
-    }
-
-    /// How long it will take.
-    pub fn seconds(&self) -> f64 {
-        self.bench.search_s + f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
-    }
-
-    /// Runs every way in every round. One that fails here is left out, and the others still run.
-    pub fn measure(mut self, progress: &Progress) -> Result<Comparison, LabError> {
-        let mut rng = Rng::new(self.options.seed);
-        let (mut windows, mut others) = (Vec::new(), Vec::new());
-        let mut headroom = String::from("Tidegate could not be run here.");
-        for round in 0..self.rounds {
-            let mut order = self.ways.clone();
-            rng.shuffle(&mut order);
-            // The same arrivals for every way.
-            let seed = rng.next_u64() >> 1;
-            for way in order {
-                let (n, of) = (round + 1, self.rounds);
-                progress.stage(&format!("here, round {n} of {of}: {}", way.label()));
-                let tidegate = self.tidegate.as_ref();
-                let run = Run {
-                    cpus: 0,
-                    load: LOAD,
-                    arm: arm(way),
-                    slowdown: Slowdown::Shipped,
-                    round,
-                };
-                match self.bench.cell(tidegate, run, seed) {
-                    Ok(sample) => {
-                        let done = sample.get("completed") > 0.0;
-                        windows.push(Window::new(way, round, done, &sample, "side_rate"));
-                        if way == Way::Tidegate {
-                            self.bench.search_s -= sample.get("search_s");
-                            let found = sample.row()["sentence"].clone();
-                            let found = found.as_str().unwrap_or_default();
-                            headroom = format!("What Tidegate found: {found}.");
-                        }
-                        others.push(sample.get("other_pct"));
-                    }
-                    Err(LabError::Interrupted) => return Err(LabError::Interrupted),
-                    Err(error) => {
-                        self.ways.retain(|w| *w != way);
-                        windows.retain(|w: &Window| w.way != way);
-                        let line = format!("Not measured, {}: {error}.", way.label());
-                        self.bench.missing.push(line);
-                    }
-                }
-                progress.done(TIMES.cell());
-            }
+        Way::Alone => Placing::NoSide,
+        Way::AsStarted if simulated => Placing::OwnGroup,
+        Way::AsStarted => Placing::AsStarted,
+        Way::CpuIdle => Placing::CpuIdle,
+        // What the agent does by itself on a machine of so many CPUs.
+        Way::Tidegate if simulated => {
+            Placing::Tidegate(SIMULATED_HEADROOM_PCT, None, Yields::Cores)
         }
-        drop(self.tidegate);
-        self.bench.setup.machine.finish();
-        let rounds = match self.options.rounds {
-            Some(n) => format!(" --rounds {n}"),
-            None => String::new(),
-        };
-        Ok(Comparison {
-            main: self.bench.main.clone(),
-            side: match &self.bench.side {
-                SideWork::Burner => "the built-in burner, a thread a CPU (no ffmpeg here)".into(),
-                SideWork::Command(words) if words[0] == "ffmpeg" => {
-                    "ffmpeg, which encodes a test picture (libx264)".into()
-                }
-                other => other.describe(),
-            },
-            side_unit: match self.bench.side_unit {
-                "frames" => "frames/s",
-                "loops" => "loops/s",
-                _ => "CPUs",
-            },
-            windows,
-            others_pct: stats::mean(&others).unwrap_or(0.0),
-            missing: self.bench.missing.clone(),
-            headroom,
-            command: format!("tidegate lab demo{rounds}"),
-            bed: Bed::Host(self.bench.setup.machine),
-        })
+        Way::Tidegate => Placing::tidegate(HEADROOM_PCT),
     }
+}
+
+fn windowed(mut scene: Scene, warm_ns: u64) -> Scene {
+    (scene.warm_ns, scene.window_ns) = (warm_ns, WINDOW_NS);
+    scene
+}
+
+/// How long both will take.
+pub fn seconds(options: &LabOptions) -> f64 {
+    let cells = f64::from(options.rounds.unwrap_or(ROUNDS).max(1) * 4);
+    cells * ((WARM_NS + WINDOW_NS) as f64 / 1e9 + 0.5) + simulated_seconds()
+}
+
+fn simulated_seconds() -> f64 {
+    (SIMULATED_WARM_NS + WINDOW_NS) as f64 * f64::from(SIMULATED_CPUS) / CPU_NS_A_SECOND
+}
+
+/// Runs every way in every round here. One that fails is left out, and the others still run.
+pub fn measured(options: &LabOptions, progress: &Progress) -> Result<Comparison, LabError> {
+    let mut host = Host::new(options)?;
+    let ask = Ask {
+        options,
+        cpus: host.machine.cpus as u32,
+        hz: host.machine.hz,
+    };
+    let side = foreign::side_words(options.side_cmd.as_deref());
+    let rounds = options.rounds.unwrap_or(ROUNDS).max(1);
+    let mut rng = seeded(options.seed);
+    let (mut windows, mut others, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ways = Way::ALL.to_vec();
+    for round in 0..rounds {
+        ways.shuffle(&mut rng);
+        for way in ways.clone() {
+            let (n, label) = (round + 1, way.label());
+            progress.stage(&format!("here, round {n} of {rounds}: {label}"));
+            let arm = placing(way, false);
+            let scene = scene(&ask, arm, (ask.cpus, LOAD, round), Slowdown::Shipped)?;
+            let cell = cell(&Case::default(), arm, round, windowed(scene, WARM_NS));
+            match host.run(&cell.scene) {
+                Ok(outcome) => {
+                    for found in figures(&cell, &outcome) {
+                        windows.push(Window::new(way, round, &found));
+                        others.push(100.0 * found.get("other_ratio"));
+                    }
+                }
+                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                Err(error) => {
+                    ways.retain(|w| *w != way);
+                    windows.retain(|w: &Window| w.way != way);
+                    missing.push(format!("Not measured, {label}: {error}."));
+                }
+            }
+            progress.done((WARM_NS + WINDOW_NS) as f64 / 1e9 + 0.5);
+        }
+    }
+    let rounds = options
+        .rounds
+        .map_or(String::new(), |n| format!(" --rounds {n}"));
+    let is_ffmpeg = side.as_ref().is_some_and(|words| words[0] == "ffmpeg");
+    let main = "the built-in server: Poisson arrivals, 1000 us requests";
+    Ok(Comparison {
+        main: options.main_cmd.clone().unwrap_or_else(|| main.into()),
+        side: match &side {
+            None => "the built-in hog, a thread a CPU (no ffmpeg here)".into(),
+            Some(_) if is_ffmpeg => "ffmpeg, which encodes a test picture (libx264)".into(),
+            Some(words) => words.join(" "),
+        },
+        side_unit: match &side {
+            None => "loops/s",
+            Some(_) if is_ffmpeg => "frames/s",
+            Some(_) => "CPUs",
+        },
+        windows,
+        others_pct: stats::mean(&others).unwrap_or(0.0),
+        missing,
+        headroom: format!("Tidegate was asked for {HEADROOM_PCT} % of headroom."),
+        command: format!("tidegate-lab demo{rounds}"),
+        machine: Machine::Host(host.finish()),
+    })
+}
+
+/// Simulates the four.
+pub fn simulated(options: &LabOptions, progress: &Progress) -> Result<Comparison, LabError> {
+    progress.stage(&format!("simulating {SIMULATED_CPUS} CPUs"));
+    let options = &LabOptions {
+        on: On::Sim,
+        ..options.clone()
+    };
+    let ask = Ask {
+        options,
+        cpus: SIMULATED_CPUS,
+        hz: 250,
+    };
+    let mut cells: Vec<(Way, Cell)> = Vec::new();
+    for way in Way::ALL {
+        let arm = placing(way, true);
+        let scene = scene(&ask, arm, (SIMULATED_CPUS, LOAD, 0), Slowdown::Shipped)?;
+        // Without a controller there is nothing to settle.
+        let warm_ns = if way == Way::Tidegate {
+            SIMULATED_WARM_NS
+        } else {
+            1_500 * MS
+        };
+        cells.push((
+            way,
+            cell(&Case::default(), arm, 0, windowed(scene, warm_ns)),
+        ));
+    }
+    let windows = jobs::map(
+        options.jobs,
+        &cells,
+        |c| c.1.scene.end_ns(),
+        |(way, cell)| {
+            let outcome = sim::run(&cell.scene)?;
+            progress.done(simulated_seconds() / 4.0);
+            let figures = figures(cell, &outcome);
+            Ok(Window::new(*way, 0, &figures[0]))
+        },
+    )?;
+    let command = format!("tidegate-lab demo --seed {}", options.seed);
+    let scenes: Vec<&Scene> = cells.iter().map(|c| &c.1.scene).collect();
+    Ok(Comparison {
+        machine: Machine::Simulated(Simulated {
+            command: command.clone(),
+            ..Simulated::of(options, &scenes)?
+        }),
+        main: "Poisson arrivals, 500 to 1500 us requests".into(),
+        side: "a thread a CPU that always wants more, in a group of its own".into(),
+        side_unit: "CPUs",
+        windows,
+        missing: Vec::new(),
+        headroom: format!("There Tidegate was asked for {SIMULATED_HEADROOM_PCT} % of headroom."),
+        others_pct: 0.0,
+        command,
+    })
 }
 
 /// Main's load, percent of the machine.
 pub fn main_pct() -> f64 {
-    LOAD * LEVEL_ONE_PCT
+    LOAD * LEVEL_ONE * 100.0
 }

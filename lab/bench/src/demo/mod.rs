@@ -4,18 +4,18 @@
 mod host;
 pub mod picture;
 pub mod screen;
-mod simulated;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::beds::Bed;
-use crate::beds::host::cleanup;
+use crate::experiment::Figures as Measured;
 use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::plots::Plot;
-use crate::report::{Report, Sample, Table, num};
+use crate::report::{Report, Table, num};
+use crate::runners::host::cleanup;
+use crate::runners::{Guest, Machine};
 use crate::{LabError, make_folder, stats, stop};
 
 /// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight, 30 % are already more
@@ -76,15 +76,15 @@ pub struct Window {
 }
 
 impl Window {
-    /// From a sample; a main that completed nothing has no latency.
-    fn new<K>(way: Way, round: u32, completed: bool, sample: &Sample<K>, side_work: &str) -> Self {
-        let ms = |name| completed.then(|| sample.get(name) / 1000.0);
+    /// From a run's figures; a main that completed nothing has no latency.
+    fn new(way: Way, round: u32, found: &Measured) -> Self {
+        let ms = |name| Some(found.get(name) / 1000.0).filter(|ms| ms.is_finite());
         Window {
             way,
             round,
             p50_ms: ms("p50_us"),
             p99_ms: ms("p99_us"),
-            side_work: sample.get(side_work),
+            side_work: found.get("side_work_per_second"),
         }
     }
 }
@@ -106,7 +106,7 @@ pub struct Figures {
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Which machine.
-    pub bed: Bed,
+    pub machine: Machine,
     /// What main is, in a few words.
     pub main: String,
     /// ... and side.
@@ -157,16 +157,16 @@ impl Comparison {
     }
 
     /// The machine in a few words, for titles and small print.
-    pub fn machine(&self) -> String {
-        match &self.bed {
-            Bed::Sim(s) => format!(
+    pub fn place(&self) -> String {
+        match &self.machine {
+            Machine::Simulated(s) => format!(
                 "{} CPUs, {} threads a core, {}, seed {}",
                 s.cpus.iter().sum::<u32>(),
                 s.threads_per_core,
                 s.scheduler,
                 s.seed
             ),
-            Bed::Host(m) | Bed::Vm(crate::beds::Guest { machine: m, .. }) => {
+            Machine::Host(m) | Machine::Guest(Guest { machine: m, .. }) => {
                 let plural = if m.cpus == 1 { "" } else { "s" };
                 let cgroup = m.cgroup.map_or("".into(), |v| format!(", cgroup v{v}"));
                 format!(
@@ -179,7 +179,7 @@ impl Comparison {
 
     /// Whether it was measured and not simulated.
     pub fn is_measured(&self) -> bool {
-        !matches!(self.bed, Bed::Sim(_))
+        !matches!(self.machine, Machine::Simulated(_))
     }
 
     fn table(&self) -> Table {
@@ -199,7 +199,7 @@ impl Comparison {
 
     /// As a report, with the picture in its page.
     fn report(&self) -> Report {
-        let mut report = Report::new("demo", self.bed.clone());
+        let mut report = Report::new("demo", self.machine.clone());
         report.title = "What side work costs main";
         report.rows = self.rows();
         report.tables.push(self.table());
@@ -243,11 +243,11 @@ pub fn run(options: &LabOptions) -> Result<Demo, LabError> {
     make_folder(&dir)?;
     let _signals = stop::catch_signals();
     cleanup::sweep();
-    let host = host::Host::new(options)?;
-    let simulated = simulated::Cells::new(options);
-    let seconds = host.seconds() + simulated.seconds();
-    let progress = Progress::new("demo", seconds, options.quiet);
-    let comparisons = [host.measure(&progress)?, simulated.run(&progress)?];
+    let progress = Progress::new("demo", host::seconds(options), options.quiet);
+    let comparisons = [
+        host::measured(options, &progress)?,
+        host::simulated(options, &progress)?,
+    ];
     drop(progress);
     let mut reports = comparisons.each_ref().map(Comparison::report);
     let mut pictures = Vec::new();

@@ -128,7 +128,7 @@ fn small_print(svg: &mut String, c: &Comparison) {
         n => format!("Bars: median of {n} rounds; lines: least and most. "),
     };
     let lines = [
-        format!("{how}: {}", c.machine()),
+        format!("{how}: {}", c.place()),
         format!("{bars}Side work: {side}. Command: {}", c.command),
     ];
     for (i, line) in lines.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Comparison, Way, host};
-use crate::beds::host::LOUD_PCT;
+use crate::report::build::LOUD;
 use crate::report::{Table, text};
 
 const WIDTH: usize = 80;
@@ -15,7 +15,7 @@ pub fn title(c: &Comparison) -> String {
     } else {
         "Simulated, nothing measured"
     };
-    format!("{how}: {}", c.machine())
+    format!("{how}: {}", c.place())
 }
 
 /// The four ways, each with main's latency and the side work done.
@@ -113,7 +113,7 @@ pub fn render(comparisons: &[Comparison; 2], pictures: &[PathBuf], pages: &[&Pat
     ];
     let said = text::wrap(&findings.join(" "), WIDTH);
     out += &format!("\n{said}\n");
-    for c in comparisons.iter().filter(|c| c.others_pct > LOUD_PCT) {
+    for c in comparisons.iter().filter(|c| c.others_pct > 100.0 * LOUD) {
         let line = format!(
             "Other programs took {:.0} % of the machine meanwhile, so these figures say little; measure it again when it is quiet.",
             c.others_pct

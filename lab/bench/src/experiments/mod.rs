@@ -1,199 +1,102 @@
-//! The experiments. Each is a folder (or a file): what it compares, how each of its beds runs one arm once, and one report.
+//! The experiments, each a value. Every mechanism has one that compares it with the published figures it began with:
 //!
-//! To add one:
-//! 1. a variant of [`Experiment`] with its name (`options.rs`);
-//! 2. its module here: a function for each bed that it runs on, which runs every arm and keeps each run as a
-//!    [`Sample`](crate::report::Sample), and a report that takes its figures from the samples by name. A function for the host
-//!    serves the VM bed as well, which is the host's in a guest;
-//! 3. its row in `Experiment::plan` below: its title and those functions;
-//! 4. its line in `tidegate lab --help` (`crates/tidegate/src/cmd/lab.rs`).
-//!
-//! A simulated experiment is a list of *cells*, one simulation each. A cell's randomness comes from the experiment's seed
-//! and from what is common to all arms of a comparison, never from the arm, so that every arm meets the same arrivals. The
-//! simulator decides in integers; floating point begins here, where figures are made for readers.
+//! | mechanism | published | experiments |
+//! |---|---|---|
+//! | headroom | cover letter of the cpu.headroom patches, Song Liu, 2019 | `law`, `step`, `headroom`, `objective`, `inversion` |
+//! | latency hints | *Latency hints for CFS task*, Vincent Guittot, LPC 2022 | `latency` |
+//! | burst | *Burstable CFS bandwidth controller*, Huaixin Chang, 2021 | `burst` |
+//! | slices | Linux commit de53fd7aedb1, Dave Chiluk, 2019 | `slices` |
+//! | rate caps | *CPU rate caps*, Peter Williams, 2006 | `caps` |
 
-pub mod auto;
-pub mod burst;
-pub mod caps;
+mod burst;
+mod caps;
 pub mod headroom;
-pub mod inversion;
-pub mod latency;
-pub mod law;
-pub mod objective;
+mod inversion;
+mod latency;
+mod law;
+mod objective;
 pub mod peers;
-pub mod published;
-pub mod settle;
-pub mod slices;
-pub mod step;
+pub mod placing;
+mod slices;
+mod step;
 
-use crate::options::{Engine, Experiment, LabOptions, On};
-use crate::report::{Report, serialisation};
-use crate::{LabError, beds};
+pub use burst::BURST;
+pub use caps::CAPS;
+pub use headroom::HEADROOM;
+pub use inversion::INVERSION;
+pub use latency::LATENCY;
+pub use law::LAW;
+pub use objective::OBJECTIVE;
+pub use peers::PEERS;
+pub use slices::SLICES;
+pub use step::STEP;
 
-type Run = fn(&LabOptions) -> Result<Report, LabError>;
+use crate::experiment::Experiment;
+use crate::options::{Engine, On};
 
-/// What an experiment is called, and how it runs.
-struct Plan {
-    /// Above its page.
-    title: &'static str,
-    /// On this machine, with the knobs.
-    host: Option<Run>,
-    /// Whether that can be had on the VM bed too, where one emulated CPU without a cache is all there is.
-    vm: bool,
-    /// On this machine and on the VM bed, with the ext engine.
-    ext: Option<Run>,
-    /// On simulated machines, where both engines are in one report.
-    sim: Option<Run>,
+/// All of them, in the order in which `all` runs them.
+pub static ALL: [&Experiment; 10] = [
+    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS, &OBJECTIVE, &INVERSION, &PEERS,
+];
+
+const HOST: (On, Engine) = (On::Host, Engine::Knobs);
+const HOST_EXT: (On, Engine) = (On::Host, Engine::Ext);
+const VM: (On, Engine) = (On::Vm, Engine::Knobs);
+const VM_EXT: (On, Engine) = (On::Vm, Engine::Ext);
+const SIM: (On, Engine) = (On::Sim, Engine::Knobs);
+
+/// The experiment with this name.
+///
+/// # Errors
+/// There is none; the message names all.
+pub fn named(name: &str) -> Result<&'static Experiment, String> {
+    let names = || ALL.map(|e| e.name).join(", ");
+    let found = ALL.into_iter().find(|e| e.name == name);
+    found.ok_or_else(|| format!("unknown experiment '{name}': {}", names()))
 }
 
-fn on(title: &'static str, host: Run, vm: bool, ext: Run, sim: Run) -> Plan {
-    Plan {
-        title,
-        host: Some(host),
-        vm,
-        ext: Some(ext),
-        sim: Some(sim),
-    }
+/// Those that this environment runs with that engine; not `peers`, which loads the schedulers of others.
+pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = &'static Experiment> {
+    let here = move |e: &&Experiment| e.name != "peers" && e.runs_on(on, engine);
+    ALL.into_iter().filter(here)
 }
 
-fn simulated(title: &'static str, ext: Option<Run>, sim: Run) -> Plan {
-    Plan {
-        title,
-        host: None,
-        vm: false,
-        ext,
-        sim: Some(sim),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LabOptions;
+    use crate::experiment::Ask;
 
-impl Experiment {
-    fn plan(self) -> Plan {
-        match self {
-            Experiment::Law => on(
-                "Headroom against the table of the cpu.headroom patches (2019)",
-                law::host::run,
-                true,
-                law::host::run,
-                law::sim::run,
-            ),
-            Experiment::Headroom => on(
-                "What side work costs main",
-                headroom::host::run,
-                false,
-                headroom::host::run,
-                headroom::sim::run,
-            ),
-            Experiment::Step => on(
-                "How soon side work gives way",
-                step::host::run,
-                false,
-                step::host::run,
-                step::sim::run,
-            ),
-            Experiment::Latency => on(
-                "What a latency hint gives, and what it costs others",
-                latency::host::run,
-                true,
-                latency::host::run,
-                latency::sim::run,
-            ),
-            Experiment::Burst => on(
-                "What burst gives a load that exceeds its quota now and then",
-                burst::host::run,
-                true,
-                burst::host::run,
-                burst::sim::run,
-            ),
-            Experiment::Caps => on(
-                "How exact rate caps are",
-                caps::host::run,
-                true,
-                caps::host::run,
-                caps::sim::run,
-            ),
-            // As many CPUs as the bed's wide mode carries; on 80 of them it is the simulator's.
-            Experiment::Slices => simulated(
-                "What becomes of a quota that many CPUs share",
-                Some(slices::host::run),
-                slices::sim::run,
-            ),
-            Experiment::Auto => Plan {
-                title: "A headroom that is found against the best that can be set",
-                host: Some(auto::host::run),
-                vm: false,
-                ext: None,
-                sim: Some(auto::sim::run),
-            },
-            // It compares engines, so it takes none.
-            Experiment::Peers => Plan {
-                title: "Ordinary work under other schedulers of sched_ext",
-                host: Some(peers::host::run),
-                vm: true,
-                ext: None,
-                sim: None,
-            },
-            // They need larger machines.
-            Experiment::Objective => simulated("objective", None, objective::run),
-            Experiment::Inversion => simulated("inversion", None, inversion::run),
+    #[test]
+    fn every_experiment_is_found_by_its_name_and_plans_its_cells() {
+        for e in ALL {
+            assert!(std::ptr::eq(named(e.name).expect("known"), e));
+            for &(on, engine) in e.places {
+                let mut options = LabOptions::new(e);
+                (options.on, options.engine, options.quick) = (on, engine, true);
+                let ask = Ask {
+                    options: &options,
+                    cpus: 2,
+                    hz: 250,
+                };
+                for part in (e.parts)(&ask).expect("a plan") {
+                    assert!(!part.metrics.is_empty(), "{}: {}", e.name, part.key);
+                    let arms: Vec<&str> = part.cells.iter().map(|c| c.arm.key.as_str()).collect();
+                    assert!(!arms.is_empty(), "{}: {} has no cell", e.name, part.key);
+                    let targets = part.targets.iter().flat_map(|t| &t.arms);
+                    let lost: Vec<&String> =
+                        targets.filter(|a| !arms.contains(&a.as_str())).collect();
+                    assert!(
+                        lost.is_empty(),
+                        "{}: {}: {lost:?} on {on:?}",
+                        e.name,
+                        part.key
+                    );
+                }
+            }
         }
+        assert_eq!(all_on(On::Sim, Engine::Knobs).count(), 9);
+        assert_eq!(all_on(On::Host, Engine::Knobs).count(), 6);
+        assert!(named("cloud").is_err());
     }
-
-    /// Whether it can be had there with this engine.
-    pub fn runs_on(self, on: On, engine: Engine) -> bool {
-        let plan = self.plan();
-        match (on, engine) {
-            (On::Sim, engine) => engine == Engine::Knobs && plan.sim.is_some(),
-            (_, Engine::Ext) => plan.ext.is_some(),
-            (On::Host, Engine::Knobs) => plan.host.is_some(),
-            (On::Vm, Engine::Knobs) => plan.vm,
-        }
-    }
-
-    /// Those that can be had there; not [`Experiment::Peers`], which builds and runs the schedulers of others.
-    pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = Experiment> {
-        Experiment::ALL
-            .into_iter()
-            .filter(move |e| *e != Experiment::Peers && e.runs_on(on, engine))
-    }
-}
-
-/// Runs one experiment where it was asked for, without writing its files.
-pub(crate) fn run(options: &LabOptions) -> Result<Report, LabError> {
-    let plan = options.experiment.plan();
-    let refused = || LabError::process(options.experiment.name(), "cannot be had there");
-    let mut report = match options.on {
-        On::Host => {
-            beds::host::cleanup::sweep();
-            let run = match options.engine {
-                Engine::Knobs => plan.host,
-                Engine::Ext => plan.ext,
-            };
-            run.ok_or_else(refused)?(options)?
-        }
-        On::Sim if options.main_cmd.is_some() || options.side_cmd.is_some() => {
-            return Err(LabError::Asked {
-                what: "--main-cmd and --side-cmd".into(),
-                why: "a simulated machine cannot run a command".into(),
-                mend: "leave them out, or run it with --on host".into(),
-            });
-        }
-        On::Sim => plan.sim.ok_or_else(refused)?(options)?,
-        On::Vm => in_guest(options)?,
-    };
-    report.title = plan.title;
-    report.engine = options.engine;
-    Ok(report)
-}
-
-/// What the guest's own lab reported.
-fn in_guest(options: &LabOptions) -> Result<Report, LabError> {
-    let programs = match options.experiment {
-        Experiment::Peers => peers::Programs::gather(options)?,
-        _ => peers::Programs::default(),
-    };
-    let done = beds::vm::run(options, programs.binaries)?;
-    let mut report = serialisation::from_text(&done.report, done.guest)?;
-    report.notes.push(done.note);
-    report.notes.extend(programs.absent);
-    Ok(report)
 }

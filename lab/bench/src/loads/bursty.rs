@@ -4,15 +4,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use hdrhistogram::Histogram;
-use serde_json::json;
+use rand::RngExt as _;
+use rand_xoshiro::Xoshiro256StarStar;
 
 use super::shared_page::SharedPage;
 use super::spin::Spin;
-use super::{Args, lock, serve_commands};
+use super::{Args, Windows, lock};
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
-use crate::rng::Rng;
-use crate::{LabError, dist};
+use crate::{LabError, seeded};
 
 /// The batches' shape: the same as in the simulator's experiment.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +45,7 @@ impl Batches {
 /// When requests are due, in order, without end.
 struct Arrivals {
     plan: Batches,
-    rng: Rng,
+    rng: Xoshiro256StarStar,
     next_batch_ns: u64,
     /// The batch at hand, latest first.
     due_ns: Vec<u64>,
@@ -56,7 +55,7 @@ impl Arrivals {
     fn new(plan: Batches, seed: u64, start_ns: u64) -> Self {
         Arrivals {
             plan,
-            rng: Rng::new(seed),
+            rng: seeded(seed),
             next_batch_ns: start_ns,
             due_ns: Vec::new(),
         }
@@ -67,52 +66,39 @@ impl Arrivals {
             if let Some(due_ns) = self.due_ns.pop() {
                 return due_ns;
             }
-            let size = if self.rng.below(3) == 0 {
+            let size = if self.rng.random_ratio(1, 3) {
                 self.plan.large
             } else {
                 self.plan.small
             };
             let from_ns = self.next_batch_ns;
             self.due_ns
-                .extend((0..size).map(|_| from_ns + self.rng.below(self.plan.spread_ns)));
+                .extend((0..size).map(|_| from_ns + self.rng.random_range(0..self.plan.spread_ns)));
             self.due_ns.sort_unstable_by(|a, b| b.cmp(a));
             self.next_batch_ns += self.plan.gap_ns;
         }
     }
 }
 
-struct Windows {
-    wakeup: Histogram<u64>,
-    request: Histogram<u64>,
-}
-
 struct Service {
     page: Arc<SharedPage>,
     arrivals: Mutex<Arrivals>,
-    windows: Mutex<Windows>,
+    windows: Arc<Windows>,
     spin: Spin,
     amount: u64,
 }
 
-/// `bursty --page F --threads N --request-us U --seed X`.
-///
-/// `measure` starts a window, `report` answers with `{wakeup, request}`, each a [`dist::Latency`].
+/// `bursty --page F --threads N --request-us U --seed X`; reports `wakeup` and `request`.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 30)?;
     let request_ns = 1000 * args.number::<u64>("request-us", 571)?;
     let spin = Spin::calibrated();
     let start_ns = monotonic_ns() + 50_000_000;
+    let arrivals = Arrivals::new(Batches::PLAN, args.number("seed", 1)?, start_ns);
     let service = Arc::new(Service {
         page: Arc::clone(&page),
-        arrivals: Mutex::new(Arrivals::new(
-            Batches::PLAN,
-            args.number("seed", 1)?,
-            start_ns,
-        )),
-        windows: Mutex::new(Windows {
-            wakeup: dist::histogram_ns(),
-            request: dist::histogram_ns(),
-        }),
+        arrivals: Mutex::new(arrivals),
+        windows: Windows::new(&["wakeup", "request"]),
         spin,
         amount: spin.blocks_for(request_ns),
     });
@@ -120,45 +106,24 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
         let service = Arc::clone(&service);
         std::thread::spawn(move || serve(&service, index));
     }
-    let mut from = (monotonic_ns(), 0);
-    serve_commands(&page, |command| {
-        let mut windows = lock(&service.windows);
-        let now = (monotonic_ns(), page.cpu_ns());
-        let of = |h| {
-            let mut l = dist::summarise_ns(h);
-            (l.window_ns, l.cpu_ns) = (now.0 - from.0, now.1 - from.1);
-            l
-        };
-        let answer = json!({"wakeup": of(&windows.wakeup), "request": of(&windows.request)});
-        if command == "measure" {
-            windows.wakeup.reset();
-            windows.request.reset();
-            from = now;
-        }
-        answer
-    })
+    service.windows.serve(&page)
 }
 
 fn serve(service: &Service, index: usize) {
-    let slot = service.page.slot(index);
-    service.page.check_in(index);
+    service.page.check_in();
     let mut served = 0;
     while !service.page.stopped() {
         let due_ns = lock(&service.arrivals).next();
         sleep_until(due_ns);
-        let woke_ns = monotonic_ns();
+        service
+            .windows
+            .record(0, monotonic_ns().saturating_sub(due_ns));
         service.spin.work(service.amount);
-        let done_ns = monotonic_ns();
-        let mut windows = lock(&service.windows);
-        windows
-            .wakeup
-            .saturating_record(woke_ns.saturating_sub(due_ns).max(1));
-        windows
-            .request
-            .saturating_record(done_ns.saturating_sub(due_ns).max(1));
-        drop(windows);
+        service
+            .windows
+            .record(1, monotonic_ns().saturating_sub(due_ns));
         served += 1;
-        slot.publish(thread_cpu_ns(), served);
+        service.page.slot(index).publish(thread_cpu_ns(), served);
     }
 }
 

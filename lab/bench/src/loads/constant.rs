@@ -9,17 +9,15 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::shared_page::SharedPage;
-use super::spin::{self, Spin};
+use super::spin::Spin;
 use super::{Args, allowed_cpus, pin, serve_commands};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
 const PERIOD_NS: u64 = 2_000_000;
 const DEBT_MAX_NS: u64 = 20_000_000;
-/// ... and by no-operations.
+/// Work between two looks at the clocks.
 const LOOK_NS: u64 = 5_000;
-/// Turns between two looks at the clocks: about 5 µs.
-const TURNS: u32 = 2_500;
 
 /// `constant --page F [--level PPM] [--threads N]`; later levels come over the page.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
@@ -54,10 +52,9 @@ impl Account {
 
 /// Works at the page's level until it says stop.
 pub fn hold_level(page: &SharedPage, index: usize, phase_ns: u64) {
-    page.check_in(index);
+    page.check_in();
     let slot = page.slot(index);
-    let nops = spin::by_nops().then(Spin::calibrated);
-    let mut x = index as u64 | 1;
+    let spin = Spin::calibrated();
     let now = monotonic_ns();
     let mut account = Account {
         level_ppm: page.level_ppm(now),
@@ -84,15 +81,7 @@ pub fn hold_level(page: &SharedPage, index: usize, phase_ns: u64) {
         }
         let goal = account.owed_ns(period_end);
         while cpu < goal {
-            match nops {
-                Some(spin) => spin.work(spin.blocks_for(LOOK_NS)),
-                None => {
-                    for _ in 0..TURNS {
-                        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
-                    }
-                    x = std::hint::black_box(x);
-                }
-            }
+            spin.work(spin.blocks_for(LOOK_NS));
             cpu = thread_cpu_ns();
             slot.publish(cpu, 0);
             if page.level_ppm(monotonic_ns()) != level_ppm || page.stopped() {

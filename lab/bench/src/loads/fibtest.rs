@@ -1,39 +1,36 @@
 //! The fibtest of commit de53fd7aedb1: a thread on each CPU, of which the first few compute without end and the others do a
 //! little work, all at the same moments, and sleep. How long that little takes from the moment at which it was due is what a quota can spoil.
 
-use std::sync::{Arc, Mutex};
-
-use hdrhistogram::Histogram;
+use std::sync::Arc;
 
 use super::shared_page::SharedPage;
 use super::spin::Spin;
-use super::{Args, lock, pin, serve_window};
+use super::{Args, Windows, pin};
+use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
-use crate::{LabError, dist};
 
-/// `fibtest --page F --threads N [--busy B] [--work-us W] [--period-us P]`; thread n is on CPU n, and the busy ones are the first.
-///
-/// `measure` starts a window, `report` answers with a [`dist::Latency`] of it.
+/// `fibtest --page F --threads N [--busy B] [--work-us W] [--period-us P]`; thread n is on CPU n, and the busy ones are
+/// the first. Reports `latency`.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 1)?;
     let busy: usize = args.number("busy", 1)?;
     let work_ns = 1000 * args.number::<u64>("work-us", 1)?;
     let period_ns = 1000 * args.number::<u64>("period-us", 10_000)?.max(100);
-    let window = Arc::new(Mutex::new(dist::histogram_ns()));
+    let windows = Windows::new(&["latency"]);
     let spin = Spin::calibrated();
     let start_ns = monotonic_ns() + 50_000_000;
     for index in 0..threads {
-        let (page, window) = (Arc::clone(&page), Arc::clone(&window));
+        let (page, windows) = (Arc::clone(&page), Arc::clone(&windows));
         std::thread::spawn(move || {
             pin(index);
-            page.check_in(index);
+            page.check_in();
             match index < busy {
                 true => compute(&page, index, spin),
-                false => now_and_then(&page, index, &window, spin, (start_ns, work_ns, period_ns)),
+                false => now_and_then(&page, index, &windows, spin, (start_ns, work_ns, period_ns)),
             }
         });
     }
-    serve_window(&page, &window, None)
+    windows.serve(&page)
 }
 
 fn compute(page: &SharedPage, index: usize, spin: Spin) {
@@ -46,7 +43,7 @@ fn compute(page: &SharedPage, index: usize, spin: Spin) {
 fn now_and_then(
     page: &SharedPage,
     index: usize,
-    window: &Mutex<Histogram<u64>>,
+    windows: &Windows,
     spin: Spin,
     (start_ns, work_ns, period_ns): (u64, u64, u64),
 ) {
@@ -56,7 +53,7 @@ fn now_and_then(
         sleep_until(due_ns);
         spin.work(amount);
         let late_ns = monotonic_ns().saturating_sub(due_ns);
-        lock(window).saturating_record(late_ns.max(1));
+        windows.record(0, late_ns);
         turns += 1;
         page.slot(index).publish(thread_cpu_ns(), turns);
         // Moments that it has missed are left out, as fibtest's sleeps are.

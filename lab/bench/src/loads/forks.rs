@@ -29,7 +29,7 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
             -1 => return Err(failed("fork")),
             0 => {
                 super::die_with_parent();
-                page.check_in(index * SLOTS);
+                page.check_in();
                 parent(&page, index, spin, work_ns);
                 // SAFETY: ends the child without running what its parent has registered for its own end.
                 unsafe { libc::_exit(0) }

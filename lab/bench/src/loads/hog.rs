@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::shared_page::{SharedPage, Slot};
 use super::spin::{Spin, Stops};
-use super::{Args, attributes, pin, serve_commands};
+use super::{Args, pin, serve_commands, set_slice_us};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
@@ -35,7 +35,7 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
         sleep_ns: us("sleep-us")?,
         period_ns: us("period-us")?,
     };
-    attributes::set_slice_us(args.number("slice-us", 0)?)?;
+    set_slice_us(args.number("slice-us", 0)?)?;
     let longest_ns = Arc::new(AtomicU64::new(0));
     for index in 0..threads {
         let (page, longest_ns) = (Arc::clone(&page), Arc::clone(&longest_ns));
@@ -43,7 +43,7 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
             if pinned {
                 pin(index);
             }
-            page.check_in(index);
+            page.check_in();
             burn(&page, page.slot(index), want, &longest_ns);
         });
     }
@@ -64,10 +64,12 @@ fn burn(page: &SharedPage, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
         ns => thread_cpu_ns() + ns,
     };
     let mut period_end_ns = monotonic_ns();
+    let mut looks = 0;
     while !page.stopped() {
         spin.a_little();
         let cpu_ns = thread_cpu_ns();
-        slot.publish(cpu_ns, 0);
+        looks += 1;
+        slot.publish(cpu_ns, looks);
         stops.look();
         longest_ns.fetch_max(stops.longest_ns, Ordering::Relaxed);
         stops.longest_ns = 0;

@@ -1,11 +1,9 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
+//! `tidegate lab-worker server|constant|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
-pub mod attributes;
-pub mod burner;
 pub mod bursty;
 pub mod constant;
 pub mod cyclictest;
@@ -25,10 +23,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
+use tidegate_cgroup::sched_attr::SchedWrite;
+use tidegate_cgroup::{KernelFs as _, RealFs};
 
 use self::shared_page::SharedPage;
-use crate::clock::monotonic_ns;
-use crate::{LabError, dist};
+use crate::LabError;
+use crate::scene::{Latency, histogram};
 
 /// The arguments of a worker: `--name value` pairs after its kind.
 pub struct Args {
@@ -87,24 +87,24 @@ fn run(args: &[String]) -> Result<(), LabError> {
     crate::clock::no_timer_slack();
     let (kind, rest) = args
         .split_first()
-        .ok_or_else(|| LabError::process("lab-worker", "server, constant or burner?"))?;
+        .ok_or_else(|| LabError::process("lab-worker", "which kind?"))?;
     let args = Args::parse(rest)?;
-    match kind.as_str() {
-        "server" => server::run(Arc::new(args.page()?), &args),
-        "constant" => constant::run(Arc::new(args.page()?), &args),
-        "burner" => burner::run(Arc::new(args.page()?), &args),
-        "cyclictest" => cyclictest::run(Arc::new(args.page()?), &args),
-        "hackbench" => hackbench::run(Arc::new(args.page()?), &args),
-        "schbench" => schbench::run(Arc::new(args.page()?), &args),
-        "bursty" => bursty::run(Arc::new(args.page()?), &args),
-        "hog" => hog::run(Arc::new(args.page()?), &args),
-        "fibtest" => fibtest::run(Arc::new(args.page()?), &args),
-        "forks" => forks::run(Arc::new(args.page()?), &args),
-        other => Err(LabError::process(
-            "lab-worker",
-            format!("unknown kind '{other}'"),
-        )),
-    }
+    let run = match kind.as_str() {
+        "server" => server::run,
+        "constant" => constant::run,
+        "cyclictest" => cyclictest::run,
+        "hackbench" => hackbench::run,
+        "schbench" => schbench::run,
+        "bursty" => bursty::run,
+        "hog" => hog::run,
+        "fibtest" => fibtest::run,
+        "forks" => forks::run,
+        other => {
+            let why = format!("unknown kind '{other}'");
+            return Err(LabError::process("lab-worker", why));
+        }
+    };
+    run(Arc::new(args.page()?), &args)
 }
 
 /// The kernel kills this process when the thread that started it ends; that survives the exec of
@@ -145,28 +145,39 @@ pub fn serve_commands(
     Ok(())
 }
 
-/// Obeys the parent: `measure` starts a window, `report` answers with a [`dist::Latency`] of it. Of work with an interval it says how
-/// many moments were due.
-pub fn serve_window(
-    page: &SharedPage,
-    window: &Mutex<Histogram<u64>>,
-    interval_ns: Option<u64>,
-) -> Result<(), LabError> {
-    let mut from = (monotonic_ns(), 0);
-    serve_commands(page, |command| {
-        let mut window = lock(window);
-        let now = (monotonic_ns(), page.cpu_ns());
-        let mut latency = dist::summarise_ns(&window);
-        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
-        if let Some(interval_ns) = interval_ns {
-            latency.offered = latency.window_ns / interval_ns;
-        }
-        if command == "measure" {
-            window.reset();
-            from = now;
-        }
-        serde_json::json!(latency)
-    })
+/// Latencies of a window by name.
+pub struct Windows {
+    named: Vec<(&'static str, Mutex<Histogram<u64>>)>,
+}
+
+impl Windows {
+    /// Empty ones.
+    pub fn new(names: &[&'static str]) -> Arc<Self> {
+        let named = names.iter().map(|name| (*name, Mutex::new(histogram())));
+        Arc::new(Windows {
+            named: named.collect(),
+        })
+    }
+
+    /// Records a latency in the window of this number; what is beyond the histogram saturates instead of being lost.
+    pub fn record(&self, at: usize, ns: u64) {
+        lock(&self.named[at].1).saturating_record(ns.max(1));
+    }
+
+    /// Obeys the parent: `measure` starts a window, `report` answers with a [`Latency`] for each name.
+    pub fn serve(&self, page: &SharedPage) -> Result<(), LabError> {
+        serve_commands(page, |command| {
+            let mut answer = serde_json::Map::new();
+            for (name, window) in &self.named {
+                let mut window = lock(window);
+                answer.insert((*name).into(), serde_json::json!(Latency::of(&window)));
+                if command == "measure" {
+                    window.reset();
+                }
+            }
+            answer.into()
+        })
+    }
 }
 
 /// A thread that panicked while it held a lock left plain numbers behind: they are still good.
@@ -174,6 +185,19 @@ pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Gives the calling thread an EEVDF slice, which the threads that it makes inherit; 0 leaves it alone.
+pub fn set_slice_us(slice_us: u64) -> Result<(), LabError> {
+    if slice_us == 0 {
+        return Ok(());
+    }
+    let write = SchedWrite::Slice {
+        nice: 0,
+        slice_ns: slice_us * 1_000,
+    };
+    let set = RealFs::new().set_sched(0, &write);
+    set.map_err(|e| LabError::process("lab-worker", e.to_string()))
 }
 
 /// Pins the calling thread to the `index`-th CPU that it may use.

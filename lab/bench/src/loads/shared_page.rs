@@ -34,7 +34,6 @@ struct Head {
 /// What one thread publishes.
 #[repr(C, align(64))]
 pub struct Slot {
-    tid: AtomicU64,
     cpu_ns: AtomicU64,
     count: AtomicU64,
 }
@@ -183,24 +182,13 @@ impl SharedPage {
     }
 
     /// Called by each worker thread before its first work.
-    pub fn check_in(&self, index: usize) {
-        // SAFETY: gettid has no arguments and cannot fail.
-        let tid = unsafe { libc::gettid() };
-        self.slot(index).tid.store(tid as u64, Ordering::Release);
+    pub fn check_in(&self) {
         self.head().ready.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Threads that have checked in.
     pub fn ready(&self) -> usize {
         self.head().ready.load(Ordering::Acquire) as usize
-    }
-
-    /// Thread ids that have checked in.
-    pub fn tids(&self) -> Vec<i32> {
-        (0..SLOTS_MAX)
-            .map(|i| self.slot(i).tid.load(Ordering::Acquire) as i32)
-            .take_while(|&tid| tid != 0)
-            .collect()
     }
 
     /// CPU time of all threads together.
@@ -290,12 +278,11 @@ mod tests {
     fn both_sides_see_the_same_page() {
         let page = SharedPage::create().expect("a page");
         let view = SharedPage::open(page.path()).expect("the worker's view");
-        view.check_in(0);
-        view.check_in(1);
+        view.check_in();
+        view.check_in();
         view.slot(0).publish(1000, 1);
         view.slot(1).publish(234, 2);
         assert_eq!((page.ready(), page.cpu_ns(), page.count()), (2, 1234, 3));
-        assert_eq!(page.tids().len(), 2);
         page.stop();
         assert!(view.stopped());
         let path = page.path().to_path_buf();

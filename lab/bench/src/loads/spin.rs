@@ -1,8 +1,8 @@
-//! Burning CPU, and nothing else, in runs of no-operations: they touch no cache, and under the VM bed's virtual time
+//! Burning CPU, and nothing else, in runs of no-operations: they touch no cache, and under the VM's virtual time
 //! each counts as one instruction, while the emulator passes over them almost for nothing.
 //!
 //! A *block* is 1000 of them. How many blocks make a millisecond of CPU is measured at the start (one instruction a
-//! nanosecond in the bed, four to six on a machine), so that work can be given as an amount: a thread that shares its
+//! nanosecond in the VM, four to six on a machine), so that work can be given as an amount: a thread that shares its
 //! core with another takes longer for the same amount, as real work would.
 
 use crate::clock::{monotonic_ns, thread_cpu_ns};

@@ -2,8 +2,9 @@
 //! integer work between them, so that a neighbour on the same core or cache slows it as it would
 //! slow a real request.
 
+use rand::RngExt as _;
+
 use crate::clock::thread_cpu_ns;
-use crate::rng::Rng;
 
 /// 384 KiB: past a 32–64 KiB first-level cache, within a usual second- or third-level one.
 const RING_ENTRIES: usize = 96 * 1024;
@@ -18,10 +19,10 @@ pub struct Work {
 impl Work {
     /// A cycle through all entries (Sattolo's shuffle), so that the walk never shortens.
     pub fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let mut rng = crate::seeded(seed);
         let mut ring: Vec<u32> = (0..RING_ENTRIES as u32).collect();
         for i in (1..ring.len()).rev() {
-            ring.swap(i, rng.below(i as u64) as usize);
+            ring.swap(i, rng.random_range(0..i));
         }
         Work {
             ring,

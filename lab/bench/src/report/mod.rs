@@ -1,22 +1,18 @@
 //! What an experiment found, and its four forms: a table on the terminal, one self-contained HTML
 //! page, CSV and JSON.
 
-pub mod bars;
+pub mod build;
 mod html;
 pub mod plots;
-pub mod samples;
-pub mod serialisation;
 pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::beds::Bed;
+use crate::runners::Machine;
 use crate::{Engine, LabError};
-
-pub use samples::{Sample, Samples, cell};
 
 /// A row of the report from a JSON object; anything else would be a mistake of ours and gives an
 /// empty row.
@@ -51,15 +47,6 @@ impl Met {
     /// From a comparison.
     pub fn of(met: bool) -> Met {
         if met { Met::Yes } else { Met::No }
-    }
-
-    /// ... of a value that may not have been measured: it then meets no target, and misses none.
-    pub fn judged(value: f64, met: bool) -> Met {
-        if value.is_nan() {
-            Met::Unknown
-        } else {
-            Met::of(met)
-        }
     }
 
     /// `met`, `not met` or nothing.
@@ -127,28 +114,16 @@ impl Headline {
         }
     }
 
-    /// Adds the published figure.
-    pub fn published(mut self, published: Option<f64>) -> Self {
-        self.published = published;
-        self
-    }
-
-    /// Adds the target.
-    pub fn target(mut self, target: &str, met: Met) -> Self {
-        self.target = Some(target.into());
-        self.met = met;
-        self
-    }
-
-    /// Adds the interval.
-    pub fn interval(mut self, interval: Option<(f64, f64)>) -> Self {
-        self.interval95 = interval;
-        self
+    /// A target without a value is missed.
+    pub fn missed_without_a_value(&mut self) {
+        if self.target.is_some() && self.met == Met::Unknown {
+            self.met = Met::No;
+        }
     }
 }
 
 /// A table of text.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Table {
     /// Above it.
     pub title: String,
@@ -200,7 +175,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Subject>,
     /// The machine, or the simulated one.
-    pub machine: Bed,
+    pub machine: Machine,
     /// Every measurement.
     pub rows: Vec<Map<String, Value>>,
     /// The figures that matter.
@@ -223,8 +198,7 @@ fn is_knobs(engine: &Engine) -> bool {
 
 impl Report {
     /// An empty report.
-    pub fn new(experiment: &'static str, machine: impl Into<Bed>) -> Self {
-        let machine = machine.into();
+    pub fn new(experiment: &'static str, machine: Machine) -> Self {
         Report {
             experiment,
             on: machine.on(),
@@ -239,12 +213,6 @@ impl Report {
             plots: Vec::new(),
             files: Vec::new(),
         }
-    }
-
-    /// Adds figures that every run measures, as on the simulator: one without a value misses its target.
-    pub fn add_always_measured(&mut self, headline: impl IntoIterator<Item = Headline>) {
-        let measured = headline.into_iter().map(Headline::always_measured);
-        self.headline.extend(measured);
     }
 
     /// The whole report for a terminal.
@@ -287,9 +255,9 @@ impl Report {
         };
         match (&self.scenario, &self.machine) {
             (Some(scenario), _) => scenario.name.clone(),
-            (None, Bed::Host(_)) => name,
-            (None, Bed::Sim(_)) => format!("{name}-sim"),
-            (None, Bed::Vm(guest)) => format!("{name}-vm-{}", guest.series),
+            (None, Machine::Host(_)) => name,
+            (None, Machine::Simulated(_)) => format!("{name}-sim"),
+            (None, Machine::Guest(guest)) => format!("{name}-vm-{}", guest.series),
         }
     }
 

@@ -4,19 +4,20 @@
 use std::ops::Range;
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::LabError;
 
-pub(super) const SIZE: (u32, u32) = (860, 360);
-pub(super) const INK: RGBColor = RGBColor(1, 1, 1);
-pub(super) const GRID: RGBColor = RGBColor(2, 2, 2);
-pub(super) const LEVEL: RGBColor = RGBColor(3, 3, 3);
+const SIZE: (u32, u32) = (860, 360);
+const INK: RGBColor = RGBColor(1, 1, 1);
+const GRID: RGBColor = RGBColor(2, 2, 2);
+const LEVEL: RGBColor = RGBColor(3, 3, 3);
 
 /// Colours that there are for series; the last is a quiet one, for what is left over.
 pub const SERIES: usize = 8;
 
 /// A drawing with its words.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Plot {
     /// Above it.
     pub title: String,
@@ -28,7 +29,7 @@ pub struct Plot {
     pub legend: Vec<(usize, String)>,
 }
 
-pub(super) fn marker(series: usize) -> RGBColor {
+fn marker(series: usize) -> RGBColor {
     RGBColor(10, 0, (series % SERIES) as u8 + 1)
 }
 
@@ -38,7 +39,7 @@ pub fn marker_hex(i: usize) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-pub(super) fn failed<'a, E: std::fmt::Display>(title: &'a str) -> impl Fn(E) -> LabError + 'a {
+fn failed<'a, E: std::fmt::Display>(title: &'a str) -> impl Fn(E) -> LabError + 'a {
     move |e| LabError::Plot {
         title: title.to_string(),
         why: e.to_string(),
@@ -195,12 +196,82 @@ impl Lines {
     }
 }
 
-pub(super) fn text_style(size: u32) -> TextStyle<'static> {
+/// Dots of each category over a logarithmic axis, with the median as a bar.
+pub fn strips(title: &str, y: &str, strips: &[(String, Vec<f64>)]) -> Result<Plot, LabError> {
+    let fail = || failed(title);
+    let logs: Vec<(String, Vec<f64>)> = strips
+        .iter()
+        .map(|(n, v)| {
+            let finite = v.iter().filter(|v| v.is_finite());
+            (n.clone(), finite.map(|v| v.max(1e-3).log10()).collect())
+        })
+        .collect();
+    let all = logs.iter().flat_map(|(_, v)| v.iter().copied());
+    let (low, high) = all.fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
+    let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let count = logs.len() as f64;
+        let low = low - 0.1;
+        let mut chart = ChartBuilder::on(&root)
+            .margin(10)
+            .x_label_area_size(46)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..count, low..high + 0.1)
+            .map_err(fail())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(0)
+            .y_desc(y)
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .label_style(text_style(13))
+            .axis_desc_style(text_style(14))
+            .y_label_formatter(&|v| tick(10f64.powf(*v)))
+            .draw()
+            .map_err(fail())?;
+        let style = text_style(if logs.len() > 6 { 10 } else { 13 });
+        let style = style.pos(Pos::new(HPos::Center, VPos::Top));
+        for (i, (name, _)) in logs.iter().enumerate() {
+            let at = chart.backend_coord(&(i as f64 + 0.5, low));
+            root.draw_text(name, &style, (at.0, at.1 + 6 + 12 * (i as i32 % 2)))
+                .map_err(fail())?;
+        }
+        for (i, (_, values)) in logs.iter().enumerate() {
+            let n = values.len().max(1) as f64;
+            let dot = |(k, v): (usize, &f64)| {
+                let x = i as f64 + 0.3 + 0.4 * (k as f64 + 0.5) / n;
+                Circle::new((x, *v), 3, marker(i).filled())
+            };
+            chart
+                .draw_series(values.iter().enumerate().map(dot))
+                .map_err(fail())?;
+            if let Some(median) = crate::stats::median(values) {
+                let bar = [(i as f64 + 0.2, median), (i as f64 + 0.8, median)];
+                chart
+                    .draw_series(LineSeries::new(bar, marker(i).stroke_width(3)))
+                    .map_err(fail())?;
+            }
+        }
+        root.present().map_err(fail())?;
+    }
+    Ok(Plot {
+        title: title.into(),
+        see: "Each dot is a run, the bar is the median.".into(),
+        svg,
+        legend: Vec::new(),
+    })
+}
+
+fn text_style(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 
 /// A tick's label without noise digits.
-pub(super) fn tick(value: f64) -> String {
+fn tick(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
@@ -228,6 +299,16 @@ mod tests {
         assert!(plot.svg.starts_with("<svg") && plot.svg.contains("time, s"));
         assert!(plot.svg.contains(&marker_hex(0)), "{}", plot.svg);
         assert_eq!(plot.legend, vec![(0, "main".to_string())]);
+    }
+
+    #[test]
+    fn strips_survive_what_was_never_seen() {
+        let arms = [
+            ("a".to_string(), vec![12.0, 15.0, f64::INFINITY]),
+            ("b".to_string(), vec![]),
+        ];
+        let plot = strips("t", "ms", &arms).expect("drawn");
+        assert!(plot.svg.contains("<circle"));
     }
 
     #[test]

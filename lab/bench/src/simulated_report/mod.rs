@@ -11,9 +11,9 @@ use tidegate_sim::scenario::Scenario;
 use tidegate_sim::{Class, Histogram, Scheduler};
 
 use crate::LabError;
-use crate::beds::Simulated;
-use crate::beds::sim::contention_words;
 use crate::report::{Report, Subject, Table, num, row};
+use crate::runners::sim::contention_words;
+use crate::runners::{Machine, Simulated};
 
 const MS: f64 = 1e6;
 const S: f64 = 1e9;
@@ -27,7 +27,10 @@ pub fn report(
     outcomes: &[Outcome],
     command: &str,
 ) -> Result<Report, LabError> {
-    let mut report = Report::new("sim", bed(scenario, outcomes, command));
+    let mut report = Report::new(
+        "sim",
+        Machine::Simulated(machine(scenario, outcomes, command)),
+    );
     report.scenario = Some(Subject {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
@@ -85,7 +88,7 @@ fn found_headroom(outcome: &Outcome) -> Option<String> {
     ))
 }
 
-fn bed(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {
+fn machine(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {
     let mut cpus: Vec<u32> = outcomes.iter().map(|outcome| outcome.cpus).collect();
     cpus.sort_unstable();
     cpus.dedup();
@@ -97,6 +100,7 @@ fn bed(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {
         scheduler: match &scenario.machine.scheduler {
             Scheduler::Eevdf(_) => "EEVDF",
             Scheduler::Cfs(_) => "CFS",
+            Scheduler::Ext(_) => "sched_ext",
         }
         .into(),
         tick_us: scenario.machine.tick_ns / 1_000,

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::golden;
-use tidegate_lab::beds::host::machine::Machine;
-use tidegate_lab::beds::{Bed, Simulated};
 use tidegate_lab::demo::{Comparison, Way, Window, picture, screen};
+use tidegate_lab::runners::host::machine::HostMachine;
+use tidegate_lab::runners::{Machine, Simulated};
 
 fn windows(rounds: u32, ways: &[(Way, f64, f64, f64)]) -> Vec<Window> {
     let round = |round| {
@@ -21,29 +21,29 @@ fn windows(rounds: u32, ways: &[(Way, f64, f64, f64)]) -> Vec<Window> {
 }
 
 fn measured(ways: &[(Way, f64, f64, f64)]) -> Comparison {
-    let machine = Machine {
+    let machine = HostMachine {
         kernel: "6.18.0-test".into(),
         cpus: 2,
         model: "Test CPU".into(),
         cgroup: Some(1),
         steal_pct: 0.25,
-        ..Machine::default()
+        ..HostMachine::default()
     };
     Comparison {
-        bed: Bed::Host(machine),
+        machine: Machine::Host(machine),
         main: "the built-in server".into(),
         side: "ffmpeg".into(),
         side_unit: "frames/s",
         windows: windows(3, ways),
         missing: Vec::new(),
-        headroom: "What Tidegate found: side work costs main 1.3 % (0.4 to 2.2); 0 % of headroom (the idle class alone, without a quota) is the least at which that is within 5 %.".into(),
+        headroom: "Tidegate was asked for 20 % of headroom.".into(),
         others_pct: 3.0,
-        command: "tidegate lab demo".into(),
+        command: "tidegate-lab demo".into(),
     }
 }
 
 fn simulated() -> Comparison {
-    let bed = Simulated {
+    let machine = Simulated {
         cpus: vec![64],
         threads_per_core: 2,
         scheduler: "EEVDF".into(),
@@ -57,7 +57,7 @@ fn simulated() -> Comparison {
         (Way::Tidegate, 1.2, 2.2, 20.0),
     ];
     Comparison {
-        bed: Bed::Sim(bed),
+        machine: Machine::Simulated(machine),
         main: "a server".into(),
         side: "hogs".into(),
         side_unit: "CPUs",
@@ -65,7 +65,7 @@ fn simulated() -> Comparison {
         missing: Vec::new(),
         headroom: "There Tidegate was asked for 30 % of headroom.".into(),
         others_pct: 0.0,
-        command: "tidegate lab demo --seed 1".into(),
+        command: "tidegate-lab demo --seed 1".into(),
     }
 }
 
@@ -141,7 +141,7 @@ fn the_picture_has_every_bar_its_machine_and_its_command() {
         "60.0 (100 %)",
         "not measured",
         "2 CPUs (Test CPU)",
-        "tidegate lab demo",
+        "tidegate-lab demo",
         "a &lt;b&gt; &amp; c",
         "median of 3 rounds",
     ] {

@@ -4,9 +4,12 @@
 //! mechanisms' own, not what one run happened to give.
 
 use serde_json::Value;
+use tidegate_lab::experiments::{
+    BURST, CAPS, HEADROOM, INVERSION, LATENCY, LAW, OBJECTIVE, SLICES, STEP,
+};
 use tidegate_lab::{Engine, Experiment, LabOptions, On, Report};
 
-fn options(experiment: Experiment) -> LabOptions {
+fn options(experiment: &'static Experiment) -> LabOptions {
     let mut options = LabOptions::new(experiment);
     options.on = On::Sim;
     options.quick = true;
@@ -29,8 +32,8 @@ fn bytes(report: &Report) -> Vec<Vec<u8>> {
 }
 
 /// What every report owes its readers.
-fn complete(report: &Report, experiment: Experiment) {
-    assert_eq!((report.on, report.experiment), ("sim", experiment.name()));
+fn complete(report: &Report, experiment: &Experiment) {
+    assert_eq!((report.on, report.experiment), ("sim", experiment.name));
     assert!(!report.rows.is_empty() && !report.tables.is_empty() && !report.plots.is_empty());
     for h in &report.headline {
         assert!(!h.value.is_nan(), "{}: nothing was measured", h.name);
@@ -45,7 +48,7 @@ fn complete(report: &Report, experiment: Experiment) {
     }
     let json: Value = serde_json::from_str(&report.to_json()).expect("JSON");
     let again = json["machine"]["command"].as_str().expect("a command");
-    assert!(again.starts_with("tidegate lab "), "{again}");
+    assert!(again.starts_with("tidegate-lab "), "{again}");
 }
 
 /// Rows for which every named field has the given value.
@@ -74,74 +77,73 @@ fn number(row: &serde_json::Map<String, Value>, name: &str) -> f64 {
 
 #[test]
 fn one_seed_is_one_report_on_any_number_of_threads_and_another_is_another() {
-    for experiment in [
-        Experiment::Burst,
-        Experiment::Step,
-        Experiment::Caps,
-        Experiment::Auto,
-    ] {
+    for experiment in [&BURST, &STEP, &CAPS] {
         let mut o = options(experiment);
         o.rounds = Some(1);
         o.jobs = Some(1);
         let (one, _dir) = run(&o);
         o.jobs = Some(2);
         let (two, _dir) = run(&o);
-        assert!(bytes(&one) == bytes(&two), "{}", experiment.name());
-        if experiment != Experiment::Caps {
+        assert!(bytes(&one) == bytes(&two), "{}", experiment.name);
+        if experiment.name != "caps" {
             // Caps have nothing random but names.
             o.seed = 2;
             let (other, _dir) = run(&o);
-            assert!(one.to_csv() != other.to_csv(), "{}", experiment.name());
+            assert!(one.to_csv() != other.to_csv(), "{}", experiment.name);
         }
     }
 }
 
 #[test]
 fn slices_that_stay_give_the_quota_to_who_works() {
-    let (report, _dir) = run(&options(Experiment::Slices));
-    complete(&report, Experiment::Slices);
-    let of = |expire: bool| {
-        let fields = [("slices_expire", expire.into()), ("slice_us", 5000.into())];
-        number(rows(&report, &fields)[0], "busy_thread_ms_per_s")
+    let (report, _dir) = run(&options(&SLICES));
+    complete(&report, &SLICES);
+    let of = |arm: &str| {
+        let fields = [("arm", arm.into()), ("slice_us", 5000.into())];
+        number(rows(&report, &fields)[0], "busy_thread_cpus")
     };
-    assert!(of(false) > 5.0 * of(true), "{} and {}", of(false), of(true));
+    assert!(
+        of("stay") > 5.0 * of("expire"),
+        "{} and {}",
+        of("stay"),
+        of("expire")
+    );
     for row in &report.rows {
-        assert!(number(row, "used_pct_of_quota") <= 110.0);
+        assert!(number(row, "used_of_quota_ratio") <= 1.1);
     }
 }
 
 #[test]
 fn burst_carries_over_and_the_mean_stays_below_the_quota() {
-    let (report, _dir) = run(&options(Experiment::Burst));
-    complete(&report, Experiment::Burst);
+    let (report, _dir) = run(&options(&BURST));
+    complete(&report, &BURST);
     let of = |arm: &str, what: &str| number(rows(&report, &[("arm", arm.into())])[0], what);
-    assert!(of("burst_0", "periods_asking_over_pct") > 0.0);
-    assert!(of("burst_0", "request_p99_us") > of("burst_400", "request_p99_us"));
-    assert!(of("burst_0", "throttled_periods_pct") > of("burst_400", "throttled_periods_pct"));
-    assert!(of("auto", "request_p99_us") < of("burst_0", "request_p99_us"));
-    for arm in ["burst_0", "burst_400", "auto"] {
-        assert!(of(arm, "used_pct_of_quota") <= 100.0, "{arm}");
+    for burst in ["burst_fixed", "tidegate_max"] {
+        for what in ["request_p99_us", "throttled_periods_ratio"] {
+            assert!(of("quota", what) > of(burst, what), "{burst}: {what}");
+        }
+    }
+    for arm in ["quota", "burst_fixed", "tidegate_max"] {
+        assert!(of(arm, "used_of_quota_ratio") <= 1.0, "{arm}");
     }
 }
 
 #[test]
 fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
-    let (report, _dir) = run(&options(Experiment::Objective));
-    complete(&report, Experiment::Objective);
+    let (report, _dir) = run(&options(&OBJECTIVE));
+    complete(&report, &OBJECTIVE);
     let of = |load: &str, arm: &str, what: &str| {
         let fields = [("load", load.into()), ("arm", arm.into())];
         number(rows(&report, &fields)[0], what)
     };
     for load in ["middle", "stairs"] {
-        assert!(of(load, "headroom_20", "late_pct") > 2.0);
-        assert!(of(load, "objective_0", "late_pct") < 1.0);
-        let (found, asked) = (
-            of(load, "objective_0", "latency_p99_us"),
-            of(load, "headroom_20", "latency_p99_us"),
-        );
+        assert!(of(load, "headroom_20", "late_ratio") > 0.02);
+        assert!(of(load, "objective_0", "late_ratio") < 0.01);
+        let p99 = |arm| of(load, arm, "latency_p99_us");
+        let (found, asked) = (p99("objective_0"), p99("headroom_20"));
         assert!(found < 0.8 * asked, "{load}: {found} and {asked}");
     }
-    assert!(of("low", "objective_0", "late_pct") < 1.1);
+    assert!(of("low", "objective_0", "late_ratio") < 0.011);
     // Main waits for itself: side work keeps what it had.
     for load in ["high", "bursts"] {
         let side = |arm| of(load, arm, "side_work_cpus");
@@ -149,106 +151,98 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
     }
 }
 
-/// On two CPUs that do not slow each other, the idle class costs main little in the mean, and much in the tail: headroom is raised.
-#[test]
-fn a_headroom_that_is_measured_keeps_main_and_leaves_side_work_half_of_what_the_level_does() {
-    let (report, _dir) = run(&options(Experiment::Auto));
-    complete(&report, Experiment::Auto);
-    let of = |arm: &str, what: &str| {
-        let fields = [
-            ("arm", arm.into()),
-            ("shared", "nothing".into()),
-            ("main_changes", false.into()),
-        ];
-        number(rows(&report, &fields)[0], what)
-    };
-    assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
-    assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
-    assert!(of("auto", "level_pct") >= 20.0);
-    // After 120 s it measures 60 %, which leaves 0.3 CPUs of which a measurement takes half; cpu.idle leaves 1.49.
-    assert!(of("auto", "side_work_cpus") > 0.08 * of("cpu_idle", "side_work_cpus"));
-    for arm in [
-        "perfiso",
-        "smartharvest",
-        "katalyst",
-        "koordlet",
-        "sideloader",
-    ] {
-        assert!(of(arm, "requests") > 0.0, "{arm}");
-    }
-}
-
 #[test]
 fn a_moving_quota_bounds_the_wait_for_a_lock_of_side_work() {
-    let (report, _dir) = run(&options(Experiment::Inversion));
-    complete(&report, Experiment::Inversion);
-    let worst = |arm: &str, busy: u32| {
-        let fields = [("arm", arm.into()), ("main_busy_pct", busy.into())];
+    let (report, _dir) = run(&options(&INVERSION));
+    complete(&report, &INVERSION);
+    let worst = |arm: &str, busy: f64| {
+        let fields = [("arm", arm.into()), ("main_busy_ratio", busy.into())];
         number(rows(&report, &fields)[0], "wait_max_us")
     };
     // 1 % of four CPUs is 1 ms in 25: the lock's 2 ms beside three hogs take eight periods at most.
-    assert!(worst("knobs", 75) < 200_000.0, "{}", worst("knobs", 75));
-    assert!(worst("standing", 75) > 2.0 * worst("knobs", 75));
+    let ours = worst("tidegate", 0.75);
+    assert!(ours < 200_000.0, "{ours}");
+    assert!(worst("standing", 0.75) > 2.0 * ours);
 }
 
 #[test]
 fn a_hint_moves_latency_and_not_shares() {
-    let (report, _dir) = run(&options(Experiment::Latency));
-    complete(&report, Experiment::Latency);
-    let of = |class: &str, hint: i32| {
+    let (report, _dir) = run(&options(&LATENCY));
+    complete(&report, &LATENCY);
+    let of = |arm: &str| {
         let fields = [
             ("part", "cyclictest".into()),
-            ("class", class.into()),
-            ("hint", hint.into()),
-            ("beside_hackbench", true.into()),
+            ("arm", arm.into()),
+            ("beside", "hackbench".into()),
         ];
         number(rows(&report, &fields)[0], "p99_us")
     };
-    for class in ["cfs_patched", "eevdf"] {
-        assert!(of(class, -20) <= of(class, 0), "{class}");
-    }
+    assert!(of("cfs_series_hint") <= of("cfs_series") && of("eevdf_hint") <= of("eevdf"));
     for row in rows(&report, &[("part", "fairness".into())]) {
-        if row["class"] != "cfs" && row["class"] != "cfs_patched" {
-            assert!(number(row, "worst_share_off_pct") <= 1.0, "{row:?}");
+        if row["arm"].as_str().expect("an arm").starts_with("eevdf") {
+            assert!(number(row, "worst_share_off_ratio") <= 0.01, "{row:?}");
         }
     }
 }
 
 #[test]
-fn caps_hold_in_a_storm_as_well() {
-    let (report, _dir) = run(&options(Experiment::Caps));
-    complete(&report, Experiment::Caps);
-    for row in rows(&report, &[("kind", "continuous".into())]) {
-        let (cap, used) = (number(row, "cap_ppt"), number(row, "used_ppt"));
-        assert!(used <= cap + 1.0, "{row:?}");
+fn caps_hold_and_a_storm_does_not_multiply_a_groups() {
+    let (report, _dir) = run(&options(&CAPS));
+    complete(&report, &CAPS);
+    for row in rows(
+        &report,
+        &[("part", "hard".into()), ("arm", "tidegate".into())],
+    ) {
+        let (cap, used) = (number(row, "cap_cpus"), number(row, "used_cpus"));
+        assert!(used <= 1.01 * cap + 0.001, "{row:?}");
     }
-    let storm = number(rows(&report, &[("kind", "storm".into())])[0], "used_ppt");
-    assert!(storm <= 105.0, "{storm}");
+    let forks = [
+        ("load", "forks".into()),
+        ("cap_cpus", 0.1.into()),
+        ("arm", "tidegate".into()),
+    ];
+    assert!(
+        number(rows(&report, &forks)[0], "used_cpus") > 0.09,
+        "a storm is not starved"
+    );
+    let unused = rows(
+        &report,
+        &[("part", "build".into()), ("arm", "unused".into())],
+    );
+    let none = rows(&report, &[("part", "build".into()), ("arm", "none".into())]);
+    let seconds = |rows: &[&serde_json::Map<String, Value>]| number(rows[0], "elapsed_seconds");
+    assert!((seconds(&unused) / seconds(&none) - 1.0).abs() < 0.01);
 }
 
 #[test]
 fn idle_is_kept_at_every_level_of_main() {
-    let (report, _dir) = run(&options(Experiment::Law));
-    complete(&report, Experiment::Law);
-    for row in rows(&report, &[("kind", "constant".into())]) {
-        let off = number(row, "idle_pct") - number(row, "due_idle_pct");
-        assert!(off.abs() <= 3.0, "{row:?}");
-        assert!(number(row, "side_pct") > 0.5, "side work starves: {row:?}");
+    let (report, _dir) = run(&options(&LAW));
+    complete(&report, &LAW);
+    for row in rows(&report, &[("part", "constant".into())]) {
+        assert!(number(row, "off_ratio").abs() <= 0.03, "{row:?}");
+        assert!(
+            number(row, "side_ratio") > 0.005,
+            "side work starves: {row:?}"
+        );
+    }
+    // The simplest case there is: nothing else runs.
+    for row in rows(&report, &[("kind", "quiet".into())]) {
+        assert!(number(row, "reclaim_ratio") >= 0.98, "{row:?}");
     }
 }
 
 #[test]
 fn side_gives_way_sooner_than_under_published_laws() {
-    let (report, _dir) = run(&options(Experiment::Step));
-    complete(&report, Experiment::Step);
-    let worst = |controller: &str| {
-        let steps = rows(&report, &[("controller", controller.into())]);
+    let (report, _dir) = run(&options(&STEP));
+    complete(&report, &STEP);
+    let worst = |arm: &str| {
+        let steps = rows(&report, &[("arm", arm.into())]);
         let settled = steps
             .iter()
-            .map(|r| r["settle_ms"].as_f64().unwrap_or(f64::INFINITY));
+            .map(|r| r["settle_us"].as_f64().unwrap_or(f64::INFINITY));
         settled.fold(0.0, f64::max)
     };
-    for ours in ["knobs", "knobs_usage"] {
+    for ours in ["tidegate_30_bpf", "tidegate_30_usage"] {
         for theirs in ["sideloader", "koordlet", "katalyst"] {
             assert!(worst(ours) < worst(theirs), "{ours} against {theirs}");
         }
@@ -257,41 +251,30 @@ fn side_gives_way_sooner_than_under_published_laws() {
 
 #[test]
 fn headroom_protects_main_better_than_the_lowest_weight() {
-    let mut o = options(Experiment::Headroom);
-    o.loads = Some(vec![1.0, 1.4]);
-    let (report, _dir) = run(&o);
-    complete(&report, Experiment::Headroom);
+    let (report, _dir) = run(&options(&HEADROOM));
+    complete(&report, &HEADROOM);
     let of = |arm: &str, what: &str| {
         let fields = [
+            ("part", "loads".into()),
             ("arm", arm.into()),
             ("load", 1.4.into()),
-            ("contention", "as shipped".into()),
         ];
         number(rows(&report, &fields)[0], what)
     };
-    let arm = "knobs_30";
-    assert!(of(arm, "avg_us") < of("weight_1", "avg_us"));
-    assert!(of(arm, "idle_pct") > 25.0);
-    assert!(of(arm, "side_pct") > 10.0);
-    assert!(of("cpu_idle", "idle_pct") < 5.0);
+    assert!(of("tidegate_30", "avg_us") < of("weight_1", "avg_us"));
+    assert!(of("tidegate_30", "idle_ratio") > 0.25 && of("tidegate_30", "side_ratio") > 0.1);
+    assert!(of("cpu_idle", "idle_ratio") < 0.05);
 }
 
 #[test]
-fn what_the_host_cannot_do_is_said() {
-    let (knobs, ext) = (Engine::Knobs, Engine::Ext);
+fn an_experiment_that_does_not_run_there_says_where_it_does() {
     for (experiment, on, engine, mend) in [
-        (Experiment::Objective, On::Host, knobs, "give --on sim"),
+        (&OBJECTIVE, On::Host, Engine::Knobs, "give --on sim"),
         (
-            Experiment::Headroom,
-            On::Vm,
-            knobs,
-            "give --on host or --on sim or --on vm --engine ext",
-        ),
-        (
-            Experiment::Law,
-            On::Sim,
-            ext,
-            "the simulator does not simulate that engine; give --on host or --on vm or --on sim",
+            &SLICES,
+            On::Host,
+            Engine::Knobs,
+            "give --on host --engine ext or --on vm --engine ext or --on sim",
         ),
     ] {
         let mut o = options(experiment);
@@ -299,7 +282,7 @@ fn what_the_host_cannot_do_is_said() {
         let message = tidegate_lab::run(&o).expect_err("refused").to_string();
         assert!(message.ends_with(mend), "{message}");
     }
-    let mut o = options(Experiment::Headroom);
+    let mut o = options(&HEADROOM);
     o.main_cmd = Some("true".into());
     assert!(tidegate_lab::run(&o).is_err());
 }

@@ -3,12 +3,12 @@
 
 use crate::support::golden;
 use serde_json::json;
-use tidegate_lab::beds::Simulated;
-use tidegate_lab::beds::host::machine::Machine;
 use tidegate_lab::report::{Headline, Met, Report, Table, plots};
+use tidegate_lab::runners::host::machine::HostMachine;
+use tidegate_lab::runners::{Machine, Simulated};
 
 fn sample() -> Report {
-    let machine = Machine {
+    let machine = HostMachine {
         kernel: "6.18.0-test".into(),
         hz: 250,
         preemption: "none".into(),
@@ -19,9 +19,9 @@ fn sample() -> Report {
         cpus: 2,
         model: "Test CPU".into(),
         cgroup: Some(1),
-        ..Machine::default()
+        ..HostMachine::default()
     };
-    let mut report = Report::new("law", machine);
+    let mut report = Report::new("law", Machine::Host(machine));
     for (main, side, idle) in [(30, 40.1, 29.9), (80, 1.0, 19.0)] {
         let value =
             json!({"kind": "constant", "main": main, "side": side, "idle": idle, "note": "a, b"});
@@ -29,13 +29,25 @@ fn sample() -> Report {
             .rows
             .push(value.as_object().expect("an object").clone());
     }
+    let headline = |name: &str, value, unit: &str, target: Option<(&str, Met)>| Headline {
+        target: target.map(|t| t.0.to_string()),
+        met: target.map_or(Met::Unknown, |t| t.1),
+        ..Headline::new(name, value, unit)
+    };
+    let ratio = headline(
+        "main's average over no side work",
+        1.31,
+        "×",
+        Some(("≤ 1.05", Met::No)),
+    );
     report.headline = vec![
-        Headline::new("idle against due", 0.12, "points").target("≤ 1", Met::Yes),
-        Headline::new("main's average over no side work", 1.31, "×")
-            .published(Some(1.26))
-            .interval(Some((1.2, 1.4)))
-            .target("≤ 1.05", Met::No),
-        Headline::new("never settled", f64::INFINITY, "ms"),
+        headline("idle against due", 0.12, "points", Some(("≤ 1", Met::Yes))),
+        Headline {
+            published: Some(1.26),
+            interval95: Some((1.2, 1.4)),
+            ..ratio
+        },
+        headline("never settled", f64::INFINITY, "ms", None),
     ];
     let mut table = Table::new("A table", &["main", "side <b>", "idle"]);
     table.push(["30".into(), "40.1".into(), "29.9".into()]);
@@ -121,8 +133,12 @@ fn a_simulated_report_names_its_machine_and_its_command() {
         seed: 7,
         command: "tidegate lab law --on sim --seed 7".into(),
     };
-    let mut report = Report::new("law", simulated);
-    report.headline = vec![Headline::new("reclaim", 97.25, "%").target("≥ 95", Met::Yes)];
+    let mut report = Report::new("law", Machine::Simulated(simulated));
+    report.headline = vec![Headline {
+        target: Some("≥ 95".into()),
+        met: Met::Yes,
+        ..Headline::new("reclaim", 97.25, "%")
+    }];
     report
         .notes
         .push("The model's part, and the mechanism's.".into());

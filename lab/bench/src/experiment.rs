@@ -1,0 +1,475 @@
+//! An experiment is a value: a question, and parts of cells, metrics and targets. A runner for each environment turns a
+//! cell's [`Scene`] into an [`Outcome`]; one report is made of all samples.
+//!
+//! To add an experiment, write its value in a file of [`crate::experiments`] and name it in
+//! [`crate::experiments::ALL`].
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::LabError;
+use crate::options::{Engine, LabOptions, On};
+use crate::scene::{Latency, Outcome, Scene};
+
+/// One experiment.
+pub struct Experiment {
+    /// Its name on the command line and of its files.
+    pub name: &'static str,
+    /// The title of its report.
+    pub question: &'static str,
+    /// The environments and engines that can run it.
+    pub places: &'static [(On, Engine)],
+    /// Its parts, for what the user asked.
+    pub parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
+    /// How to read it.
+    pub notes: &'static [&'static str],
+}
+
+impl Experiment {
+    /// Returns true if this engine can run it there. Simulated reports compare engines themselves.
+    pub fn runs_on(&self, on: On, engine: Engine) -> bool {
+        self.places.contains(&(on, engine))
+    }
+}
+
+/// What the user asked, and the machine that runs it.
+pub struct Ask<'a> {
+    /// The command line.
+    pub options: &'a LabOptions,
+    /// CPUs of the machine under test; experiments on the simulator choose their own.
+    pub cpus: u32,
+    /// Timer interrupts a second of the machine under test.
+    pub hz: u32,
+}
+
+impl Ask<'_> {
+    /// Chooses by the length of the run.
+    pub fn quick_or<T>(&self, quick: T, full: T) -> T {
+        if self.options.quick { quick } else { full }
+    }
+
+    /// Rounds: those asked for, or the default of the run's length.
+    pub fn rounds(&self, quick: u32, full: u32) -> u32 {
+        let default = self.quick_or(quick, full);
+        self.options.rounds.unwrap_or(default).max(1)
+    }
+
+    /// Returns true on the simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.options.on == On::Sim
+    }
+
+    /// Returns true for the emulated guest, and within it.
+    pub fn is_virtual(&self) -> bool {
+        self.options.on == On::Vm || crate::loads::spin::by_nops()
+    }
+
+    /// Returns true if the sched_ext engine is under test.
+    pub fn is_ext(&self) -> bool {
+        self.options.engine == Engine::Ext
+    }
+
+    /// Sizes of simulated machines: those asked for, or these. A real machine has one size.
+    pub fn sizes(&self, default: &[u32]) -> Vec<u32> {
+        match (self.is_simulated(), &self.options.cpus) {
+            (false, _) => vec![self.cpus],
+            (true, Some(cpus)) => cpus.clone(),
+            (true, None) => default.into(),
+        }
+    }
+
+    /// A seed from the user's and from what is common to all arms of a comparison, never from the arm: every arm meets
+    /// the same arrivals.
+    pub fn seed(&self, parts: &[u64]) -> u64 {
+        let mut rng = tidegate_sim::Prng::new(self.options.seed);
+        for &part in parts {
+            rng = tidegate_sim::Prng::stream(rng.next_u64(), part);
+        }
+        rng.next_u64()
+    }
+}
+
+/// Cells that are measured alike.
+pub struct Part {
+    /// The `part` of its rows.
+    pub key: &'static str,
+    /// The title of its table.
+    pub title: String,
+    /// What is run.
+    pub cells: Vec<Cell>,
+    /// Turns what the runner saw into figures; a cell of several steps gives several.
+    pub figures: fn(&Cell, &Outcome) -> Vec<Figures>,
+    /// Columns of its table. The first is the one that is drawn.
+    pub metrics: &'static [Metric],
+    /// One row for each arm, pooled over the cases of a group; else one row for each case and arm.
+    pub pooled: bool,
+    /// Alternatives, and the figures that are compared with each in pairs of the same case and round. The strongest simple
+    /// one is always among them: cpu.idle for side work, cpu.max for caps.
+    pub over: &'static [(&'static str, &'static [&'static str])],
+    /// What is promised.
+    pub targets: Vec<Target>,
+}
+
+/// One run: an arm in a case.
+pub struct Cell {
+    /// Where arms are compared.
+    pub case: Case,
+    /// What is compared.
+    pub arm: Arm,
+    /// From 0.
+    pub round: u32,
+    /// What its arm is due, by name.
+    pub due: Vec<(&'static str, f64)>,
+    /// What the runner sets up.
+    pub scene: Scene,
+}
+
+impl Cell {
+    /// A cell of an arm that is due nothing of its own.
+    pub fn new(case: &Case, arm: Arm, round: u32, scene: Scene) -> Self {
+        Cell {
+            case: case.clone(),
+            arm,
+            round,
+            due: Vec::new(),
+            scene,
+        }
+    }
+
+    /// Adds what its arm is due.
+    pub fn due(mut self, name: &'static str, value: f64) -> Self {
+        self.due.push((name, value));
+        self
+    }
+
+    /// A number of the arm's or the case's, such as a cap; NaN if there is none of that name.
+    pub fn given(&self, name: &str) -> f64 {
+        if let Some(due) = self.due.iter().find(|d| d.0 == name) {
+            return due.1;
+        }
+        let found = self.case.fields.iter().find(|f| f.0 == name);
+        found.and_then(|f| f.1.as_f64()).unwrap_or(f64::NAN)
+    }
+
+    /// For progress and errors.
+    pub fn label(&self) -> String {
+        let parts = [&self.case.group, &self.case.label, &self.arm.label];
+        let words: Vec<&str> = parts.into_iter().map(String::as_str).collect();
+        let words: Vec<&str> = words.into_iter().filter(|w| !w.is_empty()).collect();
+        format!("{}, round {}", words.join(", "), self.round + 1)
+    }
+}
+
+/// A point at which arms are compared, such as a load on a machine of one size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Cases of a group share a table: `16 CPUs`.
+    pub group: String,
+    /// In tables: `load 1.4`.
+    pub label: String,
+    /// In rows, by name.
+    pub fields: Vec<(String, Value)>,
+}
+
+impl Case {
+    /// A case of a group.
+    pub fn new(group: impl Into<String>, label: impl Into<String>) -> Self {
+        Case {
+            group: group.into(),
+            label: label.into(),
+            fields: Vec::new(),
+        }
+    }
+
+    /// Adds a field.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// One of the alternatives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// In rows.
+    pub key: String,
+    /// In tables.
+    pub label: String,
+}
+
+impl Arm {
+    /// An arm.
+    pub fn new(key: impl Into<String>, label: impl Into<String>) -> Self {
+        Arm {
+            key: key.into(),
+            label: label.into(),
+        }
+    }
+}
+
+/// Named numbers of one run, in base units; NaN is not measured, infinity is never seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures(pub Vec<(String, f64)>);
+
+impl Figures {
+    /// Adds a figure.
+    pub fn with(mut self, name: &str, value: f64) -> Self {
+        self.0.push((name.into(), value));
+        self
+    }
+
+    /// Adds these statistics of a latency: `p99_us`, or `wakeup_p99_us` with the prefix `wakeup`.
+    pub fn latency(mut self, prefix: &str, latency: &Latency, shown: &[&str]) -> Self {
+        for name in shown {
+            let full = match prefix {
+                "" => format!("{name}_us"),
+                _ => format!("{prefix}_{name}_us"),
+            };
+            self = self.with(&full, latency.statistic(name));
+        }
+        self
+    }
+
+    /// A figure by its name; NaN if there is none.
+    pub fn get(&self, name: &str) -> f64 {
+        let found = self.0.iter().find(|f| f.0 == name);
+        found.map_or(f64::NAN, |f| f.1)
+    }
+}
+
+/// Text, because JSON has neither infinity nor NaN.
+impl Serialize for Figures {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(self.0.iter().map(|(name, value)| (name, value.to_string())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Figures {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let pairs = Vec::<(String, String)>::deserialize(d)?;
+        let number = |text: String| text.parse().unwrap_or(f64::NAN);
+        Ok(Figures(
+            pairs.into_iter().map(|(n, v)| (n, number(v))).collect(),
+        ))
+    }
+}
+
+/// One run's figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The key of its part.
+    pub part: String,
+    /// Its case.
+    pub case: Case,
+    /// Its arm.
+    pub arm: Arm,
+    /// From 0.
+    pub round: u32,
+    /// What was measured.
+    pub figures: Figures,
+}
+
+impl Sample {
+    /// Its row in JSON and CSV.
+    pub fn row(&self) -> Map<String, Value> {
+        let mut row = Map::new();
+        row.insert("part".into(), json!(self.part));
+        row.extend(self.case.fields.iter().cloned());
+        row.insert("arm".into(), json!(self.arm.key));
+        row.insert("round".into(), json!(self.round + 1));
+        let figures = self.figures.0.iter();
+        row.extend(figures.map(|(name, value)| (name.clone(), rounded(*value))));
+        row
+    }
+}
+
+/// Ratios and CPUs keep six decimals, times three.
+fn rounded(value: f64) -> Value {
+    let scale = if value.abs() < 100.0 { 1e6 } else { 1e3 };
+    match value.is_finite() {
+        true => json!((value * scale).round() / scale),
+        false => Value::Null,
+    }
+}
+
+/// A column: a figure, as it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The figure's name.
+    pub name: &'static str,
+    /// The column's head, with the unit that is shown.
+    pub head: &'static str,
+    /// Shown is the figure times this.
+    pub scale: f64,
+    /// Digits after the point.
+    pub digits: usize,
+}
+
+/// A column in the figure's own unit.
+pub const fn metric(name: &'static str, head: &'static str, digits: usize) -> Metric {
+    scaled(name, head, 1.0, digits)
+}
+
+/// A column in another unit.
+pub const fn scaled(name: &'static str, head: &'static str, scale: f64, digits: usize) -> Metric {
+    Metric {
+        name,
+        head,
+        scale,
+        digits,
+    }
+}
+
+/// What a target looks at.
+#[derive(Clone, Debug)]
+pub enum Over {
+    /// The figure itself.
+    Itself,
+    /// Its ratio to this arm's in the same case and round; the geometric mean of a case's rounds counts once.
+    Arm(&'static str),
+    /// Its ratio to the same arm's in the case with this label and group.
+    Case(&'static str),
+}
+
+/// Which of the values counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// The median, with its interval.
+    Median,
+    /// The mean.
+    Mean,
+    /// The largest.
+    Most,
+    /// The smallest.
+    Least,
+}
+
+/// The bound of a target, in the unit that is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// For information.
+    None,
+    /// At most this.
+    Most(f64),
+    /// At least this.
+    Least(f64),
+    /// From the one to the other.
+    Within(f64, f64),
+}
+
+/// A line of the headline: a figure over some samples, with its bound.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// In words, with `{arm}` where the arm's label belongs.
+    pub what: String,
+    /// Keys of the arms that it is for, each with a line of its own.
+    pub arms: Vec<String>,
+    /// The metric.
+    pub metric: Metric,
+    /// What it is compared with.
+    pub over: Over,
+    /// Which value counts.
+    pub of: Of,
+    /// Only cases for which this field has this value.
+    pub cases: Option<(&'static str, Value)>,
+    /// What is promised.
+    pub bound: Bound,
+    /// The published figure for the same thing.
+    pub published: Option<f64>,
+    /// The unit that is shown.
+    pub unit: &'static str,
+}
+
+impl Target {
+    /// For information, of the median.
+    pub fn new(what: impl Into<String>, arms: &[&str], metric: Metric, unit: &'static str) -> Self {
+        Target {
+            what: what.into(),
+            arms: arms.iter().map(|a| (*a).to_string()).collect(),
+            metric,
+            over: Over::Itself,
+            of: Of::Median,
+            cases: None,
+            bound: Bound::None,
+            published: None,
+            unit,
+        }
+    }
+
+    /// As a ratio to another arm.
+    pub fn over(self, arm: &'static str) -> Self {
+        Target {
+            over: Over::Arm(arm),
+            unit: "×",
+            ..self
+        }
+    }
+
+    /// As a ratio to another case.
+    pub fn over_case(self, label: &'static str) -> Self {
+        Target {
+            over: Over::Case(label),
+            unit: "×",
+            ..self
+        }
+    }
+
+    /// Of the largest, the smallest or the mean.
+    pub fn of(self, of: Of) -> Self {
+        Target { of, ..self }
+    }
+
+    /// For cases with this field alone.
+    pub fn cases(self, field: &'static str, value: impl Into<Value>) -> Self {
+        Target {
+            cases: Some((field, value.into())),
+            ..self
+        }
+    }
+
+    /// With a bound.
+    pub fn bound(self, bound: Bound) -> Self {
+        Target { bound, ..self }
+    }
+
+    /// With the published figure.
+    pub fn published(self, published: f64) -> Self {
+        Target {
+            published: Some(published),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_json_lacks_travel_as_text() {
+        let figures = Figures::default()
+            .with("never_us", f64::INFINITY)
+            .with("lost_us", f64::NAN)
+            .with("used_cpus", 1.5);
+        let text = serde_json::to_string(&figures).expect("JSON");
+        let back: Figures = serde_json::from_str(&text).expect("figures");
+        assert_eq!(back.get("never_us"), f64::INFINITY);
+        assert!(back.get("lost_us").is_nan() && back.get("none").is_nan());
+        assert_eq!(back.get("used_cpus"), 1.5);
+    }
+
+    #[test]
+    fn a_row_has_the_case_the_arm_and_the_figures() {
+        let sample = Sample {
+            part: "loads".into(),
+            case: Case::new("16 CPUs", "load 1.4").with("load", 1.4),
+            arm: Arm::new("cpu_idle", "cpu.idle"),
+            round: 0,
+            figures: Figures::default().with("p99_us", 2.000_000_49),
+        };
+        assert_eq!(
+            json!(sample.row()),
+            json!({"part": "loads", "load": 1.4, "arm": "cpu_idle", "round": 1, "p99_us": 2.0})
+        );
+    }
+}

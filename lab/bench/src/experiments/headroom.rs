@@ -1,0 +1,312 @@
+//! Main's latency at several loads, beside side work that is placed in several ways.
+
+use super::placing::{Placing, TOLERANCE};
+use super::{HOST, HOST_EXT, SIM, VM_EXT};
+use crate::LabError;
+use crate::experiment::{
+    Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+};
+use crate::runners::host::foreign;
+use crate::scene::{Kind, Latency, Law, MS, Model, Outcome, Role, S, Scene, Slowdown, Yields};
+
+/// The experiment.
+pub static HEADROOM: Experiment = Experiment {
+    name: "headroom",
+    question: "What side work costs main",
+    places: &[HOST, HOST_EXT, VM_EXT, SIM],
+    parts,
+    notes: &[
+        "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \
+         load 1.0 is 25 % of the machine. Side work is one thread a CPU that always wants more, or on a real machine ffmpeg if \
+         it is installed. Every arm of a comparison meets the same arrivals. Published: the cpu.headroom patches (2019), whose \
+         side work is ffmpeg at weight 1.",
+        "Simulated. Mechanism: who runs where and when, by the kernel's rules for wakeup placement, preemption, weights, idle \
+         groups and quotas, and Tidegate's own control step with its sensing and its writes, or the published laws. The \
+         model's: how much a busy neighbour slows a CPU (one function, the same for every pair of programs), what switches and \
+         wakeups cost, and the server. With contention at 0 % what is left is scheduling alone.",
+    ],
+};
+
+/// Load level 1.0, of the machine.
+pub const LEVEL_ONE: f64 = 0.25;
+/// Published loads.
+const LOADS: [f64; 7] = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6];
+
+const AVG: Metric = scaled("avg_us", "average, ms", 1e-3, 3);
+const P99: Metric = scaled("p99_us", "p99, ms", 1e-3, 3);
+const RECLAIM: Metric = scaled("reclaim_ratio", "reclaim, %", 100.0, 1);
+const METRICS: [Metric; 8] = [
+    P99,
+    AVG,
+    scaled("main_ratio", "main, %", 100.0, 1),
+    scaled("side_ratio", "side, %", 100.0, 1),
+    scaled("idle_ratio", "idle, %", 100.0, 1),
+    RECLAIM,
+    metric("side_work_per_second", "side work a second", 2),
+    scaled("keeper_cpus", "keeper, % of a CPU", 100.0, 2),
+];
+
+const SIMULATED: [Placing; 12] = [
+    Placing::NoSide,
+    Placing::WeightOne,
+    Placing::CpuIdle,
+    Placing::tidegate(30),
+    Placing::tidegate(20),
+    Placing::Tidegate(30, None, Yields::Cores),
+    Placing::Tidegate(30, None, Yields::CoresIdle),
+    Placing::Tidegate(30, None, Yields::Weight),
+    Placing::Static(30),
+    Placing::Law(Law::Sideloader),
+    Placing::Law(Law::Koordlet),
+    Placing::Law(Law::Katalyst),
+];
+const SWEPT: [Placing; 4] = [
+    Placing::NoSide,
+    Placing::CpuIdle,
+    Placing::tidegate(30),
+    Placing::Tidegate(30, None, Yields::Cores),
+];
+const MEASURED: [Placing; 7] = [
+    Placing::NoSide,
+    Placing::AsStarted,
+    Placing::OwnGroup,
+    Placing::WeightOne,
+    Placing::CpuIdle,
+    Placing::tidegate(30),
+    Placing::tidegate(20),
+];
+const MEASURED_EXT: [Placing; 5] = [
+    Placing::NoSide,
+    Placing::WeightOne,
+    Placing::CpuIdle,
+    Placing::tidegate(30),
+    Placing::Ext(30),
+];
+
+fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
+    let loads = match &ask.options.loads {
+        Some(loads) => loads.clone(),
+        None => ask.quick_or(vec![1.0, 1.4], LOADS.to_vec()),
+    };
+    if let Some(bad) = loads.iter().find(|load| !(0.04..=3.9).contains(*load)) {
+        return Err(LabError::Asked {
+            what: format!("load level {bad}"),
+            why: "1.0 is 25 % of the machine".into(),
+            mend: "give levels from 0.04 to 3.9".into(),
+        });
+    }
+    let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_ext()) {
+        (true, _) => (
+            &SIMULATED,
+            ask.sizes(ask.quick_or(&[16][..], &[16, 64, 256][..])),
+        ),
+        (false, false) => (&MEASURED, ask.sizes(&[])),
+        (false, true) => (&MEASURED_EXT, ask.sizes(&[])),
+    };
+    let mut cells = Vec::new();
+    for &cpus in &sizes {
+        let full = if ask.is_simulated() {
+            (128 / cpus).clamp(1, 3)
+        } else {
+            5
+        };
+        for round in 0..ask.rounds(if ask.is_simulated() { 1 } else { 2 }, full) {
+            for &load in &loads {
+                let case = Case::new(group(ask, cpus), format!("load {load:.1}"));
+                let case = case.with("cpus", cpus).with("load", load);
+                for &arm in arms {
+                    let scene = scene(ask, arm, (cpus, load, round), Slowdown::Shipped)?;
+                    cells.push(cell(&case, arm, round, scene));
+                }
+            }
+        }
+    }
+    let mut parts = vec![part("loads", "Main beside side work", cells, targets(ask))];
+    if ask.is_simulated() {
+        let cpus = if sizes.contains(&64) { 64 } else { sizes[0] };
+        let load = if loads.contains(&1.0) { 1.0 } else { loads[0] };
+        let mut cells = Vec::new();
+        for (slowdown, label) in [
+            (Slowdown::Scaled(0), "contention 0 %"),
+            (Slowdown::Scaled(50), "50 %"),
+            (Slowdown::Low, "least plausible"),
+            (Slowdown::High, "most plausible"),
+        ] {
+            let case = Case::new(group(ask, cpus), label);
+            let case = case
+                .with("cpus", cpus)
+                .with("load", load)
+                .with("contention", label);
+            for arm in SWEPT {
+                let scene = scene(ask, arm, (cpus, load, 0), slowdown)?;
+                cells.push(cell(&case, arm, 0, scene));
+            }
+        }
+        parts.push(part("contention", "Contention swept", cells, Vec::new()));
+    }
+    Ok(parts)
+}
+
+fn group(ask: &Ask<'_>, cpus: u32) -> String {
+    match ask.is_simulated() {
+        true => format!("{cpus} CPUs"),
+        false => String::new(),
+    }
+}
+
+/// A cell of this experiment, and of the demonstration.
+pub fn cell(case: &Case, arm: Placing, round: u32, scene: Scene) -> Cell {
+    Cell::new(case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom())
+}
+
+fn part(key: &'static str, title: &str, cells: Vec<Cell>, targets: Vec<Target>) -> Part {
+    Part {
+        key,
+        title: title.into(),
+        cells,
+        figures,
+        metrics: &METRICS,
+        pooled: true,
+        over: &[
+            ("no_side", &["avg_us", "p99_us"]),
+            ("cpu_idle", &["avg_us", "p99_us", "side_work_per_second"]),
+        ],
+        targets,
+    }
+}
+
+/// Main at this load beside side work, on a machine of this size.
+pub fn scene(
+    ask: &Ask<'_>,
+    arm: Placing,
+    (cpus, load, round): (u32, f64, u32),
+    slowdown: Slowdown,
+) -> Result<Scene, LabError> {
+    let seed = ask.seed(&[u64::from(cpus), (load * 1000.0) as u64, u64::from(round)]);
+    let (warm_ms, window_ms) = lengths(ask, arm, cpus);
+    let model = Model::server(cpus, slowdown);
+    let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
+    let share = load * LEVEL_ONE;
+    let (main, side) = arm.groups(&mut scene, share)?;
+    let server = match &ask.options.main_cmd {
+        Some(text) => {
+            let seconds = scene.window_ns as f64 / S as f64;
+            Kind::Command {
+                words: foreign::shell(&foreign::fill(text, seconds, load, 100.0 * share)),
+                measures: true,
+            }
+        }
+        None => Kind::Server { share },
+    };
+    scene.role(Role::Main, Some(main), server);
+    if arm != Placing::NoSide {
+        let hogs = Kind::hogs(cpus);
+        let words = foreign::side_words(ask.options.side_cmd.as_deref());
+        let command = words
+            .filter(|_| !ask.is_simulated())
+            .map(|words| Kind::Command {
+                words,
+                measures: false,
+            });
+        scene.role(Role::Side, Some(side), command.unwrap_or(hogs));
+    }
+    Ok(scene)
+}
+
+/// Before the window, and the window, ms. Small simulated machines run longer, so that each has about as many requests.
+/// The agent begins at the tolerance and gives slowly, on large machines most of all.
+fn lengths(ask: &Ask<'_>, arm: Placing, cpus: u32) -> (u64, u64) {
+    if !ask.is_simulated() {
+        return ask.quick_or((600, 1_200), (1_500, 4_000));
+    }
+    let warm_ms = match arm {
+        Placing::Tidegate(..) if cpus >= 64 => ask.quick_or(3_000, 16_000),
+        Placing::Tidegate(..) => ask.quick_or(3_000, 4_000),
+        _ => ask.quick_or(1_000, 1_500),
+    };
+    (
+        warm_ms,
+        ask.quick_or(1_000, 2_000 * 64 / u64::from(cpus.clamp(16, 64))),
+    )
+}
+
+/// A run's figures. A main that was never served has no latency to show: the worst there is, not a run to leave out.
+pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+    let loads = &cell.scene.loads;
+    let mut latency = o.latency(0, "latency");
+    if let Some(output) = &o.loads[0].output {
+        let us = o.seconds() * 1e6;
+        let wall = Latency {
+            completed: 1,
+            avg_us: us,
+            p99_us: us,
+            ..Latency::default()
+        };
+        latency = foreign::parse_latency(&output.stdout).unwrap_or(wall);
+    }
+    if latency.completed == 0 {
+        let never = f64::INFINITY;
+        latency = Latency {
+            completed: 1,
+            avg_us: never,
+            p50_us: never,
+            p90_us: never,
+            p99_us: never,
+            p999_us: never,
+            max_us: never,
+            ..latency
+        };
+    }
+    let s = o.whole(loads);
+    let left = 1.0 - cell.given("headroom_ratio") - s.main - s.other;
+    let side = loads.get(1).map_or(f64::NAN, |_| s.side);
+    let figures = Figures::default()
+        .latency("", &latency, &["avg", "p50", "p90", "p99", "p999", "max"])
+        .with("main_ratio", s.main)
+        .with("side_ratio", side)
+        .with("idle_ratio", s.idle)
+        .with("other_ratio", s.other)
+        .with("steal_ratio", s.steal)
+        .with("reclaim_ratio", side / left.max(TOLERANCE))
+        .with(
+            "side_work_per_second",
+            o.loads.get(1).map_or(f64::NAN, |l| l.work_per_second),
+        )
+        .with("keeper_cpus", s.keeper_cpus)
+        .with("window_seconds", s.seconds);
+    vec![figures]
+}
+
+fn targets(ask: &Ask<'_>) -> Vec<Target> {
+    let ours: &[&str] = match (ask.is_simulated(), ask.is_ext()) {
+        (true, _) => &["tidegate_30", "tidegate_cores_30"],
+        (_, true) => &["tidegate_30", "ext_30"],
+        _ => &["tidegate_30"],
+    };
+    let worst = |what: &str, arms: &[&str], metric, over| {
+        let what = format!("main's {what} over {over}, worst load: {{arm}}");
+        let over = if over == "cpu.idle" {
+            "cpu_idle"
+        } else {
+            "no_side"
+        };
+        Target::new(what, arms, metric, "×").over(over).of(Of::Most)
+    };
+    let mut targets = vec![
+        // What the cpu.headroom patches have at most, over no side work at the same load.
+        worst("average", &["weight_1"], AVG, "no side work").published(2.74 / 1.10),
+        worst("average", &["cpu_idle"], AVG, "no side work"),
+        worst("p99", &["cpu_idle"], P99, "no side work"),
+    ];
+    targets.push(
+        worst("average", ours, AVG, "no side work")
+            .bound(Bound::Most(1.05))
+            .published(1.26),
+    );
+    targets.push(worst("p99", ours, P99, "no side work").bound(Bound::Most(1.15)));
+    targets.push(worst("average", ours, AVG, "cpu.idle").bound(Bound::Most(1.0)));
+    targets.push(worst("p99", ours, P99, "cpu.idle").bound(Bound::Most(1.0)));
+    let reclaim = Target::new("reclaim, worst run: {arm}", ours, RECLAIM, "%");
+    targets.push(reclaim.of(Of::Least).bound(Bound::Least(95.0)));
+    targets
+}

@@ -1,0 +1,396 @@
+//! What side work gets and what stays idle while main holds a level, and the worst second while main varies.
+//!
+//! The contract: with constant main, idle is within one point of what was asked, or of what main and the tolerance leave if
+//! that is less. With varying main, idle over any second is not more than one point below that.
+
+use super::placing::{HEADROOM_PCT, Placing, TOLERANCE};
+use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
+use crate::LabError;
+use crate::experiment::{
+    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+};
+use crate::options::Sense;
+use crate::scene::{Kind, MS, Model, Outcome, Role, S, Scene, Yields};
+
+/// The experiment.
+pub static LAW: Experiment = Experiment {
+    name: "law",
+    question: "Headroom against the table of the cpu.headroom patches (2019)",
+    places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    parts,
+    notes: &[
+        "Headroom 30 %; side work has one thread a CPU that always wants more (one in all where it says so); main has a thread \
+         on each CPU that holds its level over each 2 ms. Due is what the terms ask: the headroom, or what main, the rest and \
+         the tolerance (1 %) leave. Other programs count as main, as in the law. Read from the threads' own clocks.",
+        "Simulated. Mechanism: Tidegate's own control step with its sensing and its writes, against cpu.max as the kernel does \
+         it (a write refills, debts are forgiven, enforcement waits for a tick). The model's: no other programs, no steal, exact \
+         clocks, and no contention.",
+    ],
+};
+
+const SERVER: &str = "server, Poisson arrivals, 40 %";
+
+const IDLE: Metric = scaled("idle_ratio", "idle, %", 100.0, 2);
+const OFF: Metric = scaled("off_ratio", "off by, points", 100.0, 2);
+const RECLAIM: Metric = scaled("reclaim_ratio", "reclaim, %", 100.0, 1);
+const SIDE: Metric = scaled("side_ratio", "side, %", 100.0, 2);
+const WRITES: Metric = metric("writes_per_second", "writes a second", 1);
+const KEEPER: Metric = scaled("keeper_cpus", "keeper, % of a CPU", 100.0, 2);
+const CONSTANT: [Metric; 8] = [
+    IDLE,
+    scaled("main_ratio", "main, %", 100.0, 2),
+    SIDE,
+    scaled("due_idle_ratio", "due, %", 100.0, 2),
+    OFF,
+    RECLAIM,
+    WRITES,
+    KEEPER,
+];
+const WORST: Metric = scaled("worst_second_ratio", "against due, points", 100.0, 2);
+const VARYING: [Metric; 5] = [
+    scaled(
+        "worst_second_idle_ratio",
+        "idle in the worst second, %",
+        100.0,
+        1,
+    ),
+    WORST,
+    scaled("main_ratio", "mean main, %", 100.0, 1),
+    scaled("side_ratio", "mean side, %", 100.0, 1),
+    scaled("idle_ratio", "mean idle, %", 100.0, 1),
+];
+
+/// A level of main, the kind of row, and side's published part of the machine: the table of the patches.
+const ROWS: [(u32, &str, bool); 9] = [
+    (0, "quiet", true),
+    (0, "quiet", false),
+    (1, "quiet", false),
+    (30, "published", false),
+    (40, "published", false),
+    (50, "published", false),
+    (60, "published", false),
+    (70, "floor", false),
+    (80, "floor", false),
+];
+
+/// How main varies: its name, seconds between two levels, and the level at a time.
+type Pattern = (&'static str, f64, fn(f64) -> u32);
+
+const PATTERNS: [Pattern; 3] = [
+    ("pulses, 10 ms of each 50", 0.01, |t| {
+        match (t * 100.0).round() as u64 % 5 {
+            0 => 1_000_000,
+            _ => 0,
+        }
+    }),
+    ("square wave, 20 and 60 % for 1 s each", 1.0, |t| {
+        match (t as u64).is_multiple_of(2) {
+            true => 200_000,
+            false => 600_000,
+        }
+    }),
+    ("ramp, 10 to 80 % and back in 6 s", 0.02, |t| {
+        let phase = (t % 6.0) / 3.0;
+        let up = if phase < 1.0 { phase } else { 2.0 - phase };
+        100_000 + (700_000.0 * up) as u32
+    }),
+];
+
+fn arms(ask: &Ask<'_>) -> Vec<Placing> {
+    let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, Yields::Idle);
+    match (ask.is_simulated(), ask.options.sense) {
+        (true, Some(sense)) => vec![sensed(Some(sense))],
+        (true, None) => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
+        _ if ask.is_ext() => vec![
+            Placing::CpuIdle,
+            Placing::tidegate(HEADROOM_PCT),
+            Placing::Ext(HEADROOM_PCT),
+        ],
+        _ => vec![Placing::tidegate(HEADROOM_PCT)],
+    }
+}
+
+fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
+    let sizes = ask.sizes(ask.quick_or(&[16][..], &[2, 16, 64][..]));
+    let wide = if sizes.contains(&16) { 16 } else { sizes[0] };
+    let arms = arms(ask);
+    let (mut constant, mut varying) = (Vec::new(), Vec::new());
+    for round in 0..ask.rounds(1, 1) {
+        for &arm in &arms {
+            for &cpus in &sizes {
+                for (main_pct, kind, one) in ROWS {
+                    constant.push(level(ask, arm, cpus, (main_pct, kind, one), round)?);
+                }
+            }
+            // cpu.idle keeps nothing idle, whatever main does.
+            if arm.headroom() > 0.0 {
+                for pattern in PATTERNS {
+                    varying.push(moving(ask, arm, wide, Some(pattern), round)?);
+                }
+                varying.push(moving(ask, arm, wide, None, round)?);
+            }
+        }
+    }
+    let keys: Vec<Arm> = arms
+        .iter()
+        .filter(|a| a.headroom() > 0.0)
+        .map(|a| a.arm())
+        .collect();
+    let keys: Vec<&str> = keys.iter().map(|a| a.key.as_str()).collect();
+    let second = "idle against due, varying main, worst second";
+    let worst = |kind| {
+        let target = Target::new(second, &keys, WORST, "points").of(Of::Least);
+        target.cases("kind", kind)
+    };
+    Ok(vec![
+        Part {
+            key: "constant",
+            title: "Constant main, headroom 30 %".into(),
+            cells: constant,
+            figures: constant_figures,
+            metrics: &CONSTANT,
+            pooled: false,
+            over: &[],
+            targets: targets(ask, &keys),
+        },
+        Part {
+            key: "varying",
+            title: "Varying main, headroom 30 %".into(),
+            cells: varying,
+            figures: varying_figures,
+            metrics: &VARYING,
+            pooled: false,
+            over: &[],
+            targets: vec![worst("varying").bound(Bound::Least(-1.0))],
+        },
+    ])
+}
+
+fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
+    let of = |what: &str, metric, unit| Target::new(what, keys, metric, unit);
+    let off = |arms: &[&str], bound| {
+        let what = "idle against due, constant main, worst row";
+        let target = Target::new(what, arms, scaled("off_abs_ratio", "", 100.0, 2), "points");
+        target.of(Of::Most).bound(Bound::Most(bound))
+    };
+    let reclaim = |kind: &'static str, what, least| {
+        let target = of(what, RECLAIM, "%").cases("kind", kind).of(Of::Least);
+        target.bound(Bound::Least(least))
+    };
+    let floor = |what, which| of(what, SIDE, "%").cases("kind", "floor").of(which);
+    let (ext, cgroup): (Vec<&str>, Vec<&str>) = keys.iter().partition(|k| k.starts_with("ext"));
+    let mut targets = vec![
+        off(&cgroup, 1.0),
+        reclaim("published", "reclaim at 30–60 % main, worst row", 95.0),
+        reclaim("quiet", "reclaim at 0 and 1 % main, worst row", 98.0),
+        floor("side at 70 and 80 % main (tolerance 1 %), least", Of::Least)
+            .bound(Bound::Least(0.95)),
+        floor("side at 70 and 80 % main (tolerance 1 %), most", Of::Most).bound(Bound::Most(2.0)),
+        Target::new(
+            "quota writes in steady state, worst row",
+            &cgroup,
+            WRITES,
+            "per second",
+        )
+        .of(Of::Most)
+        .bound(Bound::Most(5.0)),
+    ];
+    if !ext.is_empty() {
+        targets.insert(0, off(&ext, 0.5));
+    }
+    if !ask.is_simulated() {
+        let cost = Target::new("agent's cost", &cgroup, KEEPER, "% of one CPU").of(Of::Mean);
+        targets.push(cost.bound(Bound::Most(0.5)));
+    }
+    targets
+}
+
+fn cell_scene(
+    ask: &Ask<'_>,
+    arm: Placing,
+    cpus: u32,
+    (warm_ns, window_ns): (u64, u64),
+    main: Kind,
+    hogs: u32,
+) -> Result<Scene, LabError> {
+    let seed = ask.seed(&[u64::from(cpus)]);
+    let mut scene = Scene::new(Model::plain(cpus), warm_ns, window_ns, seed);
+    let (main_group, side) = arm.groups(&mut scene, 0.4)?;
+    scene.role(Role::Main, Some(main_group), main);
+    let hogs = Kind::hogs(hogs);
+    scene.role(Role::Side, Some(side), hogs);
+    Ok(scene)
+}
+
+fn level(
+    ask: &Ask<'_>,
+    arm: Placing,
+    cpus: u32,
+    (main_pct, kind, one): (u32, &'static str, bool),
+    round: u32,
+) -> Result<Cell, LabError> {
+    let (settle_ms, window_ms) = match ask.is_simulated() {
+        true => ask.quick_or((1_500, 2_000), (3_000, 10_000)),
+        false => ask.quick_or((1_500, 3_000), (3_000, 12_000)),
+    };
+    let label = if one {
+        format!("{main_pct}, one hog")
+    } else {
+        main_pct.to_string()
+    };
+    let hogs = if one { 1 } else { cpus };
+    let case = Case::new(format!("{cpus} CPUs"), format!("main {label} %"))
+        .with("cpus", cpus)
+        .with("kind", kind)
+        .with("main_asked_ratio", f64::from(main_pct) / 100.0)
+        .with("side_threads", hogs);
+    let main = Kind::Level(vec![(0, main_pct * 10_000)]);
+    let scene = cell_scene(ask, arm, cpus, (settle_ms * MS, window_ms * MS), main, hogs)?;
+    Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
+}
+
+fn moving(
+    ask: &Ask<'_>,
+    arm: Placing,
+    cpus: u32,
+    pattern: Option<Pattern>,
+    round: u32,
+) -> Result<Cell, LabError> {
+    let seconds = ask.quick_or(6, 30);
+    let (label, main) = match pattern {
+        None => (SERVER, Kind::Server { share: 0.4 }),
+        Some((name, hold_s, level_ppm)) => {
+            // A second in which the controller finds the pattern, and the pattern.
+            let steps = ((seconds + 1) as f64 / hold_s) as u32;
+            let order = |step: u32| {
+                let t = f64::from(step) * hold_s;
+                ((t * S as f64) as u64, level_ppm(t))
+            };
+            (name, Kind::Level((0..=steps).map(order).collect()))
+        }
+    };
+    let case = Case::new(format!("{cpus} CPUs"), label)
+        .with("cpus", cpus)
+        .with(
+            "kind",
+            if label.starts_with("pulses") {
+                "pulses"
+            } else {
+                "varying"
+            },
+        )
+        .with("pattern", label);
+    let mut scene = cell_scene(ask, arm, cpus, (S, seconds * S), main, cpus)?;
+    scene.look_ns = Some(100 * MS);
+    Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
+}
+
+/// Idle that the terms ask for while main and the rest use this much.
+fn due_idle(headroom: f64, busy: f64) -> f64 {
+    let allowance = (1.0 - headroom - busy).max(TOLERANCE);
+    (1.0 - busy - allowance).max(0.0)
+}
+
+fn constant_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+    let s = o.whole(&cell.scene.loads);
+    let (busy, headroom) = (s.main + s.other, cell.given("headroom_ratio"));
+    // One hog is due one CPU and no more.
+    let most = cell.given("side_threads") / o.cpus;
+    let due_side = (1.0 - headroom - busy).max(TOLERANCE).min(most);
+    let due = due_idle(headroom, busy).max(1.0 - busy - most);
+    let figures = Figures::default()
+        .with("main_ratio", s.main)
+        .with("side_ratio", s.side)
+        .with("idle_ratio", s.idle)
+        .with("other_ratio", s.other)
+        .with("due_idle_ratio", due)
+        .with("off_ratio", s.idle - due)
+        .with("off_abs_ratio", (s.idle - due).abs())
+        .with("reclaim_ratio", s.side / due_side)
+        .with("writes_per_second", o.extra("writes_per_second"))
+        .with("keeper_cpus", s.keeper_cpus)
+        .with("steal_ratio", s.steal)
+        .with("window_seconds", s.seconds);
+    vec![figures]
+}
+
+/// Every second, each 100 ms. What is due in a second is the mean of what is due in its tenths: while main alone takes more
+/// than the headroom leaves, idle cannot be kept.
+fn varying_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+    let (loads, headroom) = (&cell.scene.loads, cell.given("headroom_ratio"));
+    let (mut worst, mut worst_idle) = (f64::INFINITY, 1.0);
+    for looks in o.looks.windows(11) {
+        let s = o.shares(loads, &looks[0], &looks[10]);
+        let tenths = looks
+            .windows(2)
+            .map(|p| o.shares(loads, &p[0], &p[1]).main + s.other);
+        let due = tenths.map(|busy| due_idle(headroom, busy)).sum::<f64>() / 10.0;
+        if s.idle - due < worst {
+            (worst, worst_idle) = (s.idle - due, s.idle);
+        }
+    }
+    let s = o.whole(loads);
+    let figures = Figures::default()
+        .with("main_ratio", s.main)
+        .with("side_ratio", s.side)
+        .with("idle_ratio", s.idle)
+        .with("other_ratio", s.other)
+        .with("worst_second_idle_ratio", worst_idle)
+        .with("worst_second_ratio", worst)
+        .with("window_seconds", s.seconds);
+    vec![figures]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Look;
+    use crate::{LabOptions, On};
+
+    /// The table of the patches: main, side (the rest is "minimal"), idle.
+    #[test]
+    fn what_is_due_follows_the_published_table() {
+        for (main, idle) in [
+            (0.3, 0.3),
+            (0.4, 0.3),
+            (0.5, 0.3),
+            (0.6, 0.3),
+            (0.7, 0.3),
+            (0.8, 0.2),
+        ] {
+            let tolerance = if main > 0.65 { TOLERANCE } else { 0.0 };
+            let due = due_idle(0.3, main);
+            assert!((due - (idle - tolerance)).abs() < 1e-9, "{main}: {due}");
+        }
+        assert_eq!(due_idle(0.3, 0.995), 0.0);
+    }
+
+    #[test]
+    fn the_worst_second_is_found() {
+        let mut options = LabOptions::new(&LAW);
+        options.on = On::Sim;
+        let ask = Ask {
+            options: &options,
+            cpus: 2,
+            hz: 250,
+        };
+        let cell = moving(&ask, Placing::tidegate(30), 2, None, 0).expect("a cell");
+        // Two CPUs; in the second from 2.0 to 3.0 s side work takes 10 points too much.
+        let look = |i: u64| Look {
+            at_ns: i * 100 * MS,
+            used_ns: vec![
+                (i * 80 * MS, 0),
+                (i * 60 * MS + 20 * MS * i.saturating_sub(20).min(10), 0),
+            ],
+            ..Look::default()
+        };
+        let o = Outcome {
+            cpus: 2.0,
+            looks: (0..=60).map(look).collect(),
+            ..Outcome::default()
+        };
+        let figures = &varying_figures(&cell, &o)[0];
+        assert!((figures.get("worst_second_ratio") + 0.1).abs() < 1e-8);
+        assert!((figures.get("worst_second_idle_ratio") - 0.2).abs() < 1e-8);
+    }
+}

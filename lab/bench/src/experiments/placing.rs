@@ -1,0 +1,140 @@
+//! Ways of placing side work beside main: the arms of several experiments.
+
+use crate::LabError;
+use crate::experiment::Arm;
+use crate::options::Sense;
+use crate::runners::sim;
+use crate::scene::{Group, Keeper, Law, Max, Role, Scene, Terms, Yields};
+
+/// What the experiments ask to keep idle, percent of the machine.
+pub const HEADROOM_PCT: u32 = 30;
+/// What side work may always have, of the machine.
+pub const TOLERANCE: f64 = 0.01;
+
+/// A way of placing side work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Placing {
+    /// There is none.
+    NoSide,
+    /// In main's own group, as people start it.
+    AsStarted,
+    /// In a group of its own at default weight.
+    OwnGroup,
+    /// In a group of the least weight, as in the cpu.headroom patches (2019).
+    WeightOne,
+    /// In the idle class: the strongest simple alternative.
+    CpuIdle,
+    /// In the idle class, under a quota of this part of the machine.
+    Static(u32),
+    /// Tidegate's cgroup engine with this headroom.
+    Tidegate(u32, Option<Sense>, Yields),
+    /// Tidegate's sched_ext engine with this headroom.
+    Ext(u32),
+    /// A published law.
+    Law(Law),
+}
+
+impl Placing {
+    /// The cgroup engine as it comes.
+    pub const fn tidegate(headroom_pct: u32) -> Self {
+        Placing::Tidegate(headroom_pct, None, Yields::Idle)
+    }
+
+    /// The arm.
+    pub fn arm(self) -> Arm {
+        let sensed = |sense: Option<Sense>| match sense {
+            None => ("", ""),
+            Some(Sense::Bpf) => ("_bpf", ", BPF sensing"),
+            Some(Sense::Usage) => ("_usage", ", usage files"),
+        };
+        match self {
+            Placing::NoSide => Arm::new("no_side", "no side work"),
+            Placing::AsStarted => Arm::new("as_started", "as people start it"),
+            Placing::OwnGroup => Arm::new("own_group", "own group"),
+            Placing::WeightOne => Arm::new("weight_1", "weight 1"),
+            Placing::CpuIdle => Arm::new("cpu_idle", "cpu.idle"),
+            Placing::Static(pct) => Arm::new("static_max", format!("static cpu.max, {pct} %")),
+            Placing::Tidegate(pct, sense, yields) => {
+                let (key, label) = match yields {
+                    Yields::Idle => ("tidegate", "Tidegate"),
+                    Yields::Cores => ("tidegate_cores", "Tidegate on whole cores"),
+                    Yields::CoresIdle => ("cores_idle", "Tidegate on whole cores, cpu.idle"),
+                    Yields::Weight => ("tidegate_weight", "Tidegate, weight 1"),
+                };
+                let (by, sensing) = sensed(sense);
+                Arm::new(
+                    format!("{key}_{pct}{by}"),
+                    format!("{label} {pct} %{sensing}"),
+                )
+            }
+            Placing::Ext(pct) => {
+                Arm::new(format!("ext_{pct}"), format!("sched_ext engine {pct} %"))
+            }
+            Placing::Law(Law::Sideloader) => Arm::new("sideloader", "sideloader's law"),
+            Placing::Law(Law::Koordlet) => Arm::new("koordlet", "koordlet's law"),
+            Placing::Law(Law::Katalyst) => Arm::new("katalyst", "Katalyst's law"),
+        }
+    }
+
+    /// The part of the machine that it keeps idle.
+    pub fn headroom(self) -> f64 {
+        match self {
+            Placing::Tidegate(pct, ..) | Placing::Ext(pct) => f64::from(pct) / 100.0,
+            _ => 0.0,
+        }
+    }
+
+    /// The part of the machine that side work should get while main takes this one.
+    pub fn allowance(self, cpus: u32, busy: f64) -> f64 {
+        match self {
+            Placing::Law(law) => sim::allowance(law, cpus, busy),
+            _ => (1.0 - self.headroom() - busy).max(TOLERANCE),
+        }
+    }
+
+    /// Adds main's group and side's. A published law starts in its steady state beside a main that takes this part of the
+    /// machine, and more where siblings are busy.
+    pub fn groups(self, scene: &mut Scene, busy: f64) -> Result<(usize, usize), LabError> {
+        let is_tidegate = matches!(self, Placing::Tidegate(..) | Placing::Ext(_));
+        let main = scene.group(Group {
+            terms: Terms {
+                headroom_pct: is_tidegate.then_some((self.headroom() * 100.0).round() as u32),
+                ..Terms::role(Role::Main)
+            },
+            ..Group::new("main")
+        });
+        if self == Placing::AsStarted {
+            return Ok((main, main));
+        }
+        let light = matches!(
+            self,
+            Placing::WeightOne | Placing::Tidegate(_, _, Yields::Weight | Yields::Cores)
+        );
+        let cpus = scene.model.cpus;
+        let side = scene.group(Group {
+            idle: !light && !matches!(self, Placing::OwnGroup | Placing::Ext(_)),
+            weight: u32::from(light),
+            max: match self {
+                Placing::Static(pct) => Some(Max::new(
+                    1_000 * u64::from(cpus) * u64::from(pct),
+                    100_000,
+                    0,
+                )),
+                _ => None,
+            },
+            terms: Terms::role(Role::Side),
+            ..Group::new("side")
+        });
+        scene.keeper = match self {
+            Placing::Tidegate(_, sense, yields) => Keeper::Tidegate { sense, yields },
+            Placing::Ext(_) => Keeper::SchedExt,
+            Placing::Law(law) => {
+                let sibling_ppm = sim::config(&scene.model, 1)?.contention.sibling_ppm;
+                let speed = (1.0 - f64::from(sibling_ppm) / 1e6).max(0.1);
+                Keeper::Law(law, ((busy / speed).min(0.99) * 1e6) as u64)
+            }
+            _ => Keeper::Nobody,
+        };
+        Ok((main, side))
+    }
+}

@@ -1,0 +1,293 @@
+//! A small quota on many CPUs, of which each needs little now and then: slices of it that expire at the end of a period, and
+//! slices that stay.
+//!
+//! A CPU takes its part of the pool in slices. Until de53fd7aedb1 (2019) what it had not used by the end of the period
+//! expired, so CPUs that run a moment and sleep ate the quota of the one that works. Since then slices do not expire, and
+//! all but 1 ms goes back when the CPU has nothing left to run. The simulator has both; no kernel since 5.4 has the former.
+
+use super::{HOST_EXT, SIM, VM_EXT};
+use crate::LabError;
+use crate::experiment::{
+    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+};
+use crate::scene::{Group, Keeper, Kind, MS, Max, Model, Outcome, S, Scene};
+
+/// The experiment.
+pub static SLICES: Experiment = Experiment {
+    name: "slices",
+    question: "What becomes of a quota that many CPUs share",
+    places: &[HOST_EXT, VM_EXT, SIM],
+    parts,
+    notes: &[
+        "A group with 10 ms in 100 ms. fibtest: one thread computes without end, on each other CPU one runs a moment and sleeps \
+         for 10 ms. Bursts: on each CPU 4 us of work each 10 ms, all due at the same moments. Excess is the most that the group \
+         used above its quota over any number of whole periods, divided by the CPUs: what silos held back (at most 1 ms each), \
+         and what the busy thread overran until a tick.",
+        "Simulated. Mechanism: pool, silos, slices, return of all but 1 ms and turnover as in the kernel, once with the expiry \
+         that de53fd7aedb1 removed. The model's: the costs of a switch and a wakeup, which the group pays, and no contention \
+         between CPUs. If slices expire, the sleepers' CPUs hold the quota when the period ends, and what the busy thread gets is \
+         mostly what it overruns until the next tick; so the ratio depends on HZ and on where in a tick the periods begin (each \
+         round has another phase). The commit names neither.",
+    ],
+};
+
+const QUOTA_US: u64 = 10_000;
+const PERIOD_US: u64 = 100_000;
+/// The machine of the commit's test.
+const CPUS: u32 = 80;
+const DEFAULT_SLICE_US: u64 = 5_000;
+/// Phases of a real group's periods, whose begin is not known: the one that sees least excess cuts no period's use in two.
+const PHASES: usize = 10;
+
+const BUSY: Metric = scaled("busy_thread_cpus", "busy thread, ms/s", 1e3, 2);
+const EXCESS: Metric = scaled("excess_us_per_cpu", "excess, ms a CPU", 1e-3, 3);
+const USED: Metric = scaled("used_of_quota_ratio", "of the quota used, %", 100.0, 1);
+const BURST: Metric = metric("burst_p99_us", "burst p99, us", 0);
+const METRICS: [Metric; 5] = [
+    BUSY,
+    USED,
+    scaled("throttled_periods_ratio", "periods throttled, %", 100.0, 0),
+    EXCESS,
+    BURST,
+];
+
+fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
+    let seconds = ask.quick_or(3, 10);
+    Ok(vec![match ask.is_simulated() {
+        true => simulated(ask, seconds),
+        false => measured(ask, seconds),
+    }])
+}
+
+fn part(cells: Vec<Cell>, over: &'static [(&'static str, &'static [&'static str])]) -> Part {
+    Part {
+        key: "fibtest",
+        title: "10 ms in 100 ms".into(),
+        cells,
+        figures,
+        metrics: &METRICS,
+        pooled: false,
+        over,
+        targets: Vec::new(),
+    }
+}
+
+fn scene(model: Model, seconds: u64, seed: u64, kind: Kind, limited: bool) -> Scene {
+    let mut scene = Scene::new(model, S, seconds * S, seed);
+    let max = Max::new(QUOTA_US, PERIOD_US, 0);
+    let group = scene.group(Group {
+        max: limited.then_some(max),
+        ..Group::new("limited")
+    });
+    scene.load("fib", Some(group), kind);
+    scene
+}
+
+fn simulated(ask: &Ask<'_>, seconds: u64) -> Part {
+    let sizes = ask.sizes(ask.quick_or(&[CPUS][..], &[16, CPUS, 256][..]));
+    let mut cells = Vec::new();
+    for &cpus in &sizes {
+        for hz in [1_000, 250] {
+            for slice_us in [1_000, 2_500, DEFAULT_SLICE_US, 10_000, 20_000] {
+                if slice_us != DEFAULT_SLICE_US && cpus != CPUS && sizes.len() > 1 {
+                    continue;
+                }
+                let label = format!("HZ {hz}, slice {} ms", slice_us as f64 / 1e3);
+                let case = Case::new(format!("{cpus} CPUs"), label)
+                    .with("cpus", cpus)
+                    .with("hz", hz)
+                    .with("slice_us", slice_us)
+                    .with("quota_us", QUOTA_US)
+                    .with("period_us", PERIOD_US);
+                for round in 0..ask.rounds(3, 8) {
+                    for expire in [true, false] {
+                        let model = Model {
+                            tick_ns: S / hz,
+                            slices: Some((slice_us, expire)),
+                            ..Model::plain(cpus)
+                        };
+                        // What a sleeping thread does between two sleeps: some hundred additions.
+                        let kind = Kind::Fibtest {
+                            busy: 1,
+                            work_ns: 200,
+                        };
+                        let seed = ask.seed(&[u64::from(round)]);
+                        let mut scene = scene(model, seconds, seed, kind, true);
+                        scene.look_ns = Some(PERIOD_US * 1_000);
+                        let arm = match expire {
+                            true => Arm::new("expire", "slices that expire"),
+                            false => Arm::new("stay", "slices that stay"),
+                        };
+                        cells.push(Cell::new(&case, arm, round, scene));
+                    }
+                }
+            }
+        }
+    }
+    let mut part = part(cells, &[("expire", &["busy_thread_cpus"])]);
+    for hz in [1_000, 250] {
+        let what = format!("the busy thread, slices that stay over slices that expire, HZ {hz}");
+        let target = Target::new(what, &["stay"], BUSY, "×")
+            .over("expire")
+            .cases("hz", hz);
+        part.targets.push(
+            target
+                .of(Of::Most)
+                .bound(Bound::Least(30.0))
+                .published(30.0),
+        );
+    }
+    let excess = Target::new(
+        "use above the quota over whole periods, worst run",
+        &["stay"],
+        EXCESS,
+        "ms a CPU",
+    );
+    let stock = excess.cases("slice_us", DEFAULT_SLICE_US).of(Of::Most);
+    part.targets
+        .push(stock.bound(Bound::Most(1.0)).published(1.0));
+    part
+}
+
+fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
+    let mut cells = Vec::new();
+    for round in 0..ask.rounds(1, 1) {
+        for (load, busy, work_ns, limited) in [
+            ("fibtest", 1, 1_000, true),
+            ("bursts", 0, 4_000, true),
+            ("bursts without limit", 0, 4_000, false),
+        ] {
+            let case = Case::new(format!("{} CPUs", ask.cpus), load)
+                .with("load", load)
+                .with("busy", busy)
+                .with("quota_us", if limited { Some(QUOTA_US) } else { None })
+                .with("period_us", PERIOD_US);
+            for (key, label, keeper) in [
+                ("eevdf", "the kernel's own", Keeper::Nobody),
+                ("ext", "sched_ext engine", Keeper::SchedExt),
+            ] {
+                let kind = Kind::Fibtest { busy, work_ns };
+                let model = Model::plain(ask.cpus);
+                let mut scene = scene(model, seconds, 1, kind, limited);
+                scene.keeper = keeper;
+                scene.look_ns = Some(PERIOD_US * 1_000 / PHASES as u64);
+                cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
+            }
+        }
+    }
+    let mut part = part(cells, &[("eevdf", &["busy_thread_cpus", "burst_p99_us"])]);
+    let excess = "use above the quota over whole periods, worst: {arm}";
+    let excess = Target::new(excess, &["eevdf", "ext"], EXCESS, "ms a CPU").of(Of::Most);
+    part.targets
+        .push(excess.bound(Bound::Most(1.0)).published(1.0));
+    let p99 = Target::new(
+        "p99 of a burst over no limit: {arm}",
+        &["eevdf", "ext"],
+        BURST,
+        "×",
+    );
+    part.targets.push(
+        p99.over_case("bursts without limit")
+            .cases("load", "bursts"),
+    );
+    part
+}
+
+/// The greatest rise of `used − quota · n` from its lowest point so far: use above the quota over any run of whole periods.
+fn excess_ns(used_ns: impl Iterator<Item = u64>) -> f64 {
+    let (mut lowest, mut most) = (0i64, 0i64);
+    for (periods, used) in used_ns.enumerate() {
+        // Both are below 2^62 for a century of one CPU.
+        let over = used as i64 - (periods as u64 * QUOTA_US * 1000) as i64;
+        most = most.max(over - lowest);
+        lowest = lowest.min(over);
+    }
+    most as f64
+}
+
+fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+    let phases = (PERIOD_US * 1_000 / cell.scene.look_ns.unwrap_or(MS)).max(1) as usize;
+    let of_phase = |phase: usize| {
+        let looks: Vec<u64> = o
+            .looks
+            .iter()
+            .skip(phase)
+            .step_by(phases)
+            .map(|l| l.used_ns[0].0)
+            .collect();
+        let from = looks.first().copied().unwrap_or(0);
+        excess_ns(looks.into_iter().map(|used| used - from))
+    };
+    let least = (0..phases).map(of_phase).fold(f64::INFINITY, f64::min);
+    let quota_ns = o.seconds() * 1e9 * QUOTA_US as f64 / PERIOD_US as f64;
+    let limited = cell.scene.groups[0].max.is_some();
+    let if_so = |is: bool, value: f64| if is { value } else { f64::NAN };
+    let Kind::Fibtest { busy, .. } = cell.scene.loads[0].kind else {
+        return Vec::new();
+    };
+    let figures = Figures::default()
+        .with(
+            "busy_thread_cpus",
+            if_so(busy > 0, o.first_ns(0) / 1e9 / o.seconds()),
+        )
+        .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
+        .with(
+            "throttled_periods_ratio",
+            if_so(limited, o.limits[0].throttled_ratio()),
+        )
+        .with("excess_us_per_cpu", if_so(limited, least / 1e3 / o.cpus))
+        .latency(
+            "burst",
+            &o.latency(0, "latency"),
+            &["avg", "p50", "p99", "max"],
+        )
+        .with("window_seconds", o.seconds());
+    vec![figures]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Look;
+
+    #[test]
+    fn excess_is_over_any_run_of_periods() {
+        let quota = QUOTA_US * 1000;
+        // One period unused, then two of the quota and a half each.
+        let used = [0, 0, quota * 3 / 2, quota * 3];
+        assert_eq!(excess_ns(used.into_iter()), quota as f64);
+    }
+
+    #[test]
+    fn a_period_that_is_cut_in_two_is_no_excess() {
+        let quota_ns = QUOTA_US * 1000;
+        let of = |used_ns: &dyn Fn(u64) -> u64| {
+            let kind = Kind::Fibtest {
+                busy: 1,
+                work_ns: 1,
+            };
+            let mut scene = scene(Model::plain(1), 3, 1, kind, true);
+            scene.look_ns = Some(10 * MS);
+            let cell = Cell::new(&Case::new("", ""), Arm::new("ext", ""), 0, scene);
+            let look = |at: u64| Look {
+                at_ns: at * 10 * MS,
+                used_ns: vec![(used_ns(at), 0)],
+                ..Look::default()
+            };
+            let o = Outcome {
+                cpus: 1.0,
+                looks: (0..100).map(look).collect(),
+                limits: vec![Default::default()],
+                ..Outcome::default()
+            };
+            figures(&cell, &o)[0].get("excess_us_per_cpu")
+        };
+        // The quota is used at once at each period's start, wherever that is.
+        for phase in 0..PHASES as u64 {
+            assert_eq!(of(&|at| quota_ns * ((at + phase) / PHASES as u64)), 0.0);
+        }
+        // Half a quota too much in one period.
+        let beyond = of(&|at| quota_ns * (at / 10) + quota_ns / 2 * u64::from(at > 45));
+        assert_eq!(beyond, (quota_ns / 2) as f64 / 1e3);
+    }
+}

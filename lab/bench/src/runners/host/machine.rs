@@ -1,0 +1,173 @@
+//! The machine that a report was made on: what decides how its figures are to be read.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+use tidegate_cgroup::{KernelFs as _, RealFs};
+
+use super::samplers;
+use crate::clock;
+
+/// Recorded in every report.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HostMachine {
+    /// Kernel release.
+    pub kernel: String,
+    /// Timer interrupts a second: group usage and throttling move in steps of one.
+    pub hz: u32,
+    /// Preemption mode in force, `unknown` where debugfs cannot be read.
+    pub preemption: String,
+    /// EEVDF's base slice.
+    pub base_slice_ms: Option<f64>,
+    /// Whether sibling threads of a core are both in use, as the kernel sees it.
+    pub smt: Option<bool>,
+    /// Frequency governor of the first CPU.
+    pub governor: String,
+    /// Steal over the experiment, percent.
+    pub steal_pct: f64,
+    /// CPUs online.
+    pub cpus: usize,
+    /// CPU model.
+    pub model: String,
+    /// Version of cgroups that the cpu controller is on; absent when none is writable.
+    pub cgroup: Option<u8>,
+    #[serde(skip)]
+    /// Monotonic time and steal at the first look, ns.
+    pub start: (u64, u64),
+}
+
+fn first_line(path: &str) -> Option<String> {
+    Some(
+        fs::read_to_string(path)
+            .ok()?
+            .lines()
+            .next()?
+            .trim()
+            .to_string(),
+    )
+}
+
+impl HostMachine {
+    /// Looks at the machine; steal is counted from now.
+    pub fn look() -> Self {
+        let in_sched =
+            |file: &str| fs::read_to_string(format!("/sys/kernel/debug/sched/{file}")).ok();
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo
+            .lines()
+            .find_map(|l| {
+                l.strip_prefix("model name")?
+                    .split_once(':')
+                    .map(|(_, m)| m.trim())
+            })
+            .unwrap_or("unknown");
+        HostMachine {
+            kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            hz: clock::hz(),
+            preemption: in_sched("preempt")
+                .and_then(|text| chosen(&text))
+                .or_else(logged_preemption)
+                .unwrap_or_else(|| "unknown".into()),
+            base_slice_ms: in_sched("base_slice_ns")
+                .and_then(|ns| ns.trim().parse::<f64>().ok())
+                .or_else(own_slice_ns)
+                .map(|ns| ns / 1e6),
+            smt: first_line("/sys/devices/system/cpu/smt/active").map(|a| a == "1"),
+            governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+                .unwrap_or_else(|| "none".into()),
+            steal_pct: 0.0,
+            cpus: online_cpus(),
+            model: model.to_string(),
+            cgroup: None,
+            start: (clock::monotonic_ns(), samplers::steal_ns()),
+        }
+    }
+
+    /// Steal since [`HostMachine::look`], at the end of the experiment.
+    pub fn finish(&mut self) {
+        let wall = clock::monotonic_ns().saturating_sub(self.start.0).max(1) as f64;
+        let steal = samplers::steal_ns().saturating_sub(self.start.1) as f64;
+        self.steal_pct = 100.0 * steal / (wall * self.cpus as f64);
+    }
+
+    /// One line for the head of a report.
+    pub fn line(&self) -> String {
+        let slice = self
+            .base_slice_ms
+            .map_or("unknown".into(), |ms| format!("{ms:.1} ms"));
+        let smt = self
+            .smt
+            .map_or("unknown", |on| if on { "on" } else { "off" });
+        format!(
+            "{} CPUs ({}), Linux {}, HZ {}, preemption {}, base slice {slice}, SMT {smt}, governor {}, \
+             cgroup v{}, steal {:.1} %",
+            self.cpus,
+            self.model,
+            self.kernel,
+            self.hz,
+            self.preemption,
+            self.governor,
+            self.cgroup.map_or("-".into(), |v| v.to_string()),
+            self.steal_pct
+        )
+    }
+}
+
+/// CPUs online.
+pub fn online_cpus() -> usize {
+    // SAFETY: sysconf takes a number and touches no memory.
+    let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    n.max(1) as usize
+}
+
+/// The word in parentheses: `none (voluntary) full` is `voluntary`.
+fn chosen(text: &str) -> Option<String> {
+    Some(text.split_once('(')?.1.split_once(')')?.0.to_string())
+}
+
+/// A locked-down kernel keeps debugfs to itself, but tells a thread its own slice (from 6.12 on), and ours has the default
+/// one.
+fn own_slice_ns() -> Option<f64> {
+    let slice_ns = RealFs::new().sched(0).ok()?.slice_ns;
+    (slice_ns > 0).then_some(slice_ns as f64)
+}
+
+/// The line that a kernel with switchable preemption logs at boot.
+fn logged_preemption() -> Option<String> {
+    const SYSLOG_ACTION_READ_ALL: libc::c_int = 3;
+    let mut log = vec![0u8; 1 << 20];
+    // SAFETY: the kernel writes at most the length that it is told.
+    let n = unsafe {
+        libc::klogctl(
+            SYSLOG_ACTION_READ_ALL,
+            log.as_mut_ptr().cast(),
+            log.len() as libc::c_int,
+        )
+    };
+    let log = String::from_utf8_lossy(log.get(..usize::try_from(n).ok()?)?);
+    let (_, mode) = log.rsplit_once("Dynamic Preempt: ")?;
+    mode.split_whitespace().next().map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_mode_is_in_parentheses() {
+        assert_eq!(
+            chosen("none voluntary (full) lazy\n").as_deref(),
+            Some("full")
+        );
+        assert_eq!(chosen("none"), None);
+    }
+
+    #[test]
+    fn looking_tells_the_kernel_and_the_cpus() {
+        let mut machine = HostMachine::look();
+        machine.finish();
+        assert!(!machine.kernel.is_empty() && machine.cpus >= 1);
+        assert!((0.0..=100.0).contains(&machine.steal_pct));
+        assert!(machine.line().contains("HZ"));
+    }
+}

@@ -1,0 +1,311 @@
+//! Processes of an experiment: started in their group, killed with all they forked, never left
+//! behind.
+
+use std::ffi::CString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use crate::loads::die_with_parent;
+use crate::loads::shared_page::SharedPage;
+use crate::{LabError, clock, stop};
+
+/// A child that is killed, with its process group, when the guard is dropped.
+pub struct Guarded {
+    child: Child,
+    name: String,
+}
+
+impl Guarded {
+    /// Starts `command` in a process group of its own, as a member of the groups whose membership
+    /// files are given. The child enters them before it becomes the command, so no instruction of
+    /// the command runs anywhere else.
+    pub fn start(name: &str, mut command: Command, join: &[PathBuf]) -> Result<Self, LabError> {
+        let files: Vec<CString> = join
+            .iter()
+            .filter_map(|p| CString::new(p.as_os_str().as_encoded_bytes()).ok())
+            .collect();
+        command.process_group(0);
+        // SAFETY: between fork and exec only async-signal-safe calls are made (open, write, close,
+        // prctl), on strings that were made before.
+        unsafe {
+            command.pre_exec(move || {
+                die_with_parent();
+                for file in &files {
+                    let fd = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                    if fd < 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                    // "0" means the writer itself, in both versions of cgroups.
+                    let wrote = libc::write(fd, c"0".as_ptr().cast(), 1);
+                    let error = std::io::Error::last_os_error();
+                    libc::close(fd);
+                    if wrote != 1 {
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            });
+        }
+        let child = command
+            .spawn()
+            .map_err(|e| LabError::process(name, format!("does not start: {e}")))?;
+        Ok(Guarded {
+            child,
+            name: name.to_string(),
+        })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the pipe that it prints to.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Its exit, once it has ended by itself.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end, without a look in between that would disturb what is measured; nothing once the patience ends.
+    pub fn wait(&mut self, patience_ns: u64) -> Result<Option<ExitStatus>, LabError> {
+        let process = rustix::process::Pid::from_child(&self.child);
+        let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty());
+        let end = end.map_err(|e| LabError::process(&self.name, format!("is lost: {e}")))?;
+        let mut polled = [rustix::event::PollFd::new(
+            &end,
+            rustix::event::PollFlags::IN,
+        )];
+        let patience = rustix::event::Timespec {
+            tv_sec: (patience_ns / 1_000_000_000) as i64,
+            tv_nsec: (patience_ns % 1_000_000_000) as i64,
+        };
+        // A signal ends it early.
+        let _ = rustix::event::poll(&mut polled, Some(&patience));
+        stop::check()?;
+        Ok(self.ended())
+    }
+
+    /// Asks it to end, and gives it `patience_ns`; then it is killed.
+    pub fn end(&mut self, patience_ns: u64) {
+        // SAFETY: kill of a child that has not been waited for cannot hit another process.
+        unsafe {
+            libc::kill(self.pid(), libc::SIGTERM);
+        }
+        let until = clock::monotonic_ns() + patience_ns;
+        while self.ended().is_none() && clock::monotonic_ns() < until {
+            clock::sleep_until(clock::monotonic_ns() + 5_000_000);
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the group was made for this child; its number cannot be reused before the child
+        // has been waited for, which happens only below or after it had ended by itself.
+        if self.ended().is_none() {
+            unsafe {
+                libc::kill(-self.pid(), libc::SIGKILL);
+            }
+            let _ = self.child.wait();
+        } else {
+            // What it forked may live on in its group; no other group can have that number while
+            // a member lives, and an empty one gives ESRCH.
+            // SAFETY: as above.
+            unsafe {
+                libc::kill(-self.pid(), libc::SIGKILL);
+            }
+        }
+    }
+}
+
+/// To begin takes some 100 ms of CPU, under a cap of 10 ‰ 10 s, and more where those before it have left a debt.
+const READY_NS: u64 = 60_000_000_000;
+
+/// A load generator of ours, with its page and its command pipe.
+pub struct Worker {
+    /// What it publishes and obeys.
+    pub page: Arc<SharedPage>,
+    guard: Guarded,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// How to start a worker: the words before `lab-worker` differ from arm to arm.
+pub struct WorkerPlan<'a> {
+    /// The executable that has the `lab-worker` subcommand.
+    pub exe: &'a Path,
+    /// `server`, `constant`, ...: see [`crate::loads`].
+    pub kind: &'a str,
+    /// The arguments after `--page FILE`.
+    pub args: Vec<String>,
+    /// Threads that will check in.
+    pub threads: usize,
+}
+
+impl Worker {
+    /// Starts a worker. `wrap` makes the command out of its words (plain, or through `tidegate run`);
+    /// `join` are membership files to enter.
+    pub fn start(
+        plan: &WorkerPlan<'_>,
+        join: &[PathBuf],
+        wrap: &dyn Fn(&[String]) -> Command,
+    ) -> Result<Self, LabError> {
+        let page = Arc::new(SharedPage::create()?);
+        let mut words = vec![plan.exe.display().to_string(), "lab-worker".to_string()];
+        words.push(plan.kind.to_string());
+        words.extend(["--page".to_string(), page.path().display().to_string()]);
+        words.extend(["--threads".to_string(), plan.threads.to_string()]);
+        words.extend(plan.args.iter().cloned());
+        let mut command = wrap(&words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut guard = Guarded::start(plan.kind, command, join)?;
+        let input = guard.child.stdin.take();
+        let output = guard.child.stdout.take();
+        let (Some(input), Some(output)) = (input, output) else {
+            return Err(LabError::process(plan.kind, "has no pipes"));
+        };
+        let mut worker = Worker {
+            page,
+            guard,
+            input,
+            output: BufReader::new(output),
+        };
+        worker.wait_ready(plan.threads)?;
+        Ok(worker)
+    }
+
+    /// Throttled side work may take long to come up, a broken command comes never.
+    fn wait_ready(&mut self, threads: usize) -> Result<(), LabError> {
+        let until = clock::monotonic_ns() + READY_NS;
+        while self.page.ready() < threads {
+            if let Some(status) = self.guard.ended() {
+                let why = format!("ended before it was ready ({status}); its message is above");
+                return Err(LabError::process(self.guard.name(), why));
+            }
+            if clock::monotonic_ns() > until {
+                let why = format!("is not ready after {} s", READY_NS / 1_000_000_000);
+                return Err(LabError::process(self.guard.name(), why));
+            }
+            stop::sleep_ns(2_000_000)?;
+        }
+        Ok(())
+    }
+
+    /// Sends one command and reads its one line of answer, for which there are ten seconds.
+    pub fn ask(&mut self, command: &str) -> Result<serde_json::Value, LabError> {
+        self.ask_within(command, 10)
+    }
+
+    /// ... or as many as the work will take.
+    pub fn ask_within(
+        &mut self,
+        command: &str,
+        seconds: u32,
+    ) -> Result<serde_json::Value, LabError> {
+        let fail = |why: String| LabError::process(self.guard.name().to_string(), why);
+        writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
+        let mut poll = libc::pollfd {
+            fd: self.output.get_ref().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        for _ in 0..20 * seconds {
+            // SAFETY: one valid pollfd, as told.
+            if unsafe { libc::poll(&raw mut poll, 1, 50) } > 0 {
+                let mut line = String::new();
+                self.output
+                    .read_line(&mut line)
+                    .map_err(|e| fail(format!("no answer: {e}")))?;
+                return serde_json::from_str(&line)
+                    .map_err(|e| fail(format!("answered '{}': {e}", line.trim())));
+            }
+            stop::check()?;
+        }
+        Err(fail(format!("gave no answer within {seconds} s")))
+    }
+
+    /// The process; the same before and after `tidegate run` became the worker.
+    pub fn pid(&self) -> i32 {
+        self.guard.pid()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.page.stop();
+    }
+}
+
+/// Processes of the process group `pgid`, so that what a command forked is counted with it.
+pub fn group_members(pgid: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|&pid| {
+            // SAFETY: getpgid takes a number and touches no memory.
+            unsafe { libc::getpgid(pid) == pgid }
+        })
+        .collect()
+}
+
+/// CPU time of a command and everything alive that it forked into its process group.
+pub fn group_cpu_ns(pgid: i32) -> u64 {
+    group_members(pgid)
+        .into_iter()
+        .filter_map(clock::process_cpu_ns)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_takes_the_whole_group_with_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & sleep 60"]);
+        let guard = Guarded::start("sh", command, &[]).expect("sh starts");
+        let pid = guard.pid();
+        while group_members(pid).len() < 3 {
+            clock::sleep_until(clock::monotonic_ns() + 1_000_000);
+        }
+        drop(guard);
+        let until = clock::monotonic_ns() + 5_000_000_000;
+        while !group_members(pid).is_empty() && clock::monotonic_ns() < until {
+            clock::sleep_until(clock::monotonic_ns() + 1_000_000);
+        }
+        assert!(group_members(pid).iter().all(|&p| is_zombie(p)));
+    }
+
+    /// A killed orphan stays in /proc until its new parent has noticed.
+    fn is_zombie(pid: i32) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .map(|s| s.contains(") Z "))
+            .unwrap_or(true)
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_entered_is_an_error() {
+        let refused = Guarded::start(
+            "true",
+            Command::new("true"),
+            &[PathBuf::from("/proc/no/such")],
+        );
+        assert!(refused.is_err());
+    }
+}

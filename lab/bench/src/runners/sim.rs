@@ -1,0 +1,738 @@
+//! Scenes on a simulated machine. What Tidegate does there is the product's own control step; what others do is their
+//! published laws.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_law::latency as hints;
+use tidegate_sim::engines::knobs::{
+    Knobs, KnobsConfig, KnobsLog, Sensing, Yields as Class, compile,
+};
+use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
+use tidegate_sim::workloads::{
+    Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, LockHolder, Made,
+    OpenLoop, Pattern, Request, Shape, Work,
+};
+use tidegate_sim::{
+    Bandwidth, CapScope, CapTerms, CfsConfig, Class as GroupClass, Contention, Controller, CpuId,
+    CpuSet, Ctx, DelayObjective, EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine,
+    MachineConfig, Ns, Op, Prng, Program, Scheduler, SeriesId, SimError, Simulation, TaskId,
+    Topology, Tracer,
+};
+
+use crate::options::Sense;
+use crate::scene::{
+    Counted, FairClass, Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max,
+    Model, Outcome, Role, S, Scene, Slowdown, Terms, Yields,
+};
+use crate::{LabError, stop};
+
+/// Most CPUs that share a last-level cache: 8 cores of two threads, as on a server of the 2020s.
+const CPUS_PER_LLC: u32 = 16;
+const HEADROOM_PPM: u64 = 300_000;
+
+/// The batches of [`Kind::Bursty`]: each 40 ms, spread over 20 ms, 15 requests or with odds of one in three 30.
+const BATCH: (u64, u64, u64, u64) = (40 * MS, 20 * MS, 15, 30);
+
+/// Runs a scene.
+pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
+    let config = config(&scene.model, scene.seed)?;
+    let mut specs: Vec<GroupSpec> = scene.groups.iter().map(|g| spec(g, scene.keeper)).collect();
+    let log = &mut None;
+    let controllers = controllers(&config, scene, &mut specs, log);
+    let mut machine = built(Machine::new(config))?;
+    let mut groups = Vec::new();
+    for spec in specs {
+        groups.push(built(machine.add_group(spec))?);
+    }
+    let late = scene.groups.iter().find_map(|g| g.terms.objective);
+    let counted = scene
+        .loads
+        .iter()
+        .find(|l| l.role == Role::Main && late.is_some());
+    let main = counted.and_then(|l| l.group).map(|at| groups[at]);
+    if let (Some(main), Some((late_after_us, _, _))) = (main, late) {
+        built(machine.count_runs(main, late_after_us * 1_000))?;
+    }
+    let mut made = Vec::new();
+    for load in &scene.loads {
+        made.push(start(load, scene, &groups, &mut machine)?);
+    }
+    let run = Run {
+        scene,
+        groups: &groups,
+        made: &made,
+        main,
+        log: log.take(),
+        writes: Arc::default(),
+    };
+    run.measure(Simulation::new(machine, controllers))
+}
+
+struct Run<'a> {
+    scene: &'a Scene,
+    groups: &'a [GroupId],
+    made: &'a [Made],
+    main: Option<GroupId>,
+    log: Option<Arc<std::sync::Mutex<KnobsLog>>>,
+    writes: Arc<AtomicU64>,
+}
+
+/// Counts what is written to bandwidth limits.
+struct CountWrites(Arc<AtomicU64>);
+
+impl Tracer for CountWrites {
+    fn event(&mut self, _: Ns, event: &Event) {
+        if matches!(event, Event::Write { .. }) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Run<'_> {
+    fn measure(&self, mut sim: Simulation) -> Result<Outcome, LabError> {
+        let scene = self.scene;
+        advance(&mut sim, scene.warm_ns)?;
+        let counter = CountWrites(Arc::clone(&self.writes));
+        sim.machine.set_tracer(Box::new(counter));
+        let limits = |sim: &Simulation| -> Vec<Counted> {
+            let stat = self.groups.iter().map(|g| sim.machine.bandwidth_stat(*g));
+            stat.map(|s| Counted {
+                periods: s.nr_periods,
+                throttled: s.nr_throttled,
+                throttled_ns: s.throttled_ns,
+                bursts: s.nr_bursts,
+            })
+            .collect()
+        };
+        let work = |sim: &Simulation| -> Vec<u64> {
+            self.made
+                .iter()
+                .map(|made| work_done_ns(sim, made))
+                .collect()
+        };
+        let (limits_from, work_from) = (limits(&sim), work(&sim));
+        let (busy_from, own_from) = (sim.machine.busy_ns(), self.own(&sim));
+        let mut looks = vec![self.look(&sim)];
+        let end_ns = scene.end_ns();
+        let mut at_ns = scene.warm_ns;
+        while at_ns < end_ns {
+            at_ns = (at_ns + scene.look_ns.unwrap_or(scene.window_ns)).min(end_ns);
+            advance(&mut sim, at_ns)?;
+            looks.push(self.look(&sim));
+            if scene
+                .until_done
+                .is_some_and(|load| self.is_done(&sim, load))
+            {
+                break;
+            }
+        }
+        if let Some(load) = scene.until_done.filter(|load| !self.is_done(&sim, *load)) {
+            let why = format!("is not done after {} simulated seconds", end_ns / S);
+            return Err(LabError::simulation(scene.loads[load].name, why));
+        }
+        let wall_ns = (sim.machine.now_ns() - scene.warm_ns).max(1) as f64;
+        let work_to = work(&sim);
+        let loads = self.made.iter().zip(work_to.iter().zip(&work_from));
+        let loads = loads.map(|(made, (to, from))| LoadOutcome {
+            latencies: latencies(&sim, made),
+            work_per_second: (to - from) as f64 / wall_ns,
+            output: None,
+        });
+        let mut extra = self.extra(&sim, own_from, wall_ns);
+        extra.push((
+            "busy_cpus",
+            (sim.machine.busy_ns() - busy_from) as f64 / wall_ns,
+        ));
+        Ok(Outcome {
+            cpus: f64::from(sim.machine.cpus()),
+            looks,
+            loads: loads.collect(),
+            limits: limits(&sim)
+                .into_iter()
+                .zip(limits_from)
+                .map(|(to, from)| to.since(from))
+                .collect(),
+            extra,
+        })
+    }
+
+    fn look(&self, sim: &Simulation) -> Look {
+        let m = &sim.machine;
+        let used = |(made, load): (&Made, &Load)| {
+            let first = made.tasks.first().map_or(0, |t| m.task_usage_ns(*t));
+            let alone = |group: &usize| {
+                let others = self.scene.loads.iter().filter(|l| l.group == Some(*group));
+                others.count() == 1
+            };
+            // The group's account has what its tasks forked, too.
+            let all = match load.group.filter(alone) {
+                Some(group) => m.usage_ns(self.groups[group]),
+                None => made.tasks.iter().map(|t| m.task_usage_ns(*t)).sum(),
+            };
+            (all, first)
+        };
+        Look {
+            at_ns: m.now_ns(),
+            used_ns: self.made.iter().zip(&self.scene.loads).map(used).collect(),
+            ..Look::default()
+        }
+    }
+
+    /// Runs of main, those that waited too long, and what the engine has noted.
+    fn own(&self, sim: &Simulation) -> ((u64, u64), (u64, u64)) {
+        let runs = self.main.map_or((0, 0), |main| sim.machine.runs(main));
+        let noted = self.log.as_ref().and_then(|log| log.lock().ok());
+        let noted = noted.map_or((0, 0), |log| (log.extra_sum_ppm, log.steps));
+        (runs, noted)
+    }
+
+    fn extra(
+        &self,
+        sim: &Simulation,
+        (runs, noted): ((u64, u64), (u64, u64)),
+        wall_ns: f64,
+    ) -> Vec<(&'static str, f64)> {
+        let writes = self.writes.load(Ordering::Relaxed) as f64;
+        let mut extra = vec![("writes_per_second", writes / (wall_ns / S as f64))];
+        let (runs_to, noted_to) = self.own(sim);
+        if self.main.is_some() {
+            let all = (runs_to.0 - runs.0).max(1) as f64;
+            extra.push(("late_ratio", (runs_to.1 - runs.1) as f64 / all));
+            let steps = (noted_to.1 - noted.1).max(1) as f64;
+            extra.push((
+                "extra_headroom_ratio",
+                (noted_to.0 - noted.0) as f64 / steps / 1e6,
+            ));
+        }
+        let done = self.scene.until_done.map(|load| self.finished(sim, load));
+        extra.extend(done.map(|h| ("elapsed_seconds", h.max_ns() as f64 / S as f64)));
+        extra
+    }
+
+    fn finished<'a>(&self, sim: &'a Simulation, load: usize) -> &'a Histogram {
+        sim.machine.series(self.made[load].series[0].1)
+    }
+
+    fn is_done(&self, sim: &Simulation, load: usize) -> bool {
+        self.finished(sim, load).count() >= self.made[load].tasks.len() as u64
+    }
+}
+
+fn work_done_ns(sim: &Simulation, made: &Made) -> u64 {
+    let each = made.tasks.iter().map(|t| sim.machine.task_work_done_ns(*t));
+    each.sum()
+}
+
+fn latencies(sim: &Simulation, made: &Made) -> Vec<(String, Latency)> {
+    let of = |(name, id): &(&'static str, SeriesId)| {
+        let h = sim.machine.series(*id);
+        let at = |ppm: u32| h.percentile_ns(ppm) as f64 / 1000.0;
+        let latency = Latency {
+            offered: h.count(),
+            completed: h.count(),
+            avg_us: h.sum_ns() as f64 / 1000.0 / h.count().max(1) as f64,
+            p50_us: at(500_000),
+            p90_us: at(900_000),
+            p99_us: at(990_000),
+            p999_us: at(999_000),
+            max_us: h.max_ns() as f64 / 1000.0,
+        };
+        ((*name).to_string(), latency)
+    };
+    made.series.iter().map(of).collect()
+}
+
+/// Runs to a time, in pieces, so that Ctrl-C is seen.
+fn advance(sim: &mut Simulation, to_ns: u64) -> Result<(), LabError> {
+    loop {
+        stop::check()?;
+        let now = sim.machine.now_ns();
+        let piece = (now + 20 * MS).min(to_ns);
+        sim.run_until(piece)
+            .map_err(|v| LabError::simulation("simulator", v.to_string()))?;
+        if piece == to_ns {
+            return Ok(());
+        }
+    }
+}
+
+/// A machine that cannot be built is a mistake of the experiment's.
+fn built<T>(result: Result<T, SimError>) -> Result<T, LabError> {
+    result.map_err(|e| LabError::simulation("building the machine", e.to_string()))
+}
+
+/// The machine of a model.
+pub fn config(model: &Model, seed: u64) -> Result<MachineConfig, LabError> {
+    let mut config = MachineConfig {
+        seed,
+        check: model.check,
+        tick_ns: model.tick_ns,
+        ..MachineConfig::new(model.cpus)
+    };
+    config.scheduler = match model.class {
+        FairClass::Eevdf => Scheduler::Eevdf(EevdfConfig::for_cpus(model.cpus)),
+        class => Scheduler::Cfs(CfsConfig {
+            latency_nice: class == FairClass::CfsHinted,
+            ..CfsConfig::for_cpus(model.cpus)
+        }),
+    };
+    if let Some((slice_us, expire)) = model.slices {
+        (config.bandwidth_slice_us, config.slices_expire) = (slice_us, expire);
+    }
+    if let Some(slowdown) = model.contention {
+        config.topology = topology(model.cpus);
+        config.contention = contention(slowdown)?;
+    }
+    Ok(config)
+}
+
+fn contention(slowdown: Slowdown) -> Result<Contention, LabError> {
+    let failed = |e: tidegate_sim::contention::ContentionError| {
+        LabError::simulation("the shipped coefficients", e.to_string())
+    };
+    let shipped = Contention::shipped().map_err(failed)?;
+    let scale = |ppm: u32, pct: u32| (u64::from(ppm) * u64::from(pct) / 100).min(1_000_000) as u32;
+    Ok(match slowdown {
+        Slowdown::Shipped => shipped,
+        Slowdown::Scaled(pct) => Contention {
+            sibling_ppm: scale(shipped.sibling_ppm, pct),
+            llc_ppm: scale(shipped.llc_ppm, pct),
+            machine_ppm: scale(shipped.machine_ppm, pct),
+            ..shipped
+        },
+        Slowdown::Low => Contention::shipped_sweep().map_err(failed)?.low,
+        Slowdown::High => Contention::shipped_sweep().map_err(failed)?.high,
+    })
+}
+
+/// Two threads a core if the number is even, and the largest caches that divide the machine.
+fn topology(cpus: u32) -> Topology {
+    let threads = if cpus.is_multiple_of(2) { 2 } else { 1 };
+    let cache = (1..=CPUS_PER_LLC.min(cpus))
+        .rev()
+        .find(|n| cpus.is_multiple_of(*n) && n.is_multiple_of(threads));
+    Topology::new(cpus, threads, cache.unwrap_or(cpus))
+}
+
+/// The coefficients in words.
+pub fn contention_words(c: &Contention) -> String {
+    if c.is_none() {
+        return "none".into();
+    }
+    let pct = |ppm: u32| f64::from(ppm) / 10_000.0;
+    format!(
+        "sibling −{:.1} %, cache −{:.1} %, machine −{:.1} % above {:.0} % busy",
+        pct(c.sibling_ppm),
+        pct(c.llc_ppm),
+        pct(c.machine_ppm),
+        pct(c.machine_knee_ppm)
+    )
+}
+
+fn bandwidth(max: Max) -> Bandwidth {
+    Bandwidth {
+        quota_us: Some(max.quota_us),
+        period_us: max.period_us,
+        burst_us: max.burst_us,
+    }
+}
+
+fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
+    let terms = match keeper {
+        Keeper::Tidegate { .. } => group.terms,
+        _ => Terms {
+            role: group.terms.role,
+            ..Terms::default()
+        },
+    };
+    GroupSpec {
+        class: match terms.role {
+            Some(Role::Main) => GroupClass::Main,
+            Some(Role::Side) => GroupClass::Side,
+            _ => GroupClass::Neutral,
+        },
+        idle: group.idle,
+        weight: if group.weight == 0 { 100 } else { group.weight },
+        bandwidth: group.max.or(terms.max).map(bandwidth),
+        headroom_ppm: terms.headroom_pct.unwrap_or(0) * 10_000,
+        objective: terms
+            .objective
+            .filter(|o| o.1 > 0)
+            .map(|(late_us, share_ppm, start_ppm)| DelayObjective {
+                late_after_ns: late_us * 1_000,
+                share_ppm,
+                start_ppm,
+            }),
+        cap: (terms.cap_hard_ppt.is_some() || terms.cap_soft_ppt.is_some()).then(|| CapTerms {
+            hard_ppt: terms.cap_hard_ppt.unwrap_or(tidegate_law::cap::NONE),
+            soft_ppt: terms.cap_soft_ppt.or(terms.cap_hard_ppt).unwrap_or(0),
+            scope: CapScope::Group,
+        }),
+        ..GroupSpec::new(group.name, GroupId::ROOT)
+    }
+}
+
+/// The engines. The cgroup engine writes what is said once into the groups, which are not added yet.
+fn controllers(
+    config: &MachineConfig,
+    scene: &Scene,
+    specs: &mut [GroupSpec],
+    log: &mut Option<Arc<std::sync::Mutex<KnobsLog>>>,
+) -> Vec<Box<dyn Controller>> {
+    let cpus = config.topology.cpus();
+    match scene.keeper {
+        Keeper::Tidegate { sense, yields } => {
+            let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
+            let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
+            let sensing = match sense {
+                Some(Sense::Usage) => Sensing::Usage,
+                _ => Sensing::Bpf,
+            };
+            let knobs = KnobsConfig {
+                seed: config.seed,
+                yields: match yields {
+                    Yields::Idle | Yields::CoresIdle => Class::Idle,
+                    Yields::Cores | Yields::Weight => Class::LeastWeight,
+                },
+                whole_cores: matches!(yields, Yields::Cores | Yields::CoresIdle),
+                ..KnobsConfig::new(sensing)
+            };
+            let knobs = Knobs::new(knobs, &compiled);
+            *log = Some(knobs.log());
+            vec![Box::new(knobs)]
+        }
+        Keeper::Law(law, busy_ppm) => {
+            let threads = config.topology.threads_per_core();
+            let with = |role: Role| -> Vec<GroupId> {
+                let groups = scene.groups.iter().enumerate();
+                let own = groups.filter(|(_, g)| g.terms.role == Some(role));
+                own.map(|(at, _)| GroupId(at as u32 + 1)).collect()
+            };
+            let sides = Sides {
+                side: with(Role::Side),
+                main: with(Role::Main),
+                idle_class: true,
+            };
+            let published = Published::new(policy(law, cpus, threads), sides, 0).primed(busy_ppm);
+            vec![Box::new(published)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn policy(law: Law, cpus: u32, threads: u32) -> Box<dyn Policy> {
+    match law {
+        Law::Sideloader => Box::new(Sideloader::new(cpus, HEADROOM_PPM)),
+        Law::Koordlet => Box::new(Koordlet::new(cpus)),
+        Law::Katalyst => Box::new(Katalyst::new(cpus, threads)),
+    }
+}
+
+/// What side work should get by a law while main takes this part of the machine.
+pub fn allowance(law: Law, cpus: u32, busy: f64) -> f64 {
+    policy(law, cpus, 1).allowance_ppm((busy * 1e6) as u64) as f64 / 1e6
+}
+
+fn start(
+    load: &Load,
+    scene: &Scene,
+    groups: &[GroupId],
+    machine: &mut Machine,
+) -> Result<Made, LabError> {
+    let seed = scene.seed + load.seed_plus;
+    let mut common = Common {
+        record_from_ns: scene.warm_ns,
+        seed,
+        start_ns: load.start_ns,
+        ..Common::new(load.name, load.group.map_or(GroupId::ROOT, |at| groups[at]))
+    };
+    match (load.hint, scene.model.class) {
+        (Hint::Latency(hint), FairClass::CfsHinted) => common.latency = hint,
+        (Hint::Latency(hint), FairClass::Eevdf) => {
+            let base_ns = EevdfConfig::for_cpus(scene.model.cpus).base_slice_ns;
+            common.slice_ns = Some(hints::slice_ns(i32::from(hint), base_ns));
+        }
+        (Hint::SliceUs(us), FairClass::Eevdf) => common.slice_ns = Some(us * 1_000),
+        _ => {}
+    }
+    let cpus = scene.model.cpus;
+    let server = |pattern| {
+        Workload::OpenLoop(OpenLoop {
+            workers: 2 * cpus,
+            work: Work {
+                mean_ns: MS,
+                shape: Shape::Uniform,
+            },
+            pattern,
+        })
+    };
+    let workload = match &load.kind {
+        Kind::Server { share } => {
+            let per_second = share * f64::from(cpus) * 1_000.0;
+            let gap_ns = (S as f64 / per_second) as u64;
+            server(Pattern::Poisson { gap_ns })
+        }
+        Kind::Requests(pattern) => server(pattern.clone()),
+        Kind::Level(orders) => return level(machine, &common, orders),
+        Kind::Hogs { tasks, .. } => Workload::Hog(Hog {
+            tasks: *tasks,
+            busy: None,
+        }),
+        Kind::Periodic {
+            tasks,
+            work_ns,
+            period_ns,
+            ..
+        } => Workload::Hog(Hog {
+            tasks: *tasks,
+            busy: Some((*work_ns, *period_ns)),
+        }),
+        Kind::Sleeper { work_ns, sleep_ns } => {
+            return one(machine, &common, sleeper(*work_ns, *sleep_ns));
+        }
+        Kind::Cyclictest => Workload::Cyclictest(Cyclictest {
+            threads: 1,
+            interval_ns: MS,
+            distance_ns: 500_000,
+            pinned: false,
+            work_ns: 0,
+            step: None,
+        }),
+        Kind::Hackbench { groups, loops } => Workload::Hackbench(Hackbench {
+            groups: *groups,
+            pairs: 20,
+            // A message takes at least a microsecond: so many never end within a run.
+            loops: if *loops == 0 { u32::MAX } else { *loops },
+            // 100 bytes copied and looked at; a pipe holds 64 KiB.
+            message_ns: 500,
+            capacity: 655,
+        }),
+        Kind::Bursty { request_us } => Workload::OpenLoop(OpenLoop {
+            workers: 30,
+            work: Work::fixed(request_us * 1_000),
+            pattern: Pattern::Listed {
+                requests: batches(seed, scene.end_ns(), request_us * 1_000).into(),
+                repeat_ns: None,
+            },
+        }),
+        Kind::Fibtest { busy, work_ns } => Workload::Fibtest(Fibtest {
+            threads: cpus,
+            fast: *busy,
+            cpus,
+            chunk_ns: MS,
+            slow_ns: *work_ns,
+            sleep_ns: 10 * MS,
+        }),
+        Kind::Forks { parents } => Workload::ForkStorm(ForkStorm {
+            parents: *parents,
+            interval_ns: Some(2 * MS),
+            children: u32::MAX,
+            work: Work::fixed(5 * MS),
+            depth: 1,
+        }),
+        Kind::Build { jobs, each } => return build(machine, &common, *jobs, *each),
+        Kind::Lock { side } => Workload::LockHolder(LockHolder {
+            tasks: 1,
+            interval_ns: 10 * MS,
+            work: Work::fixed(MS / 5),
+            side_group: groups[*side],
+            side_tasks: 1,
+            hold: Work::fixed(2 * MS),
+            outside: Work::fixed(2 * MS),
+        }),
+        Kind::Schbench | Kind::Command { .. } => {
+            let why = "a simulated machine cannot run it";
+            return Err(LabError::simulation(load.name, why));
+        }
+    };
+    built(workload.build(&common, machine))
+}
+
+/// Batches of requests for this long.
+fn batches(seed: u64, length_ns: u64, work_ns: u64) -> Vec<Request> {
+    let (gap_ns, spread_ns, small, large) = BATCH;
+    let mut rng = Prng::new(seed);
+    let mut requests = Vec::new();
+    let mut due_ns = 0;
+    while due_ns < length_ns {
+        let size = if rng.below(3) == 0 { large } else { small };
+        requests.extend((0..size).map(|_| Request {
+            due_ns: due_ns + rng.below(spread_ns),
+            work_ns,
+        }));
+        due_ns += gap_ns;
+    }
+    requests.sort_by_key(|r| r.due_ns);
+    requests
+}
+
+fn one(
+    machine: &mut Machine,
+    common: &Common,
+    program: impl Program + 'static,
+) -> Result<Made, LabError> {
+    let task = built(machine.spawn(common.task("0", program)))?;
+    Ok(made(vec![task]))
+}
+
+fn made(tasks: Vec<TaskId>) -> Made {
+    Made {
+        tasks,
+        ..Made::default()
+    }
+}
+
+fn sleeper(work_ns: u64, for_ns: u64) -> impl Program {
+    let mut works = false;
+    move |_: &mut Ctx<'_>| {
+        works = !works;
+        match works {
+            true => Op::Run { work_ns },
+            false => Op::Sleep { for_ns },
+        }
+    }
+}
+
+/// kernbench in small. Compilers of one length would all read at the same time, and the CPUs idle meanwhile or not by
+/// how ticks fall.
+fn build(machine: &mut Machine, common: &Common, jobs: u32, each: u32) -> Result<Made, LabError> {
+    let id = machine.add_series("done");
+    let mut tasks = Vec::new();
+    for job in 0..jobs {
+        let mut common = common.clone();
+        common.name = format!("job{job}");
+        let (mut left, mut works) = (each, false);
+        let program = move |ctx: &mut Ctx<'_>| {
+            works = !works;
+            match (left, works) {
+                (0, _) => {
+                    ctx.record(id, ctx.now_ns);
+                    Op::Exit
+                }
+                // Reading the next source: a wait of a millisecond.
+                (_, true) => Op::Sleep { for_ns: MS },
+                (_, false) => {
+                    left -= 1;
+                    let work_ns = ctx.rng.between(10 * MS, 30 * MS);
+                    Op::Run { work_ns }
+                }
+            }
+        };
+        tasks.push(built(machine.spawn(common.task("0", program)))?);
+    }
+    Ok(Made {
+        series: vec![("done", id)],
+        ..made(tasks)
+    })
+}
+
+/// A thread on each CPU that works its share of every 2 ms, makes up in the next period what it lacked (up to 20 ms), and
+/// follows its orders at the moment they name: as [`crate::loads::constant`] does.
+fn level(machine: &mut Machine, common: &Common, orders: &[(u64, u32)]) -> Result<Made, LabError> {
+    let cpus = machine.config().topology.cpus();
+    let orders: Arc<[(Ns, u32)]> = orders.into();
+    let mut tasks = Vec::new();
+    for cpu in 0..cpus {
+        let mut common = common.clone();
+        common.cpus = Some(CpuSet::single(CpuId(cpu)));
+        let program = Level {
+            orders: Arc::clone(&orders),
+            phase_ns: PERIOD_NS * u64::from(cpu) / u64::from(cpus),
+            index: 0,
+            since_ns: 0,
+            done_ns: 0,
+            running_ns: 0,
+        };
+        tasks.push(built(
+            machine.spawn(common.task(&cpu.to_string(), program)),
+        )?);
+    }
+    Ok(made(tasks))
+}
+
+const PERIOD_NS: u64 = 2_000_000;
+const DEBT_MAX_NS: u64 = 20_000_000;
+/// The least work that is worth a run; less waits for the next period.
+const LEAST_NS: u64 = 1_000;
+
+struct Level {
+    orders: Arc<[(Ns, u32)]>,
+    phase_ns: u64,
+    /// The order in force.
+    index: usize,
+    /// What is owed counts from here.
+    since_ns: Ns,
+    /// Work done since then, and debt that was given up.
+    done_ns: u64,
+    running_ns: u64,
+}
+
+impl Level {
+    fn next_change_ns(&self) -> Ns {
+        self.orders.get(self.index + 1).map_or(Ns::MAX, |o| o.0)
+    }
+
+    fn owed_ns(&self, at_ns: Ns) -> u64 {
+        let level_ppm = self.orders.get(self.index).map_or(0, |o| o.1);
+        // A day at the full level: 8.64e13 · 10^6 < 2^67, so in 128 bits.
+        let span = u128::from(at_ns.saturating_sub(self.since_ns));
+        (span * u128::from(level_ppm) / 1_000_000) as u64
+    }
+}
+
+impl Program for Level {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        let now = ctx.now_ns;
+        self.done_ns += std::mem::take(&mut self.running_ns);
+        while self.next_change_ns() <= now {
+            self.index += 1;
+            (self.since_ns, self.done_ns) = (self.orders[self.index].0, 0);
+        }
+        let owed_ns = self.owed_ns(now);
+        self.done_ns = self.done_ns.max(owed_ns.saturating_sub(DEBT_MAX_NS));
+        let mut period_end = now - now % PERIOD_NS + self.phase_ns;
+        if period_end <= now {
+            period_end += PERIOD_NS;
+        }
+        let until = period_end.min(self.next_change_ns());
+        let lacking_ns = self.owed_ns(until).saturating_sub(self.done_ns);
+        if lacking_ns < LEAST_NS {
+            return Op::SleepUntil { at_ns: until };
+        }
+        // Not past a change of orders, which may end the work.
+        self.running_ns = lacking_ns.min(self.next_change_ns() - now);
+        Op::Run {
+            work_ns: self.running_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_every_size_can_be() {
+        for cpus in 1..=300 {
+            assert_eq!(topology(cpus).validate(), Ok(()), "{cpus} CPUs");
+        }
+        assert_eq!(topology(64).llcs(), 4);
+    }
+
+    #[test]
+    fn batches_exceed_the_quota_now_and_then_and_not_on_average() {
+        let length_ns = 600 * S;
+        let requests = batches(1, length_ns, 10 * MS);
+        let mean = requests.len() as f64 * 10e6 / length_ns as f64;
+        assert!((4.8..5.2).contains(&mean), "{mean} CPUs");
+        let mut asked = vec![0u64; 6000];
+        for r in &requests {
+            if let Some(period) = asked.get_mut((r.due_ns / (100 * MS)) as usize) {
+                *period += r.work_ns;
+            }
+        }
+        let over = asked.iter().filter(|ns| **ns > 700 * MS).count() as f64 / 6000.0;
+        assert!((0.03..0.3).contains(&over), "{over} of the periods");
+    }
+}

@@ -1,0 +1,211 @@
+//! Experiments on a stock kernel in virtual time: the VM boots with this very executable, which runs the same
+//! experiment there as it would on this machine, on one CPU on which an instruction is a nanosecond. What another
+//! program does on this machine changes how long that takes, and nothing that it finds.
+
+use std::time::Duration;
+
+use tidegate_vm::{Job, Mode, Setup};
+
+use super::Measured;
+use super::host::tidegate;
+use crate::loads::spin::NOPS_VARIABLE;
+use crate::options::LabOptions;
+use crate::progress::{Progress, position};
+use crate::{Engine, LabError};
+
+/// The kernel where none is asked for.
+pub const SERIES: &str = "6.18";
+/// CPUs of an experiment that is about many.
+const WIDE_CPUS: u32 = 8;
+/// The guest's own time; an experiment takes a few minutes of it.
+const LIMIT_S: u32 = 3000;
+/// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an overloaded one.
+const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
+
+/// What a guest gave.
+pub struct Done {
+    /// All that it measured.
+    pub measured: Measured,
+    /// Its kernel's package.
+    pub package: String,
+    /// The series that was asked for.
+    pub series: String,
+    /// What its figures are worth.
+    pub note: String,
+}
+
+/// Runs the experiment in a guest.
+pub fn run(options: &LabOptions) -> Result<Done, LabError> {
+    let name = options.experiment.name;
+    let engine = match options.engine {
+        Engine::Knobs => "",
+        Engine::Ext => "-ext",
+    };
+    let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
+    let (mode, cpus) = guest(options)?;
+    let mut programs = vec![("/bin/tidegate".to_string(), tidegate::executable(options)?)];
+    if name == "peers" {
+        programs.extend(crate::experiments::peers::programs(options));
+    }
+    let job = Job {
+        setup: Setup {
+            cache: tidegate_vm::cache(),
+            work: options
+                .out_dir()
+                .join(format!("{name}{engine}-vm-{series}.logs")),
+            series: series.clone(),
+            scripts: None,
+            binaries: programs,
+        },
+        mode,
+        emulator: Vec::new(),
+        idle_polls: name == "peers" && mode == Mode::Wide,
+        cpus,
+        command: command(options),
+        environment: vec![(NOPS_VARIABLE.into(), "1".into())],
+        files: Vec::new(),
+        limit_s: LIMIT_S,
+        wall_limit: WALL_LIMIT,
+    };
+    let mut watcher = Watcher {
+        name,
+        quiet: options.quiet,
+        progress: None,
+        last: (0.0, String::new()),
+    };
+    let done = job.run(&mut |line| watcher.heard(line))?;
+    let why = std::mem::take(&mut watcher.last.1);
+    drop(watcher);
+    if done.status != 0 {
+        return Err(LabError::process(
+            format!("tidegate lab {name} in the VM"),
+            format!("ended with {}: {why}", done.status),
+        ));
+    }
+    let path = done.results.join(format!("{name}.samples"));
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|e| LabError::file("read the guest's samples", &path, e))?;
+    let measured = serde_json::from_str(&text)
+        .map_err(|e| LabError::process("the guest's samples", e.to_string()))?;
+    let worth = match cpus {
+        1 => {
+            "On one emulated CPU in virtual time: an instruction is a nanosecond, and nothing outside the guest can be seen in \
+             the figures. Caches, other CPUs and real devices do not exist; a system call or a switch takes about as many \
+             microseconds as thousands of instructions."
+        }
+        _ => {
+            "On emulated CPUs that share one virtual time in turns of 10 us: CPU time is good to half a percent, latencies to \
+             some turns (80 us on eight CPUs), and nothing outside the guest can be seen in them."
+        }
+    };
+    let note = format!(
+        "{worth} The guest ran for {:.0} s of its time.",
+        done.guest_s
+    );
+    Ok(Done {
+        measured,
+        package: done.kernel,
+        series,
+        note,
+    })
+}
+
+/// One CPU is exact; an experiment about several has one size, since each is a boot.
+fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
+    match (options.experiment.name, options.cpus.as_deref()) {
+        ("slices", None) => Ok((Mode::Wide, WIDE_CPUS)),
+        (_, None | Some([1])) => Ok((Mode::Precise, 1)),
+        ("slices" | "peers", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
+        (_, Some(sizes)) => Err(LabError::Asked {
+            what: format!("--cpus {sizes:?}"),
+            why: "a guest has one size".into(),
+            mend: format!("give one number up to {WIDE_CPUS} to slices or peers, or leave it out"),
+        }),
+    }
+}
+
+/// The same experiment on the guest's own kernel.
+fn command(options: &LabOptions) -> Vec<String> {
+    let mut words: Vec<String> = ["/bin/tidegate", "lab", options.experiment.name]
+        .map(str::to_string)
+        .to_vec();
+    let engine = Some(options.engine).filter(|e| *e != Engine::Knobs);
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.extend([name.to_string(), value]);
+        }
+    };
+    add("--on", Some("host".into()));
+    add("--engine", engine.map(|e| e.name().into()));
+    add("--out", Some(".".into()));
+    add("--seed", Some(options.seed.to_string()));
+    add("--rounds", options.rounds.map(|n| n.to_string()));
+    let loads = options.loads.as_ref().map(|loads| {
+        let words: Vec<String> = loads.iter().map(f64::to_string).collect();
+        words.join(",")
+    });
+    add("--loads", loads);
+    add("--sense", options.sense.map(|s| s.name().into()));
+    for (name, _) in &options.peers {
+        words.extend(["--peer".into(), format!("{name}=/bin/{name}")]);
+    }
+    words.push("--serialise".into());
+    if options.quick {
+        words.push("--quick".into());
+    }
+    words
+}
+
+/// Shows what the guest's lab says of its progress; everything else that it says is kept for a failure.
+struct Watcher {
+    name: &'static str,
+    quiet: bool,
+    progress: Option<Progress>,
+    /// Seconds done, and the last line that was no progress.
+    last: (f64, String),
+}
+
+impl Watcher {
+    fn heard(&mut self, line: &str) {
+        let Some((done_s, all_s, stage)) = position(line) else {
+            if line.starts_with("tidegate:") {
+                self.last.1 = line.to_string();
+            }
+            if !self.quiet && !line.starts_with("lab ") {
+                eprintln!("{line}");
+            }
+            return;
+        };
+        let (name, quiet) = (self.name, self.quiet);
+        let progress = self
+            .progress
+            .get_or_insert_with(|| Progress::new(name, all_s, quiet));
+        progress.done(done_s - self.last.0);
+        self.last.0 = done_s;
+        progress.stage(stage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guest_is_asked_for_the_same_thing() {
+        let mut options = LabOptions::new(&crate::experiments::BURST);
+        options.quick = true;
+        options.rounds = Some(2);
+        assert_eq!(
+            command(&options).join(" "),
+            "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
+        );
+        options.engine = Engine::Ext;
+        options.loads = Some(vec![1.0, 1.4]);
+        assert!(
+            command(&options)
+                .join(" ")
+                .contains("--on host --engine ext")
+        );
+        assert!(command(&options).join(" ").contains("--loads 1,1.4"));
+    }
+}

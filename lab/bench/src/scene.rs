@@ -1,0 +1,774 @@
+//! What a runner sets up, and what it saw: plain data that the simulator, this machine and a guest understand alike.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::options::Sense;
+
+/// A millisecond.
+pub const MS: u64 = 1_000_000;
+/// A second.
+pub const S: u64 = 1_000_000_000;
+
+/// Groups and loads on a machine, who keeps the limits, and when to look.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The simulated machine; real ones are as they are.
+    pub model: Model,
+    /// Groups, each below the root.
+    pub groups: Vec<Group>,
+    /// Loads, in the order in which they start.
+    pub loads: Vec<Load>,
+    /// Who keeps the groups' terms.
+    pub keeper: Keeper,
+    /// The window begins so long after the loads.
+    pub warm_ns: u64,
+    /// Its length.
+    pub window_ns: u64,
+    /// Looks at all clocks within the window; absent: at its begin and end.
+    pub look_ns: Option<u64>,
+    /// The window ends when this load has done its work.
+    pub until_done: Option<usize>,
+    /// The seed of arrivals.
+    pub seed: u64,
+}
+
+impl Scene {
+    /// A scene without groups, loads or a keeper.
+    pub fn new(model: Model, warm_ns: u64, window_ns: u64, seed: u64) -> Self {
+        Scene {
+            model,
+            groups: Vec::new(),
+            loads: Vec::new(),
+            keeper: Keeper::Nobody,
+            warm_ns,
+            window_ns,
+            look_ns: None,
+            until_done: None,
+            seed,
+        }
+    }
+
+    /// Adds a group; returns its number.
+    pub fn group(&mut self, group: Group) -> usize {
+        self.groups.push(group);
+        self.groups.len() - 1
+    }
+
+    /// Adds a load; returns its number.
+    pub fn load(&mut self, name: &'static str, group: Option<usize>, kind: Kind) -> usize {
+        self.loads.push(Load {
+            name,
+            group,
+            kind,
+            role: Role::Other,
+            hint: Hint::None,
+            start_ns: 0,
+            seed_plus: 0,
+        });
+        self.loads.len() - 1
+    }
+
+    /// Main, or side work, in a group.
+    pub fn role(&mut self, role: Role, group: Option<usize>, kind: Kind) -> usize {
+        let name = if role == Role::Main { "main" } else { "side" };
+        let load = self.load(name, group, kind);
+        self.loads[load].role = role;
+        load
+    }
+
+    /// About how long it takes.
+    pub fn expected_ns(&self) -> u64 {
+        match self.until_done {
+            Some(_) => 20 * S,
+            None => self.end_ns(),
+        }
+    }
+
+    /// When the window ends, at the latest.
+    pub fn end_ns(&self) -> u64 {
+        self.warm_ns + self.window_ns
+    }
+}
+
+/// A simulated machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// CPUs.
+    pub cpus: u32,
+    /// Two threads a core and shared caches that slow each other; else CPUs that do not.
+    pub contention: Option<Slowdown>,
+    /// The fair class.
+    pub class: FairClass,
+    /// Time between ticks.
+    pub tick_ns: u64,
+    /// Bandwidth slices, and whether they expire as before Linux 5.4.
+    pub slices: Option<(u64, bool)>,
+    /// Check the simulator's invariants at each event.
+    pub check: bool,
+}
+
+impl Model {
+    /// A machine whose CPUs do not slow each other: for what is arithmetic.
+    pub fn plain(cpus: u32) -> Self {
+        Model {
+            cpus,
+            contention: None,
+            class: FairClass::Eevdf,
+            tick_ns: 4 * MS,
+            slices: None,
+            check: true,
+        }
+    }
+
+    /// A server: two threads a core, caches of up to 16 CPUs.
+    pub fn server(cpus: u32, slowdown: Slowdown) -> Self {
+        Model {
+            contention: Some(slowdown),
+            check: false,
+            ..Model::plain(cpus)
+        }
+    }
+}
+
+/// How much neighbours slow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slowdown {
+    /// As measured and frozen.
+    Shipped,
+    /// A part of it, percent.
+    Scaled(u32),
+    /// The least that is plausible.
+    Low,
+    /// The most that is plausible.
+    High,
+}
+
+/// A fair class of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FairClass {
+    /// From 6.6 on; a hint becomes a slice.
+    Eevdf,
+    /// Before 6.6.
+    Cfs,
+    /// Before 6.6, with the latency-nice series.
+    CfsHinted,
+}
+
+/// A group of processes.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its name.
+    pub name: &'static str,
+    /// In the idle class, by hand.
+    pub idle: bool,
+    /// Its weight, by hand; 0 is the default of 100.
+    pub weight: u32,
+    /// Its limit, by hand.
+    pub max: Option<Max>,
+    /// What the keeper is asked for.
+    pub terms: Terms,
+}
+
+impl Group {
+    /// A group without limits.
+    pub fn new(name: &'static str) -> Self {
+        Group {
+            name,
+            ..Group::default()
+        }
+    }
+}
+
+/// A bandwidth limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Max {
+    /// CPU time a period.
+    pub quota_us: u64,
+    /// The period.
+    pub period_us: u64,
+    /// What may be carried over.
+    pub burst_us: u64,
+}
+
+impl Max {
+    /// A limit.
+    pub const fn new(quota_us: u64, period_us: u64, burst_us: u64) -> Self {
+        Max {
+            quota_us,
+            period_us,
+            burst_us,
+        }
+    }
+}
+
+/// Terms of a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Its class.
+    pub role: Option<Role>,
+    /// Percent of the machine to keep idle.
+    pub headroom_pct: Option<u32>,
+    /// Extra headroom from main's run delay: late after, share that may be late, where the search begins.
+    pub objective: Option<(u64, u32, u32)>,
+    /// A quota with its burst.
+    pub max: Option<Max>,
+    /// A hard cap.
+    pub cap_hard_ppt: Option<u32>,
+    /// A soft cap.
+    pub cap_soft_ppt: Option<u32>,
+}
+
+impl Terms {
+    /// Terms of main, or of side work.
+    pub fn role(role: Role) -> Self {
+        Terms {
+            role: Some(role),
+            ..Terms::default()
+        }
+    }
+
+    /// As `tidegate set` takes them.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        match self.role {
+            Some(Role::Main) => words.push("class=main".to_string()),
+            Some(Role::Side) => words.push("class=side".into()),
+            _ => {}
+        }
+        words.extend(self.headroom_pct.map(|pct| format!("headroom={pct}%")));
+        if let Some(max) = self.max {
+            words.push(format!("quota={}us", max.quota_us));
+            words.push(format!("period={}us", max.period_us));
+            words.push(format!("burst={}us", max.burst_us));
+        }
+        words.extend(self.cap_hard_ppt.map(|ppt| format!("cap_hard={ppt}‰")));
+        words.extend(self.cap_soft_ppt.map(|ppt| format!("cap_soft={ppt}‰")));
+        words
+    }
+
+    /// As `tidegate run` takes them.
+    pub fn flags(&self) -> Vec<String> {
+        let flag = |word: String| match word.split_once('=') {
+            Some(("class", class)) => vec![format!("--{class}")],
+            Some((name, value)) => vec![format!("--{}", name.replace('_', "-")), value.into()],
+            None => Vec::new(),
+        };
+        self.words().into_iter().flat_map(flag).collect()
+    }
+}
+
+/// What a load is to the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Work to protect.
+    Main,
+    /// Work that uses what is left.
+    Side,
+    /// Neither.
+    Other,
+}
+
+/// A load generator.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Its name.
+    pub name: &'static str,
+    /// Its group; absent: the root, or on a real machine the lab's own.
+    pub group: Option<usize>,
+    /// What it does.
+    pub kind: Kind,
+    /// What it is to the comparison.
+    pub role: Role,
+    /// How it asks for latency.
+    pub hint: Hint,
+    /// It starts so late (simulated).
+    pub start_ns: u64,
+    /// Added to the scene's seed (simulated).
+    pub seed_plus: u64,
+}
+
+impl Load {
+    /// Returns true for a program that is a measurement.
+    pub fn measures(&self) -> bool {
+        matches!(self.kind, Kind::Command { measures: true, .. })
+    }
+
+    /// Returns true for ffmpeg, whose progress counts frames.
+    pub fn is_ffmpeg(&self) -> bool {
+        matches!(&self.kind, Kind::Command { words, .. } if words[0] == "ffmpeg")
+    }
+}
+
+/// How a load asks for latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Not at all.
+    None,
+    /// By the keeper, or on the simulator by the fair class.
+    Latency(i8),
+    /// By `sched_setattr`: a slice of the EEVDF class.
+    SliceUs(u64),
+}
+
+/// What a load does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// An open-loop server: Poisson arrivals at this part of the machine, requests of 0.5 to 1.5 ms, two workers a CPU.
+    Server {
+        /// 0 to 1.
+        share: f64,
+    },
+    /// The same workers under another pattern of arrivals (simulated).
+    Requests(tidegate_sim::workloads::Pattern),
+    /// A thread on each CPU that holds a level: from when on, and ppm of each CPU.
+    Level(Vec<(u64, u32)>),
+    /// Threads that never sleep.
+    Hogs {
+        /// How many.
+        tasks: u32,
+        /// Thread n stays on CPU n.
+        pinned: bool,
+    },
+    /// Threads that want so much in each period.
+    Periodic {
+        /// How many.
+        tasks: u32,
+        /// CPU time.
+        work_ns: u64,
+        /// The period.
+        period_ns: u64,
+        /// Thread n stays on CPU n.
+        pinned: bool,
+    },
+    /// A thread that works and sleeps in turn.
+    Sleeper {
+        /// CPU time.
+        work_ns: u64,
+        /// Sleep.
+        sleep_ns: u64,
+    },
+    /// A timer each millisecond.
+    Cyclictest,
+    /// Groups of 20 senders and 20 receivers; 0 loops: without end.
+    Hackbench {
+        /// How many groups.
+        groups: u32,
+        /// Messages from each sender to each receiver.
+        loops: u32,
+    },
+    /// A message thread that wakes four workers in turn, 100 requests of 1 ms a second and CPU.
+    Schbench,
+    /// A service of 30 workers whose requests come in batches.
+    Bursty {
+        /// Work of a request.
+        request_us: u64,
+    },
+    /// A thread on each CPU: the first `busy` compute without end, the others work a moment each 10 ms.
+    Fibtest {
+        /// How many compute.
+        busy: u32,
+        /// The moment.
+        work_ns: u64,
+    },
+    /// Parents that fork children of 5 ms without end.
+    Forks {
+        /// How many.
+        parents: u32,
+    },
+    /// Jobs that run compilers of 10 to 30 ms one after another (simulated).
+    Build {
+        /// Jobs at a time.
+        jobs: u32,
+        /// Compilers of a job.
+        each: u32,
+    },
+    /// A main task that takes a lock each 10 ms, and a side task in that group that holds it for 2 ms (simulated).
+    Lock {
+        /// The side task's group.
+        side: usize,
+    },
+    /// A program from its start to its end, or until it is killed (real machines).
+    Command {
+        /// Its words.
+        words: Vec<String>,
+        /// It is the measurement: it starts with the window, and ends it.
+        measures: bool,
+    },
+}
+
+impl Kind {
+    /// Threads that never sleep, on any CPU.
+    pub const fn hogs(tasks: u32) -> Self {
+        Kind::Hogs {
+            tasks,
+            pinned: false,
+        }
+    }
+}
+
+/// Who keeps the terms of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// Nobody: groups have what is written by hand.
+    Nobody,
+    /// Tidegate's cgroup engine: the agent, or its control step on the simulator.
+    Tidegate {
+        /// Its sensor; absent: the best there is.
+        sense: Option<Sense>,
+        /// How side work yields (simulated).
+        yields: Yields,
+    },
+    /// Tidegate's sched_ext engine.
+    SchedExt,
+    /// A published law, in its steady state for this part of the machine that main takes (simulated).
+    Law(Law, u64),
+    /// The program `cpulimit` on the first load, parts per thousand of one CPU (real machines).
+    Cpulimit(u32),
+    /// The program of another sched_ext scheduler, by its number among those given.
+    Peer(usize),
+}
+
+impl Keeper {
+    /// Tidegate's cgroup engine as it comes.
+    pub const TIDEGATE: Keeper = Keeper::Tidegate {
+        sense: None,
+        yields: Yields::Idle,
+    };
+}
+
+/// How side work yields under the simulated cgroup engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yields {
+    /// In the idle class.
+    Idle,
+    /// With the least weight, confined to whole cores.
+    Cores,
+    /// In the idle class, confined to whole cores.
+    CoresIdle,
+    /// With the least weight.
+    Weight,
+}
+
+/// A published law for headroom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// resctl-demo's.
+    Sideloader,
+    /// Koordinator's.
+    Koordlet,
+    /// Katalyst's.
+    Katalyst,
+}
+
+/// Latencies of a window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// What was due in the window.
+    pub offered: u64,
+    /// What ended in it.
+    pub completed: u64,
+    /// Mean.
+    pub avg_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// Longest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// Of a histogram of nanoseconds.
+    pub fn of(h: &Histogram<u64>) -> Self {
+        let at = |q: f64| h.value_at_quantile(q) as f64 / 1000.0;
+        Latency {
+            offered: h.len(),
+            completed: h.len(),
+            avg_us: h.mean() / 1000.0,
+            p50_us: at(0.50),
+            p90_us: at(0.90),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: h.max() as f64 / 1000.0,
+        }
+    }
+
+    /// Nothing was recorded.
+    pub fn none() -> Self {
+        let nan = f64::NAN;
+        Latency {
+            avg_us: nan,
+            p50_us: nan,
+            p90_us: nan,
+            p99_us: nan,
+            p999_us: nan,
+            max_us: nan,
+            ..Latency::default()
+        }
+    }
+
+    /// A statistic by its name; NaN if nothing ended in the window.
+    pub fn statistic(&self, name: &str) -> f64 {
+        match name {
+            _ if self.completed == 0 => f64::NAN,
+            "avg" => self.avg_us,
+            "p50" => self.p50_us,
+            "p90" => self.p90_us,
+            "p99" => self.p99_us,
+            "p999" => self.p999_us,
+            "max" => self.max_us,
+            _ => f64::NAN,
+        }
+    }
+}
+
+/// An empty histogram of nanoseconds: 1 ns to 10 minutes, three digits.
+pub fn histogram() -> Histogram<u64> {
+    // The bounds and the precision are constants that the crate accepts, as the test shows.
+    Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("constant bounds are valid")
+}
+
+/// What a runner saw.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// CPUs of the machine.
+    pub cpus: f64,
+    /// All clocks, at the window's begin, within it and at its end.
+    pub looks: Vec<Look>,
+    /// By load.
+    pub loads: Vec<LoadOutcome>,
+    /// What each group's bandwidth limit counted in the window.
+    pub limits: Vec<Counted>,
+    /// What only some loads or keepers have, by name.
+    pub extra: Vec<(&'static str, f64)>,
+}
+
+/// All clocks at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// Since the loads began.
+    pub at_ns: u64,
+    /// By load: CPU time of all its threads, and of the first.
+    pub used_ns: Vec<(u64, u64)>,
+    /// CPU time of everything else.
+    pub other_ns: u64,
+    /// Taken by the hypervisor.
+    pub steal_ns: u64,
+    /// CPU time of the keeper.
+    pub keeper_ns: u64,
+}
+
+/// What one load did in the window.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOutcome {
+    /// Its latencies by name.
+    pub latencies: Vec<(String, Latency)>,
+    /// Work done a second, in its own unit: CPUs at full speed, loops, frames.
+    pub work_per_second: f64,
+    /// What a program that is a measurement has printed.
+    pub output: Option<Output>,
+}
+
+/// What a program has printed.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Counters of a bandwidth limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// Periods in which the group had something to run.
+    pub periods: u64,
+    /// Periods in which it was throttled.
+    pub throttled: u64,
+    /// Throttled time, over all CPUs.
+    pub throttled_ns: u64,
+    /// Periods that used what was carried over.
+    pub bursts: u64,
+}
+
+impl Counted {
+    /// The difference to an earlier reading.
+    pub fn since(self, earlier: Self) -> Self {
+        Counted {
+            periods: self.periods.saturating_sub(earlier.periods),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
+            bursts: self.bursts.saturating_sub(earlier.bursts),
+        }
+    }
+
+    /// The part of periods that were throttled; NaN if none was counted.
+    pub fn throttled_ratio(&self) -> f64 {
+        self.throttled as f64 / self.periods as f64
+    }
+}
+
+/// Parts of the machine in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Main.
+    pub main: f64,
+    /// Side work.
+    pub side: f64,
+    /// Other programs.
+    pub other: f64,
+    /// What was left.
+    pub idle: f64,
+    /// Steal, of all CPUs; the other parts are of what it left.
+    pub steal: f64,
+    /// The keeper, in CPUs.
+    pub keeper_cpus: f64,
+    /// The span.
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// A latency of a load; one without samples if it recorded none of that name.
+    pub fn latency(&self, load: usize, name: &str) -> Latency {
+        let of = self.loads.get(load).into_iter().flat_map(|l| &l.latencies);
+        let mut named = of.filter(|l| l.0 == name);
+        named.next().map_or_else(Latency::none, |l| l.1.clone())
+    }
+
+    /// An extra figure; NaN if there is none of that name.
+    pub fn extra(&self, name: &str) -> f64 {
+        let found = self.extra.iter().find(|e| e.0 == name);
+        found.map_or(f64::NAN, |e| e.1)
+    }
+
+    /// CPU time of a load in the window.
+    pub fn used_ns(&self, load: usize) -> f64 {
+        let at = |look: Option<&Look>| look.map_or(f64::NAN, |l| l.used_ns[load].0 as f64);
+        at(self.looks.last()) - at(self.looks.first())
+    }
+
+    /// CPU time of a load's first thread in the window.
+    pub fn first_ns(&self, load: usize) -> f64 {
+        let at = |look: Option<&Look>| look.map_or(f64::NAN, |l| l.used_ns[load].1 as f64);
+        at(self.looks.last()) - at(self.looks.first())
+    }
+
+    /// The window's length.
+    pub fn seconds(&self) -> f64 {
+        match (self.looks.first(), self.looks.last()) {
+            (Some(a), Some(b)) => (b.at_ns - a.at_ns) as f64 / 1e9,
+            _ => f64::NAN,
+        }
+    }
+
+    /// CPUs that a load used.
+    pub fn used_cpus(&self, load: usize) -> f64 {
+        self.used_ns(load) / 1e9 / self.seconds()
+    }
+
+    /// Who had the machine between two looks. Idle is what nobody used of what steal left: the kernel's counters of idle
+    /// time are ticks, points off over short windows.
+    pub fn shares(&self, loads: &[Load], from: &Look, to: &Look) -> Shares {
+        let wall = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
+        let span = |a: u64, b: u64| b.saturating_sub(a) as f64;
+        let steal = span(from.steal_ns, to.steal_ns);
+        let all = wall * self.cpus;
+        let capacity = (all - steal).max(1.0);
+        let of = |role: Role| {
+            let loads = loads.iter().enumerate().filter(|(_, l)| l.role == role);
+            let ns: f64 = loads
+                .map(|(i, _)| span(from.used_ns[i].0, to.used_ns[i].0))
+                .sum();
+            ns / capacity
+        };
+        let (main, side) = (of(Role::Main), of(Role::Side));
+        let other = span(from.other_ns, to.other_ns) / capacity;
+        Shares {
+            main,
+            side,
+            other,
+            idle: 1.0 - main - side - other - of(Role::Other),
+            steal: steal / all,
+            keeper_cpus: span(from.keeper_ns, to.keeper_ns) / wall,
+            seconds: wall / 1e9,
+        }
+    }
+
+    /// Who had the machine in the window.
+    pub fn whole(&self, loads: &[Load]) -> Shares {
+        match (self.looks.first(), self.looks.last()) {
+            (Some(from), Some(to)) => self.shares(loads, from, to),
+            _ => Shares::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_known_values() {
+        let mut h = histogram();
+        for us in 1..=1000u64 {
+            h.record(us * 1000).expect("in bounds");
+        }
+        let l = Latency::of(&h);
+        assert_eq!((l.completed, l.offered), (1000, 1000));
+        assert!((l.avg_us - 500.5).abs() < 1.0 && (l.p99_us - 990.0).abs() <= 2.0);
+        assert!((l.max_us - 1000.0).abs() <= 1.0 && Latency::none().statistic("p99").is_nan());
+    }
+
+    #[test]
+    fn idle_is_what_nobody_used_of_what_steal_left() {
+        let mut scene = Scene::new(Model::plain(2), 0, 0, 1);
+        let hogs = Kind::hogs(1);
+        scene.role(Role::Main, None, hogs.clone());
+        scene.role(Role::Side, None, hogs);
+        let to = Look {
+            at_ns: 10 * S,
+            used_ns: vec![(5_700 * MS, 0), (7_600 * MS, 0)],
+            other_ns: 190 * MS,
+            steal_ns: S,
+            keeper_ns: 50 * MS,
+        };
+        let from = Look {
+            used_ns: vec![(0, 0); 2],
+            ..Look::default()
+        };
+        let outcome = Outcome {
+            cpus: 2.0,
+            looks: vec![from, to],
+            ..Outcome::default()
+        };
+        let s = outcome.whole(&scene.loads);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(
+            near(s.main, 0.3) && near(s.side, 0.4) && near(s.other, 0.01),
+            "{s:?}"
+        );
+        assert!(near(s.idle, 0.29) && near(s.steal, 0.05) && near(s.keeper_cpus, 0.005));
+    }
+
+    #[test]
+    fn terms_are_words_for_set_and_flags_for_run() {
+        let terms = Terms {
+            headroom_pct: Some(30),
+            cap_hard_ppt: Some(50),
+            ..Terms::role(Role::Main)
+        };
+        assert_eq!(
+            terms.words(),
+            ["class=main", "headroom=30%", "cap_hard=50‰"]
+        );
+        assert_eq!(
+            terms.flags(),
+            ["--main", "--headroom", "30%", "--cap-hard", "50‰"]
+        );
+    }
+}
