@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_law::latency as hints;
-use tidegate_sim::engines::knobs::{
+use tidegate_sim::engines::cgroup::{
     Knobs, KnobsConfig, KnobsLog, Sensing, Yields as Class, compile,
 };
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
@@ -14,10 +14,9 @@ use tidegate_sim::workloads::{
     OpenLoop, Pattern, Request, Shape, Work,
 };
 use tidegate_sim::{
-    Bandwidth, CapScope, CapTerms, CfsConfig, Class as GroupClass, Contention, Controller, CpuId,
-    CpuSet, Ctx, DelayObjective, EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine,
-    MachineConfig, Ns, Op, Prng, Program, Scheduler, SeriesId, SimError, Simulation, TaskId,
-    Topology, Tracer,
+    Bandwidth, CapTerms, CfsConfig, Class as GroupClass, Contention, Controller, CpuId, CpuSet,
+    Ctx, DelayObjective, EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine, MachineConfig,
+    Ns, Op, Prng, Program, Scheduler, SeriesId, SimError, Simulation, TaskId, Topology, Tracer,
 };
 
 use crate::options::Sense;
@@ -367,7 +366,6 @@ fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
         cap: (terms.cap_hard_ppt.is_some() || terms.cap_soft_ppt.is_some()).then(|| CapTerms {
             hard_ppt: terms.cap_hard_ppt.unwrap_or(tidegate_law::cap::NONE),
             soft_ppt: terms.cap_soft_ppt.or(terms.cap_hard_ppt).unwrap_or(0),
-            scope: CapScope::Group,
         }),
         ..GroupSpec::new(group.name, GroupId::ROOT)
     }

@@ -58,7 +58,6 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
             binaries: programs,
         },
         mode,
-        emulator: Vec::new(),
         idle_polls: name == "peers" && mode == Mode::Wide,
         cpus,
         command: command(options),

@@ -100,7 +100,6 @@ fn machine(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulate
         scheduler: match &scenario.machine.scheduler {
             Scheduler::Eevdf(_) => "EEVDF",
             Scheduler::Cfs(_) => "CFS",
-            Scheduler::Ext(_) => "sched_ext",
         }
         .into(),
         tick_us: scenario.machine.tick_ns / 1_000,
