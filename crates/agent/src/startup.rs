@@ -43,9 +43,7 @@ use crate::recorder;
 use crate::recorder_state::RecorderState;
 use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{
-    Runtime, bursts, control_thread, found_headroom, lock_boost, mains, supervise,
-};
+use crate::runtime::{Runtime, bursts, control_thread, lock_boost, mains, supervise};
 use crate::server;
 use crate::systemd::{bus, own_unit};
 use crate::view::SharedStatus;
@@ -168,7 +166,6 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         shared_status: SharedStatus::default(),
     });
     take_up(&agent.gates, &agent.runtime);
-    found_headroom::take_up(&agent.runtime);
     crate::policy::apply::begin(&agent, files_refused.as_deref());
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))

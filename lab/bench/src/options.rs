@@ -19,8 +19,6 @@ pub enum Experiment {
     Slices,
     /// Rate caps on tasks: how exact, and what a fork storm makes of them.
     Caps,
-    /// A headroom that is found by measured harm, against the best that can be set once.
-    Auto,
     /// Headroom that is asked for, and headroom that is found from main's run delay.
     Objective,
     /// Main waits for a lock that side work holds.
@@ -99,7 +97,7 @@ impl std::str::FromStr for Engine {
 
 impl Experiment {
     /// Every experiment; `tidegate lab all` runs those that [`Experiment::all_on`] names, in this order.
-    pub const ALL: [Experiment; 11] = [
+    pub const ALL: [Experiment; 10] = [
         Experiment::Law,
         Experiment::Step,
         Experiment::Headroom,
@@ -107,7 +105,6 @@ impl Experiment {
         Experiment::Burst,
         Experiment::Slices,
         Experiment::Caps,
-        Experiment::Auto,
         Experiment::Objective,
         Experiment::Inversion,
         Experiment::Peers,
@@ -123,7 +120,6 @@ impl Experiment {
             Experiment::Burst => "burst",
             Experiment::Slices => "slices",
             Experiment::Caps => "caps",
-            Experiment::Auto => "auto",
             Experiment::Objective => "objective",
             Experiment::Inversion => "inversion",
             Experiment::Peers => "peers",

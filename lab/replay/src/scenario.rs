@@ -183,20 +183,9 @@ impl Written {
             });
         let searches = engine == Engine::Knobs && objective(arm).is_some();
         match (headroom, arm.unnamed) {
-            (Some(ppm), _) | (None, Unnamed::Recorded { ppm }) => {
+            (None, Unnamed::Default { .. }) if searches => {}
+            (Some(ppm), _) | (None, Unnamed::Recorded { ppm } | Unnamed::Default { ppm }) => {
                 let _ = writeln!(text, "headroom = \"{}\"", share(ppm));
-            }
-            (None, Unnamed::Found { .. }) if searches => {}
-            (None, Unnamed::Found { harm_ppm, .. }) if engine == Engine::Knobs => {
-                let _ = writeln!(text, "headroom = \"auto\"\nharm = \"{}\"", share(harm_ppm));
-            }
-            (None, Unnamed::Found { default_ppm, .. }) => {
-                let _ = writeln!(text, "headroom = \"{}\"", share(default_ppm));
-                self.notes.push(format!(
-                    "{}: headroom = \"auto\" is not found by the simulated ext engine: the default of {} holds.",
-                    arm.name,
-                    share(default_ppm)
-                ));
             }
         }
         if let Some(ppm) = tolerance {

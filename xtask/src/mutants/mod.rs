@@ -8,7 +8,6 @@
 mod bed;
 mod table_bandwidth;
 mod table_delay;
-mod table_harm;
 mod table_headroom;
 mod table_limits;
 mod table_scheduler;
@@ -49,7 +48,6 @@ fn all() -> impl Iterator<Item = &'static Mutant> {
         table_bandwidth::TABLE,
         table_limits::TABLE,
         table_delay::TABLE,
-        table_harm::TABLE,
         table_scheduler::TABLE,
     ];
     tables.into_iter().flatten()
@@ -64,7 +62,6 @@ fn tests_of(header: &str) -> &'static [&'static str] {
         "burst.h" => &["burst"],
         "cap.h" => &["cap"],
         "delay.h" => &["delay"],
-        "harm.h" | "harm_evidence.h" | "harm_pairs.h" | "harm_types.h" => &["harm"],
         "latency.h" => &["latency"],
         "share.h" => &["share"],
         "hweight.h" => &["hweight"],

@@ -24,7 +24,6 @@ use crate::lifecycle::round_robin::RoundRobin;
 use crate::process::program::start_guardian;
 use crate::process::{Life, Mode, notify};
 use crate::runtime::Runtime;
-use crate::runtime::found_headroom::{self, FoundHeadroom};
 use crate::runtime::limits::remove_unused_roots;
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
@@ -80,8 +79,6 @@ pub struct Housekeeping {
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
-    /// The headroom that is written down for the next agent.
-    found: Option<FoundHeadroom>,
     loop_watch: LoopWatch,
     history: HistorySampler,
 }
@@ -103,7 +100,6 @@ impl Housekeeping {
             stuck_guardians: Vec::new(),
             engine: None,
             own_cpu: None,
-            found: None,
             loop_watch: LoopWatch::default(),
             history: HistorySampler::default(),
         }
@@ -140,7 +136,6 @@ impl Housekeeping {
         self.check_outside_writes(registry, runtime);
         self.check_guardian(runtime, life);
         self.measure_self(kernel, life);
-        found_headroom::keep(runtime, &mut self.found);
         self.loop_watch.poll(runtime);
         self.history.poll(runtime);
         if self.is_watched {

@@ -24,8 +24,6 @@ use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroup
 
 /// Between two polls.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
-/// The same while headroom is found: a level must be in force within the 50 ms that the law of harm leaves out after a switch.
-const FOUND_POLL_PERIOD: Duration = Duration::from_millis(20);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -50,11 +48,7 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     }
     while !life.leaving.load(Ordering::Acquire) {
         supervise(registry, runtime, life, kernel.clock.now_ns());
-        let finds = runtime.ext.is_loaded() && runtime.control().found().is_some();
-        kernel.clock.sleep(match finds {
-            true => FOUND_POLL_PERIOD,
-            false => POLL_PERIOD,
-        });
+        kernel.clock.sleep(POLL_PERIOD);
     }
 }
 

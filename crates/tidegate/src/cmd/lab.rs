@@ -15,9 +15,6 @@ simulated (--on sim):
             (2019); and varying main
   headroom  main's latency at several loads, with side work placed as people
             start it, in ways the kernel offers, and by Tidegate
-  auto      a headroom that is found (headroom = auto) beside the best that can
-            be set once, with nginx and ffmpeg where they are installed; with
-            others' laws and a main that changes (--on sim)
   step      main steps from 10 to 80 % of the machine: how soon side work gives
             way, beside published control laws
   latency   latency hints: cyclictest beside hackbench, hackbench itself, and
@@ -41,10 +38,9 @@ With --on vm and on a host whose kernel has sched_ext:
             scx_bpfland, scx_layered and scx_cosmos, which --on vm builds with
             cargo into its cache (apt-get install clang-19 rt-tests stress-ng
             libelf-dev zlib1g-dev libseccomp-dev); not a part of all
-Not with --on vm: auto, and headroom and step, which one emulated CPU cannot
-show; but these two with --engine ext, which compares Tidegate's own scheduler
-with the kernel's and with the knobs, on a kernel that has sched_ext or on the
-bed's.
+Not with --on vm: headroom and step, which one emulated CPU cannot show; but
+these two with --engine ext, which compares Tidegate's own scheduler with the
+kernel's and with the knobs, on a kernel that has sched_ext or on the bed's.
 
 Each prints a table and writes a page (HTML), CSV and JSON. With --json an
 experiment prints one object; all and demo print one array of them. The
@@ -58,7 +54,7 @@ here.";
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step, latency, burst, caps, slices, auto, objective, inversion, peers, all or demo
+    /// law, headroom, step, latency, burst, caps, slices, objective, inversion, peers, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
     /// Where: host, vm or sim
@@ -76,13 +72,13 @@ pub struct Args {
     /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// headroom, auto: a shell command as main instead of the built-in server
+    /// headroom: a shell command as main instead of the built-in server
     #[arg(long, value_name = "COMMAND")]
     main_cmd: Option<String>,
-    /// headroom, auto: a shell command as side work instead of ffmpeg or the burner
+    /// headroom: a shell command as side work instead of ffmpeg or the burner
     #[arg(long, value_name = "COMMAND")]
     side_cmd: Option<String>,
-    /// headroom, auto: load levels, where 1.0 is 25 % of the machine
+    /// headroom: load levels, where 1.0 is 25 % of the machine
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms: bpf or usage

@@ -3,10 +3,8 @@
 //! ```text
 //! cargo run --release -p tidegate-lab --example nginx-encode -- \
 //!     [--tidegate target/release/tidegate] [--rate 133] [--rounds 3] [--seconds 20] [--settle 10] [--arms alone,idle,30,20]
-//!     [--search 400]
 //! ```
-//! Arms: `alone` (no encode), `plain` (as people start it), `idle` (`cpu.idle` by hand), or a headroom (Tidegate): `30`, or `auto`,
-//! which is measured once it is found, or after `--search` seconds; `m30` without the encode, `s30` with nginx in no gate.
+//! Arms: `alone` (no encode), `plain` (as people start it), `idle` (`cpu.idle` by hand), or a headroom (Tidegate): `30`; `m30` without the encode, `s30` with nginx in no gate.
 //! Needs root, nginx and ffmpeg. Every figure is read from outside: latencies from the scheduled arrival, CPU time and run
 //! delay from the tasks' own schedstat. Rounds are interleaved; the table at the end has medians over the rounds, and ratios to
 //! `alone` in the same round.
@@ -33,7 +31,6 @@ struct Options {
     rounds: usize,
     seconds: f64,
     settle: f64,
-    search: f64,
     arms: Vec<String>,
     seed: u64,
 }
@@ -64,7 +61,6 @@ fn options() -> Result<Options, Any> {
         rounds: 3,
         seconds: 20.0,
         settle: 10.0,
-        search: 400.0,
         arms: ["alone", "idle", "30", "20"].map(String::from).into(),
         seed: 1,
     };
@@ -77,7 +73,6 @@ fn options() -> Result<Options, Any> {
             "--rounds" => o.rounds = value()?.parse()?,
             "--seconds" => o.seconds = value()?.parse()?,
             "--settle" => o.settle = value()?.parse()?,
-            "--search" => o.search = value()?.parse()?,
             "--seed" => o.seed = value()?.parse()?,
             "--arms" => o.arms = value()?.split(',').map(String::from).collect(),
             other => return Err(format!("unknown argument {other}").into()),
@@ -130,12 +125,9 @@ impl Drop for Running {
     }
 }
 
-/// The headroom of a Tidegate arm, in percent; `None` is to be found.
-fn headroom_of(arm: &str) -> Option<Option<u32>> {
-    match arm.trim_start_matches(['m', 's']) {
-        "auto" => Some(None),
-        number => number.parse().ok().map(Some),
-    }
+/// The headroom of a Tidegate arm, in percent.
+fn headroom_of(arm: &str) -> Option<u32> {
+    arm.trim_start_matches(['m', 's']).parse().ok()
 }
 
 /// What is started as main and as side work in this arm.
@@ -148,14 +140,13 @@ fn commands(o: &Options, arm: &str, site: &Site) -> [Vec<String>; 2] {
     let Some(headroom) = headroom_of(arm) else {
         return [main, side];
     };
-    let headroom = headroom.map_or("auto".to_owned(), |percent| format!("{percent}%"));
     let tidegate = o.tidegate.display().to_string();
     let gate = |class: &str, words: &mut Vec<String>, more: &[String]| {
         let run = [&tidegate, "run", class].map(String::from);
         let command = std::mem::take(words);
         *words = [&run[..], more, &["--".to_owned()], &command].concat();
     };
-    let headroom = ["--headroom".to_owned(), headroom];
+    let headroom = ["--headroom".to_owned(), format!("{headroom}%")];
     if arm.starts_with('s') {
         gate("--side", &mut side, &headroom);
     } else {
@@ -163,29 +154,6 @@ fn commands(o: &Options, arm: &str, site: &Site) -> [Vec<String>; 2] {
         gate("--side", &mut side, &[]);
     }
     [main, side]
-}
-
-/// Waits until the headroom is found, and says which it is.
-fn found(o: &Options) -> Result<u32, Any> {
-    let began = Instant::now();
-    loop {
-        thread::sleep(Duration::from_secs(1));
-        let output = Command::new(&o.tidegate)
-            .args(["status", "--json"])
-            .output()?;
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let harm = &status["harm"];
-        let state = harm["state"].as_str().unwrap_or("none");
-        let is_found = ["known", "unproven", "unknown"].contains(&state);
-        if is_found || began.elapsed().as_secs_f64() > o.search {
-            println!(
-                "  auto after {:.0?}: {state}: {}",
-                began.elapsed(),
-                harm["sentence"]
-            );
-            return Ok(harm["level_pct"].as_f64().unwrap_or(0.0) as u32);
-        }
-    }
 }
 
 fn measure(o: &Options, arm: &str, site: &Site, seed: u64) -> Result<Seen, Any> {
@@ -205,10 +173,7 @@ fn measure(o: &Options, arm: &str, site: &Site, seed: u64) -> Result<Seen, Any> 
         )?)),
     };
     let load = Load::start(o.rate, seed);
-    let headroom = match headroom_of(arm) {
-        Some(None) => Some(found(o)?),
-        named => named.flatten(),
-    };
+    let headroom = headroom_of(arm);
     thread::sleep(Duration::from_secs_f64(o.settle));
     load.take();
     let main_pids = family(main.0.id());

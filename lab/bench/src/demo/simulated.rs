@@ -11,7 +11,7 @@ use crate::experiments::headroom::sim_cells::{Arm, Cell, config};
 use crate::options::LabOptions;
 use crate::progress::Progress;
 
-/// Percent of the machine. On a machine that shares cores, finding it takes a quarter of an hour.
+/// Percent of the machine.
 const HEADROOM_PCT: u32 = 30;
 /// A server of 32 cores.
 const CPUS: u32 = 64;

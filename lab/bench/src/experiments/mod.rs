@@ -12,7 +12,6 @@
 //! and from what is common to all arms of a comparison, never from the arm, so that every arm meets the same arrivals. The
 //! simulator decides in integers; floating point begins here, where figures are made for readers.
 
-pub mod auto;
 pub mod burst;
 pub mod caps;
 pub mod headroom;
@@ -117,13 +116,6 @@ impl Experiment {
                 Some(slices::host::run),
                 slices::sim::run,
             ),
-            Experiment::Auto => Plan {
-                title: "A headroom that is found against the best that can be set",
-                host: Some(auto::host::run),
-                vm: false,
-                ext: None,
-                sim: Some(auto::sim::run),
-            },
             // It compares engines, so it takes none.
             Experiment::Peers => Plan {
                 title: "Ordinary work under other schedulers of sched_ext",

@@ -74,12 +74,7 @@ fn number(row: &serde_json::Map<String, Value>, name: &str) -> f64 {
 
 #[test]
 fn one_seed_is_one_report_on_any_number_of_threads_and_another_is_another() {
-    for experiment in [
-        Experiment::Burst,
-        Experiment::Step,
-        Experiment::Caps,
-        Experiment::Auto,
-    ] {
+    for experiment in [Experiment::Burst, Experiment::Step, Experiment::Caps] {
         let mut o = options(experiment);
         o.rounds = Some(1);
         o.jobs = Some(1);
@@ -146,35 +141,6 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
     for load in ["high", "bursts"] {
         let side = |arm| of(load, arm, "side_work_cpus");
         assert!(side("objective_20") > 0.85 * side("headroom_20"), "{load}");
-    }
-}
-
-/// On two CPUs that do not slow each other, the idle class costs main little in the mean, and much in the tail: headroom is raised.
-#[test]
-fn a_headroom_that_is_measured_keeps_main_and_leaves_side_work_half_of_what_the_level_does() {
-    let (report, _dir) = run(&options(Experiment::Auto));
-    complete(&report, Experiment::Auto);
-    let of = |arm: &str, what: &str| {
-        let fields = [
-            ("arm", arm.into()),
-            ("shared", "nothing".into()),
-            ("main_changes", false.into()),
-        ];
-        number(rows(&report, &fields)[0], what)
-    };
-    assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
-    assert!(of("auto", "avg_us") < of("cpu_idle", "avg_us"));
-    assert!(of("auto", "level_pct") >= 20.0);
-    // After 120 s it measures 60 %, which leaves 0.3 CPUs of which a measurement takes half; cpu.idle leaves 1.49.
-    assert!(of("auto", "side_work_cpus") > 0.08 * of("cpu_idle", "side_work_cpus"));
-    for arm in [
-        "perfiso",
-        "smartharvest",
-        "katalyst",
-        "koordlet",
-        "sideloader",
-    ] {
-        assert!(of(arm, "requests") > 0.0, "{arm}");
     }
 }
 

@@ -1,9 +1,6 @@
 //! What the exhaustive walks share.
 
 pub mod delay_reference;
-pub mod harm_reference;
-pub mod harm_sums;
-pub mod queue;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

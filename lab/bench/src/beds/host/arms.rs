@@ -28,8 +28,8 @@ pub enum Arm {
         /// Percent of the machine to keep idle.
         headroom_pct: u32,
     },
-    /// `tidegate run --main` and `tidegate run --side`: the headroom is found.
-    Auto,
+    /// `tidegate run --main` and `tidegate run --side`, without a headroom.
+    Default,
     /// The ext engine with a gate for main's group and one for side's.
     Ext {
         /// Percent of the machine to keep idle.
@@ -75,7 +75,7 @@ impl Arm {
             Arm::WeightOne => "weight 1".into(),
             Arm::CpuIdle => "cpu.idle".into(),
             Arm::Tidegate { headroom_pct } => format!("Tidegate {headroom_pct} %"),
-            Arm::Auto => "Tidegate auto".into(),
+            Arm::Default => "Tidegate default".into(),
             Arm::Ext { headroom_pct } => format!("Tidegate ext {headroom_pct} %"),
         }
     }
@@ -89,14 +89,14 @@ impl Arm {
             Arm::WeightOne => "weight_1".into(),
             Arm::CpuIdle => "cpu_idle".into(),
             Arm::Tidegate { headroom_pct } => format!("tidegate_{headroom_pct}"),
-            Arm::Auto => "tidegate_auto".into(),
+            Arm::Default => "tidegate_default".into(),
             Arm::Ext { headroom_pct } => format!("ext_{headroom_pct}"),
         }
     }
 
     /// Whether an agent places both.
     pub fn needs_agent(self) -> bool {
-        matches!(self, Arm::Tidegate { .. } | Arm::Auto)
+        matches!(self, Arm::Tidegate { .. } | Arm::Default)
     }
 
     /// Whether the arm can be had without a writable cgroup tree.

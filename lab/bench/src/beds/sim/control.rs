@@ -140,14 +140,12 @@ pub fn allowance_pct(control: Control, cpus: u32, busy_pct: f64) -> f64 {
 }
 
 /// The engines beside a machine whose first group is main's and whose second is side's. `specs` are
-/// these groups, not added yet: what is said once is written into them. With `harm_aim_ppm` Tidegate finds the headroom, and
-/// that of the groups is in force where harm cannot be told.
+/// these groups, not added yet: what is said once is written into them.
 pub fn controllers(
     config: &MachineConfig,
     control: Control,
     specs: &mut [GroupSpec; 2],
     busy_pct: f64,
-    harm_aim_ppm: Option<u32>,
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     let sensing = match control {
@@ -160,10 +158,7 @@ pub fn controllers(
         }
     };
     let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
-    let mut compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
-    if let Some(aim_ppm) = harm_aim_ppm {
-        compiled.find_headroom(aim_ppm);
-    }
+    let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
     let knobs = KnobsConfig {
         seed: config.seed,
         yields: if control.is_light() {

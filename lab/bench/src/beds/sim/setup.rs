@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_sim::found::FoundHeadroom;
 use tidegate_sim::workloads::{Common, Hog, Kind};
 use tidegate_sim::{
     Bandwidth, Class, Event, ExtConfig, GroupId, GroupSpec, Machine, MachineConfig, Ns, Scheduler,
@@ -14,9 +13,6 @@ use super::control::{Control, MAIN, SIDE, controllers};
 use super::{advance, built};
 use crate::LabError;
 use crate::beds::host::samplers::Snapshot;
-
-/// The agent's `default_headroom`: in force where harm cannot be told.
-const DEFAULT_HEADROOM_PCT: f64 = 20.0;
 
 /// The machine, its engines and both groups.
 pub struct Setup {
@@ -44,28 +40,9 @@ impl Setup {
     /// Two groups on a machine; `busy_pct` is what main will take at first, from which the published
     /// laws start in their steady state.
     pub fn new(
-        config: MachineConfig,
-        control: Control,
-        headroom_pct: f64,
-        busy_pct: f64,
-    ) -> Result<Self, LabError> {
-        Self::build(config, control, (headroom_pct, None), busy_pct)
-    }
-
-    /// The same with the headroom found, where this much harm is accepted.
-    pub fn finding(
-        config: MachineConfig,
-        control: Control,
-        harm_aim_ppm: u32,
-    ) -> Result<Self, LabError> {
-        let headroom = (DEFAULT_HEADROOM_PCT, Some(harm_aim_ppm));
-        Self::build(config, control, headroom, 0.0)
-    }
-
-    fn build(
         mut config: MachineConfig,
         control: Control,
-        (headroom_pct, harm_aim_ppm): (f64, Option<u32>),
+        headroom_pct: f64,
         busy_pct: f64,
     ) -> Result<Self, LabError> {
         if control == Control::Ext {
@@ -95,7 +72,7 @@ impl Setup {
                 ..GroupSpec::new("side", GroupId::ROOT)
             },
         ];
-        let controllers = controllers(&config, control, &mut specs, busy_pct, harm_aim_ppm);
+        let controllers = controllers(&config, control, &mut specs, busy_pct);
         let mut m = built(Machine::new(config))?;
         for (spec, id) in specs.into_iter().zip([MAIN, SIDE]) {
             let added = built(m.add_group(spec))?;
@@ -107,11 +84,6 @@ impl Setup {
             side: SIDE,
             writes: Arc::default(),
         })
-    }
-
-    /// The headroom that Tidegate has found by now.
-    pub fn found(&self) -> Option<FoundHeadroom> {
-        self.sim.controllers.iter().find_map(|one| one.found())
     }
 
     /// From now on writes are counted.

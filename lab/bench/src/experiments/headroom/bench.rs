@@ -4,7 +4,6 @@ use std::process::Stdio;
 
 use super::players::{Main, Side};
 use super::report::{Placing, Run, reclaim_pct, sample};
-use super::search;
 use super::{LEVEL_ONE_PCT, check_loads};
 use crate::beds::host::arms::{Arm, Placement, Stage, plain, quiet};
 use crate::beds::host::foreign::{Frames, SideWork, fill, shell};
@@ -45,8 +44,6 @@ pub struct Bench<'a> {
     pub times: Times,
     /// nginx in the built-in server's place.
     pub web: Option<Web>,
-    /// The longest search for a headroom, s.
-    pub search_s: f64,
     options: &'a LabOptions,
 }
 
@@ -120,7 +117,6 @@ impl<'a> Bench<'a> {
             options,
             times,
             web: None,
-            search_s: 0.0,
             setup,
         })
     }
@@ -183,22 +179,12 @@ impl<'a> Bench<'a> {
         let placement = Placement::new(&stage, run.arm)?;
         let main = self.start_main(&placement, run.load, seed)?;
         let mut side = self.start_side(&placement, run.arm)?;
-        let searching = tidegate.filter(|_| run.arm == Arm::Auto);
-        let mut search = searching
-            .map(|tidegate| search::wait(tidegate, self.search_s))
-            .transpose()?;
         stop::sleep_ns((self.times.warm * 1e9) as u64)?;
         side.still_runs()?;
         let agent = placement.keeper_pid();
         let sample = self.measure(run, main, &side, &placement, agent)?;
-        if let (Some(search), Some(tidegate)) = (&mut search, searching) {
-            search.look(tidegate)?;
-        }
         placement.still_in_force()?;
-        Ok(match search {
-            Some(search) => search.tell(sample),
-            None => sample,
-        })
+        Ok(sample)
     }
 
     fn measure(

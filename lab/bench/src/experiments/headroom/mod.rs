@@ -6,7 +6,6 @@ pub mod host;
 mod host_report;
 pub mod players;
 pub mod report;
-mod search;
 pub mod sim;
 pub mod sim_cells;
 mod sim_report;
