@@ -137,7 +137,6 @@ function agentFacts(status) {
   return {
     version: `tidegate ${status.version}, agent ${status.pid} (${status.mode}), up ${span(status.uptime_seconds)}`,
     machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(status.steal_pct)})`,
-    harm: status.harm?.sentence,
     objective: objective && `${objective.from}: ${objective.extra_pct.toFixed(0)} % of headroom found for it (${objective.state})`,
     engine: status.ext?.off ? `${status.engine} (${status.ext.off})` : status.engine,
     sensing: status.sensing_note ? `${status.sensing} (${status.sensing_note})` : status.sensing,

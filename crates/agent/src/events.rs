@@ -80,8 +80,6 @@ kinds! {
     PolicyConfirmed = "policy.confirmed", "c9d27a1c7e464e5fb0ad6b1a4d2e8f53";
     /// The policy before is in force again.
     PolicyRolledBack = "policy.rolled_back", "3f6b8f0e2c9c4bd5a1e7d4c95a20b7e8";
-    /// `headroom = auto` has come to a level.
-    HarmFound = "harm.found", "615f243ccff4446db51ec9911b9ec71f";
     /// Main waits for longer than its objective says, whatever side work is given.
     ObjectiveMissed = "objective.missed", "0d6b7f0b54c84e0c9a8f6e5d3c2b1a47";
     /// Main is within its objective again.

@@ -155,11 +155,6 @@ impl RunDir {
         self.dir.join("gates.json")
     }
 
-    /// The headroom that the last agent found.
-    pub fn found_headroom(&self) -> PathBuf {
-        self.dir.join("found-headroom.json")
-    }
-
     /// The steps of the last ten minutes.
     pub fn flight(&self) -> PathBuf {
         self.dir.join("flight")

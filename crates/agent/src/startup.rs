@@ -40,7 +40,7 @@ use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
 use crate::recorder_state::RecorderState;
 use crate::runtime::cpuset_controller::CpusetController;
-use crate::runtime::{Runtime, control_thread, found_headroom};
+use crate::runtime::{Runtime, control_thread};
 use crate::server;
 use crate::systemd::{bus, own_unit};
 use crate::threads;
@@ -164,7 +164,6 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         shared_status: SharedStatus::default(),
     });
     take_up(&agent.gates, &agent.runtime);
-    found_headroom::take_up(&agent.runtime);
     crate::policy::apply::begin(&agent, files_refused.as_deref());
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))

@@ -26,7 +26,7 @@ pub use openapi::openapi;
 pub use table::CALLS;
 pub use views::{
     CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GapView,
-    GateChangeView, GateCounts, GateView, HarmView, HistogramView, HistoryPointView, HistoryView,
+    GateChangeView, GateCounts, GateView, HistogramView, HistoryPointView, HistoryView,
     KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView,
     PolicyChangeView, PolicyView, QuotaCounts, RecordingView, RuleView, StatusView, SumLineView,
     TermView, TotalsView, UserView, WriteView,

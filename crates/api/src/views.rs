@@ -3,7 +3,6 @@
 mod counts;
 mod events;
 mod ext;
-mod harm;
 mod history;
 mod limit;
 mod policy;
@@ -17,7 +16,6 @@ use serde::{Deserialize, Serialize};
 pub use counts::{CapCounts, GateCounts};
 pub use events::{EventView, EventsView, GapView};
 pub use ext::{ExtView, QuotaCounts};
-pub use harm::HarmView;
 pub use history::{HistoryPointView, HistoryView};
 pub use limit::LimitView;
 pub use policy::{
@@ -262,9 +260,6 @@ pub struct StatusView {
     /// How long main waits to run, where a gate has an objective.
     #[serde(default)]
     pub objective: Option<ObjectiveView>,
-    /// What side work costs main, where headroom is found by that.
-    #[serde(default)]
-    pub harm: Option<HarmView>,
     /// Everything but side and idle, over the last second.
     pub main_cpus: f64,
     /// Side work, over the last second.

@@ -116,6 +116,16 @@ pub struct QuotaPlan {
     pub reason: QuotaReason,
 }
 
+/// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much, CPUs that take a third
+/// slice early in a period leave none for another's second (in the simulator one throttle in two periods).
+pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
+    Bandwidth {
+        quota_us: Some(2 * u64::from(cpus.max(1)) * period_us),
+        period_us,
+        burst_us: 0,
+    }
+}
+
 /// Decides when the standing quota of one group is rewritten, and to what.
 #[derive(Clone, Debug)]
 pub struct QuotaPlanner {
@@ -249,7 +259,7 @@ impl QuotaPlanner {
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
-            FREE_UCPU => self.free(cpus),
+            FREE_UCPU => free_bandwidth(cpus, self.cfg.period_us),
             _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
         });
         let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
@@ -262,16 +272,6 @@ impl QuotaPlanner {
         self.urgent = false;
         self.refuted = false;
         Some(QuotaPlan { bandwidth, reason })
-    }
-
-    /// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much,
-    /// CPUs that take a third slice early in a period leave none for another's second (in the simulator one throttle in two periods).
-    fn free(&self, cpus: u32) -> Bandwidth {
-        Bandwidth {
-            quota_us: Some(2 * u64::from(cpus.max(1)) * self.cfg.period_us),
-            period_us: self.cfg.period_us,
-            burst_us: 0,
-        }
     }
 
     /// Whether `bandwidth` is to be written now, and as what.

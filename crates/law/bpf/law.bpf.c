@@ -67,9 +67,3 @@ SEC("syscall") int law_delay(void *ctx)
 	(void)ctx;
 	return tg_op_delay();
 }
-
-SEC("syscall") int law_harm(void *ctx)
-{
-	(void)ctx;
-	return tg_op_harm();
-}

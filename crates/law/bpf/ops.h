@@ -423,6 +423,5 @@ TG_OP(tg_op_share)
 }
 
 #include "ops_bandwidth.h"
-#include "ops_harm.h"
 
 #endif /* TG_LAW_OPS_H */

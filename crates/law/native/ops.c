@@ -27,9 +27,6 @@ void *tg_native_ops_io(tg_u32 which, tg_u64 *size)
 	case 6:
 		*size = sizeof(tg_delay_io);
 		return &tg_delay_io;
-	case 7:
-		*size = sizeof(tg_harm_io);
-		return &tg_harm_io;
 	default:
 		*size = 0;
 		return 0;
@@ -62,9 +59,6 @@ void tg_native_ops_run(tg_u32 which)
 		break;
 	case 6:
 		tg_op_delay();
-		break;
-	case 7:
-		tg_op_harm();
 		break;
 	default:
 		break;

@@ -5,15 +5,14 @@
 //! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
 //! [`share()`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
 //! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
-//! may be carried over, [`harm`] measures what side work costs main. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of
-//! Tidegate's own scheduler. All are pure: time comes in, nothing is read or written elsewhere.
+//! may be carried over. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of Tidegate's own scheduler.
+//! All are pure: time comes in, nothing is read or written elsewhere.
 //! `law/README.md` says where each formula, its bounds and its tuning are told.
 
 pub mod bandwidth;
 pub mod burst;
 pub mod cap;
 pub mod delay;
-pub mod harm;
 mod headroom;
 pub mod hweight;
 pub mod latency;

@@ -2,7 +2,7 @@
 //!
 //! | term | what counts | why |
 //! |---|---|---|
-//! | headroom | the largest number; `auto` where no gate names one | idle kept for one main serves every main, so headrooms do not add up |
+//! | headroom | the largest; `default_headroom` where no gate names one | idle kept for one main serves every main, so headrooms do not add up |
 //! | tolerance | the smallest | it promises main how little side work takes at worst; the strictest promise holds |
 //! | objective | the shortest time, then the smallest share | the strictest counts; of equal times, the higher percentile. One is in force, whether on run delay or on a reported latency; `status` names the others as not used |
 //!

@@ -195,9 +195,9 @@ table! {
         doc: "Priority: side work uses the CPU that main work leaves",
     }
     Headroom headroom: Headroom {
-        default: Headroom::Auto, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰, or auto",
-        example: "30%", value: "PERCENT|auto", classes: MAIN_AND_SIDE,
-        doc: "Idle to keep for main's bursts while side work runs; auto is the least at which main is unharmed, found by measurement; the largest number of all gates counts",
+        default: Headroom::None, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰, or none",
+        example: "30%", value: "PERCENT", classes: MAIN_AND_SIDE,
+        doc: "Idle to keep for main's bursts while side work runs; the largest of all gates counts; none leaves it to default_headroom",
     }
     Tolerance tolerance: Tolerance {
         default: Tolerance::ONE_PERCENT,
@@ -274,14 +274,9 @@ table! {
     struct Settings;
 
     DefaultHeadroom default_headroom: Share {
-        default: Share::TWENTY_PERCENT, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
+        default: Share::ZERO, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
         example: "20%", value: "PERCENT", classes: &[],
-        doc: "Headroom to keep where it is found (headroom = auto) and harm cannot be measured",
-    }
-    Harm harm: Share {
-        default: Share::FIVE_PERCENT, range: "0.5% to 50%, as in 5%, 0.05 or 50‰", example: "5%", value: "PERCENT", classes: &[],
-        doc: "How much longer main's work may take than at 60 % of headroom, where headroom is found",
-        within: |share| share.within(Share::HALF_PERCENT, Share::HALF),
+        doc: "Headroom where no gate names one; 0% leaves side work to the idle class, without a quota",
     }
     Engine engine: Engine {
         default: Engine::Auto, range: "auto, knobs or ext", example: "ext", value: "ENGINE", classes: &[],
@@ -405,14 +400,6 @@ mod tests {
         assert!(check(Setting::Lease, "61s").is_err());
         assert!(check(Setting::LoopPeriod, "999us").is_err());
         assert!(check(Setting::LoopPeriod, "10ms").is_ok());
-        assert!(check(Setting::Harm, "0.5%").is_ok());
-        assert!(check(Setting::Harm, "50%").is_ok());
-        let refused = check(Setting::Harm, "0.4%").unwrap_err().to_string();
-        assert!(
-            refused.contains("\"0.4%\" is below 0.5%; write 0.5% to 50%"),
-            "{refused}"
-        );
-        assert!(check(Setting::Harm, "51%").is_err());
         assert!(check(Setting::GatesPerUser, "4096").is_ok());
         for wrong in ["0", "4097", "-1", "many"] {
             assert!(check(Setting::GatesPerUser, wrong).is_err(), "{wrong}");

@@ -29,14 +29,8 @@ impl Share {
     pub const ZERO: Share = Share { ppm: 0 };
     /// 1 %.
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };
-    /// 0.5 %.
-    pub const HALF_PERCENT: Share = Share { ppm: 5_000 };
     /// 5 %.
     pub const FIVE_PERCENT: Share = Share { ppm: 50_000 };
-    /// 20 %.
-    pub const TWENTY_PERCENT: Share = Share { ppm: 200_000 };
-    /// 50 %.
-    pub const HALF: Share = Share { ppm: 500_000 };
     /// Everything.
     pub const WHOLE: Share = Share {
         ppm: PPM_WHOLE as u32,
@@ -78,17 +72,6 @@ impl Share {
         }
         // At most 1,000,000 by the line above.
         Ok(Share { ppm: ppm as u32 })
-    }
-
-    /// Refuses shares outside of a range.
-    pub(crate) fn within(self, least: Share, most: Share) -> Result<(), Refusal> {
-        if self < least {
-            return Err(Refusal::new(format!("is below {least}")));
-        }
-        if self > most {
-            return Err(Refusal::new(format!("is above {most}")));
-        }
-        Ok(())
     }
 }
 

@@ -74,18 +74,18 @@ impl Value for Class {
 /// Idle to keep for main.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Headroom {
-    /// The least at which main is unharmed, found by measurement.
+    /// Not asked for: the machine's `default_headroom` holds where no gate names one.
     #[default]
-    Auto,
+    None,
     /// This share of the machine.
     Of(Share),
 }
 
 impl Headroom {
-    /// The share that was named, in millionths; `None` where it is found.
+    /// The share that was named, in millionths.
     pub const fn ppm(self) -> Option<u32> {
         match self {
-            Headroom::Auto => None,
+            Headroom::None => None,
             Headroom::Of(share) => Some(share.ppm()),
         }
     }
@@ -94,7 +94,7 @@ impl Headroom {
 impl fmt::Display for Headroom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Headroom::Auto => f.write_str("auto"),
+            Headroom::None => f.write_str("none"),
             Headroom::Of(share) => share.fmt(f),
         }
     }
@@ -103,7 +103,7 @@ impl fmt::Display for Headroom {
 impl Value for Headroom {
     fn parse(text: &str) -> Result<Headroom, Refusal> {
         match text {
-            "auto" => Ok(Headroom::Auto),
+            "none" => Ok(Headroom::None),
             _ => Share::parse(text).map(Headroom::Of),
         }
     }

@@ -59,12 +59,10 @@ pub struct Node {
 /// The machine's headroom where no gate names one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unnamed {
-    /// Found; where harm cannot be told, the default holds.
-    Found {
-        /// How much harm is accepted, in millionths.
-        harm_ppm: u32,
-        /// The default, in millionths of the machine.
-        default_ppm: u32,
+    /// The policy's `default_headroom`.
+    Default {
+        /// Millionths of the machine.
+        ppm: u32,
     },
     /// What was in force when it was recorded, in millionths of the machine.
     Recorded {
@@ -146,9 +144,8 @@ impl Arm {
         let mut arm = Arm {
             name: policy.name.clone(),
             nodes: Vec::new(),
-            unnamed: Unnamed::Found {
-                harm_ppm: settings.harm.value.ppm(),
-                default_ppm: settings.default_headroom.value.ppm(),
+            unnamed: Unnamed::Default {
+                ppm: settings.default_headroom.value.ppm(),
             },
             notes: ext_note(&policy.name, asks_ext),
         };

@@ -164,12 +164,9 @@ impl Written {
             });
         let searches = objective(arm).is_some();
         match (headroom, arm.unnamed) {
-            (Some(ppm), _) | (None, Unnamed::Recorded { ppm }) => {
+            (None, Unnamed::Default { .. }) if searches => {}
+            (Some(ppm), _) | (None, Unnamed::Recorded { ppm } | Unnamed::Default { ppm }) => {
                 let _ = writeln!(text, "headroom = \"{}\"", share(ppm));
-            }
-            (None, Unnamed::Found { .. }) if searches => {}
-            (None, Unnamed::Found { harm_ppm, .. }) => {
-                let _ = writeln!(text, "headroom = \"auto\"\nharm = \"{}\"", share(harm_ppm));
             }
         }
         if let Some(ppm) = tolerance {

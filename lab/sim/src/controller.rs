@@ -3,7 +3,6 @@
 
 use crate::Ns;
 use crate::error::Violation;
-use crate::found::FoundHeadroom;
 use crate::machine::Machine;
 
 /// An engine.
@@ -20,10 +19,6 @@ pub trait Controller: Send {
     }
     /// How long side work has been at the tolerance, where it has one.
     fn at_tolerance_ns(&self) -> Option<u64> {
-        None
-    }
-    /// The headroom that it found, where it was to find one.
-    fn found(&self) -> Option<FoundHeadroom> {
         None
     }
 }

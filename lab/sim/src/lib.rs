@@ -8,7 +8,6 @@ pub mod cpuset;
 pub mod engines;
 pub mod error;
 mod event;
-pub mod found;
 pub mod hist;
 pub mod ids;
 mod kernel;

@@ -1,7 +1,6 @@
 //! What came of a run: integers only, the same bytes from the same scenario.
 
 use crate::Ns;
-use crate::found::FoundHeadroom;
 use crate::hist::Histogram;
 use crate::scenario::Override;
 use crate::spec::Class;
@@ -37,8 +36,6 @@ pub struct Outcome {
     pub window_ns: u64,
     /// What the machine refused an engine.
     pub refusals: Vec<String>,
-    /// The headroom that the engine found, with `headroom = "auto"`.
-    pub found: Option<FoundHeadroom>,
 }
 
 /// A group's part.

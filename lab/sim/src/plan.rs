@@ -114,9 +114,6 @@ impl Plan {
         // Without slices to give, any base will do.
         let base_ns = base_slice_ns.unwrap_or(3_000_000);
         self.compiled = compile(&mut self.specs, &mut tasks, base_ns, tick_ns);
-        if let Some(aim_ppm) = scenario.engine.harm_aim_ppm {
-            self.compiled.find_headroom(aim_ppm);
-        }
         if base_slice_ns.is_some() {
             self.slices = tasks.iter().map(|task| task.slice_ns).collect();
         }

@@ -215,11 +215,6 @@ impl Stage {
             samples,
             window_ns: scenario.window_ns,
             refusals: self.refusals(),
-            found: self
-                .simulation
-                .controllers
-                .iter()
-                .find_map(|one| one.found()),
         };
         let busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
         outcome.idle_ns = outcome.capacity_ns().saturating_sub(busy_ns);

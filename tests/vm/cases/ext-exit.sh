@@ -6,7 +6,7 @@
 # seconds: 60
 group hard
 group side
-ext_on --gate 'cgroup:/hard cap_hard=50‰' --gate 'cgroup:/side class=side'
+ext_on --gate 'cgroup:/hard cap_hard=50‰' --gate 'cgroup:/side class=side headroom=20%'
 sleep 2
 for where in hard side; do
 	SEEN=$(vmtool exit 100 5 $ROOT/$where)

@@ -6,7 +6,7 @@
 group side
 group capped
 group main
-ext_on --json --gate 'cgroup:/side class=side' --gate 'cgroup:/capped cap_hard=200‰'
+ext_on --json --gate 'cgroup:/side class=side headroom=20%' --gate 'cgroup:/capped cap_hard=200‰'
 start side vmtool burn
 side=$STARTED
 start capped vmtool burn

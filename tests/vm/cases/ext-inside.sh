@@ -20,7 +20,7 @@ echo 10000 >$ROOT/heavy/cpu.weight
 echo 1 >$ROOT/light/cpu.weight
 echo 1 >$ROOT/light/least/cpu.weight
 echo "1000 1000000" >$ROOT/quota/cpu.max
-ext_on --json --gate 'cgroup:/cap cap=1‰' --gate 'cgroup:/side class=side'
+ext_on --json --gate 'cgroup:/cap cap=1‰' --gate 'cgroup:/side class=side headroom=20%'
 start heavy vmtool burn
 HEAVY=$STARTED
 

@@ -25,7 +25,7 @@ stress() {
 	done
 }
 
-on() { ext_on --json --gate 'cgroup:/side class=side' --gate 'cgroup:/capped cap_hard=200‰'; }
+on() { ext_on --json --gate 'cgroup:/side class=side headroom=20%' --gate 'cgroup:/capped cap_hard=200‰'; }
 
 # left: before 7.0 the scheduler leaves real-time stressors alone, and says so; any other end is a failure.
 left() {

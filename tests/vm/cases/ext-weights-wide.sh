@@ -44,7 +44,7 @@ for online in "2" "2 4 6" "2 4 6 8 10 12 14"; do
 	cpus $online
 	many=$(nproc)
 	hints eevdf
-	ext_on --gate 'cgroup:/b/side class=side'
+	ext_on --gate 'cgroup:/b/side class=side headroom=20%'
 	hints ext
 	within "p99 of a wakeup at -20 beside a heavy hog on $many CPUs, us" "$(of p99_us)" 0 400
 

@@ -6,7 +6,7 @@
 group a
 group b
 group b/side
-ext_on --gate 'cgroup:/b/side class=side'
+ext_on --gate 'cgroup:/b/side class=side headroom=20%'
 echo +cpu >$ROOT/b/cgroup.subtree_control
 group b/x
 group b/y

@@ -179,8 +179,7 @@ pub(crate) fn ext_machine(control_loop: &ControlLoop) -> (u32, u32) {
     let demand = control.demand();
     let whole_ppm = match demand.domains_only {
         true => 0,
-        // From the law's next step on.
-        false => control.compared_ppm().unwrap_or(control.headroom_ppm()),
+        false => control.headroom_ppm(),
     };
     let by_quota = demand
         .domains

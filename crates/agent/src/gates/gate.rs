@@ -160,8 +160,11 @@ impl Gate {
     }
 }
 
-/// What all gates ask for together, by the rule of [`combine`]. Where no gate names a number, headroom is found by measured harm, and
-/// the machine's default holds where that cannot be told. With an objective the default is only where its search begins.
+/// What an objective begins with where nothing names a headroom: it takes less later if main does well with less.
+const OBJECTIVE_START_PPM: u32 = 200_000;
+
+/// What all gates ask for together, by the rule of [`combine`]. The machine's default holds where no gate names a headroom. With an
+/// objective the default is only where its search begins.
 pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
     let named = gates.clone().filter_map(|gate| {
         let ppm = gate.terms.headroom.value.ppm()?;
@@ -178,16 +181,22 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
     });
     let default = &settings.default_headroom;
     if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
-        objective.start_ppm = default.value.ppm();
+        objective.start_ppm = match default.value.ppm() {
+            0 => OBJECTIVE_START_PPM,
+            ppm => ppm,
+        };
         headroom = Some((0, "found for the objective".to_owned()));
     }
-    let harm_aim_ppm = headroom.is_none().then(|| settings.harm.value.ppm());
-    let (headroom_ppm, headroom_from) =
-        headroom.unwrap_or_else(|| (default.value.ppm(), "auto".to_owned()));
+    let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
+        let from = match default.is_default() {
+            true => "default".to_owned(),
+            false => format!("default_headroom ({})", default.source),
+        };
+        (default.value.ppm(), from)
+    });
     let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
     Demand {
         headroom_ppm,
-        harm_aim_ppm,
         headroom_from,
         tolerance_ppm,
         objective,
@@ -303,32 +312,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_headroom_named_means_that_it_is_found_and_naming_none_means_none() {
-        let settings = Config::default().settings();
+    fn without_a_named_headroom_the_machines_default_holds_which_is_none() {
         let side = gate("encode", &[("class", "side")]);
-        let by_default = demand([&side].into_iter(), &settings);
+        let by_default = demand([&side].into_iter(), &Config::default().settings());
         assert_eq!(
             (by_default.headroom_ppm, by_default.tolerance_ppm),
-            (200_000, 10_000)
+            (0, 10_000)
         );
-        assert_eq!(by_default.harm_aim_ppm, Some(50_000));
-        assert_eq!(by_default.headroom_from, "auto");
+        assert_eq!(by_default.headroom_from, "default");
+        let file = std::path::Path::new("tidegate.toml");
+        let config = Config::from_text(file, "default_headroom = '30%'").unwrap();
+        let by_file = demand([&side].into_iter(), &config.settings());
+        assert_eq!(by_file.headroom_ppm, 300_000);
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
-        let bare = demand([&bare].into_iter(), &settings);
-        assert_eq!((bare.headroom_ppm, bare.harm_aim_ppm), (0, None));
-    }
-
-    #[test]
-    fn a_number_goes_before_auto_whichever_is_larger() {
-        let settings = Config::default().settings();
-        let auto = gate("web", &[("class", "main"), ("headroom", "auto")]);
-        let number = gate("db", &[("class", "main"), ("headroom", "10%")]);
-        let found = demand([&auto, &number].into_iter(), &settings);
-        assert_eq!((found.headroom_ppm, found.harm_aim_ppm), (100_000, None));
-        assert_eq!(found.headroom_from, "gate db");
-        let objective = gate("api", &[("class", "main"), ("objective", "p99<5ms")]);
-        let found = demand([&auto, &objective].into_iter(), &settings);
-        assert_eq!((found.headroom_ppm, found.harm_aim_ppm), (0, None));
+        let bare = demand([&bare].into_iter(), &config.settings());
+        assert_eq!(bare.headroom_ppm, 0, "a named 0 % goes before the default");
     }
 
     /// Over an update, an agent takes up the gates that the one before wrote.

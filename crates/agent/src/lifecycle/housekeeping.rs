@@ -25,7 +25,6 @@ use crate::policy::starts::StartFollower;
 use crate::process::program::start_guardian;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
-use crate::runtime::found_headroom::{self, FoundHeadroom};
 use crate::runtime::limits::remove_unused_roots;
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
@@ -82,8 +81,6 @@ pub struct Housekeeping {
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
-    /// The headroom that is written down for the next agent.
-    found: Option<FoundHeadroom>,
     loop_watch: LoopWatch,
     history: HistorySampler,
 }
@@ -106,7 +103,6 @@ impl Housekeeping {
             stuck_guardians: Vec::new(),
             engine: None,
             own_cpu: None,
-            found: None,
             loop_watch: LoopWatch::default(),
             history: HistorySampler::default(),
         }
@@ -131,7 +127,6 @@ impl Housekeeping {
     /// Copies figures of the last second, and tells of what has lasted.
     pub(crate) fn note_figures(&mut self, runtime: &Runtime, life: &Life) {
         self.measure_self(&runtime.kernel, life);
-        found_headroom::keep(runtime, &mut self.found);
         self.loop_watch.poll(runtime);
         self.history.poll(runtime);
     }

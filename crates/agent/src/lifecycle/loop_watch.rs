@@ -1,11 +1,9 @@
-//! What the control loop came to, told once a second as events: side work that starves, an objective that is missed, a headroom that
-//! was found.
+//! What the control loop came to, told once a second as events: side work that starves, an objective that is missed.
 
-use tidegate_engine::control::{AutoState, Figure, Found, Protection};
+use tidegate_engine::control::{Figure, Protection};
 
 use crate::events::EventKind;
 use crate::runtime::Runtime;
-use crate::view::harm_sentence;
 
 /// Of the second between two polls, side work was at its tolerance for at least this long: it starves.
 const STARVES_NS: u64 = 900_000_000;
@@ -21,7 +19,6 @@ pub(crate) struct LoopWatch {
     at_tolerance_ns: u64,
     starves: Lasting,
     misses: Lasting,
-    found: Option<(AutoState, u32)>,
 }
 
 /// Something that is told when it has lasted.
@@ -51,22 +48,16 @@ impl Lasting {
 impl LoopWatch {
     /// One poll.
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
-        let (at_tolerance_ns, found, objective, is_limiting) = {
+        let (at_tolerance_ns, objective, is_limiting) = {
             let control = runtime.control();
             let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_ext();
             let objective = control.protection();
-            (
-                control.at_tolerance_ns,
-                control.found(),
-                objective,
-                is_limiting,
-            )
+            (control.at_tolerance_ns, objective, is_limiting)
         };
         let lately_ns = at_tolerance_ns.saturating_sub(self.at_tolerance_ns);
         self.at_tolerance_ns = at_tolerance_ns;
         self.tell_of_starvation(runtime, is_limiting, lately_ns);
         self.tell_of_objective(runtime, objective.as_ref());
-        self.tell_of_harm(runtime, found);
     }
 
     fn tell_of_starvation(&mut self, runtime: &Runtime, is_limiting: bool, lately_ns: u64) {
@@ -114,20 +105,6 @@ impl LoopWatch {
         let what = format!("{from} {what}: {late_pct:.1} % of {waits} were longer");
         let gate = Some(found.objective.gate.as_str());
         runtime.events.tell(kind, gate, what);
-    }
-
-    fn tell_of_harm(&mut self, runtime: &Runtime, found: Option<Found>) {
-        let Some(found) = found else {
-            self.found = None;
-            return;
-        };
-        let is_told = found.state.is_found() || matches!(found.state, AutoState::Unknown(_));
-        let now = Some((found.state, found.level_ppm));
-        if is_told && self.found != now {
-            self.found = now;
-            let sentence = harm_sentence(&found);
-            runtime.events.tell(EventKind::HarmFound, None, sentence);
-        }
     }
 }
 

@@ -155,8 +155,6 @@ fn ratio(pct: f64) -> f64 {
 /// The machine.
 fn machine(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
-    let harm = status.harm.as_ref().and_then(|harm| harm.harm_pct);
-    let found = status.harm.as_ref().map(|harm| ratio(harm.level_pct));
     vec![
         gauge(
             "capacity_cpus",
@@ -172,11 +170,6 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "headroom_kept_ratio",
             "Idle over the last second, of the machine",
             ratio(status.idle_kept_pct),
-        ),
-        gauge(
-            "headroom_found_ratio",
-            "Headroom that was found (headroom = auto), of the machine",
-            found,
         ),
         gauge(
             "tolerance_ratio",
@@ -198,11 +191,6 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "side_allowance_cpus",
             "What side work may use",
             status.allowance_cpus,
-        ),
-        gauge(
-            "harm_ratio",
-            "How much longer main's work takes than at 60 % of headroom",
-            harm.map(ratio),
         ),
         counter(
             "side_at_tolerance_seconds",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tidegate_api::{ExtView, GateView, HarmView};
+use tidegate_api::{ExtView, GateView};
 
 use super::*;
 
@@ -56,7 +56,6 @@ fn figures_have_base_units_and_no_command() {
     for secret in ["password", "4711"] {
         assert!(!text.contains(secret), "{text}");
     }
-    assert!(!text.contains("harm_ratio"), "it is not known");
 }
 
 #[test]
@@ -98,10 +97,6 @@ fn a_caller_that_takes_plain_text_alone_gets_it() {
 /// With at least one sample of each metric.
 fn everything() -> StatusView {
     let mut status = status(vec![gate("a", "side")]);
-    status.harm = Some(HarmView {
-        harm_pct: Some(1.0),
-        ..HarmView::default()
-    });
     status.ext = Some(ExtView::default());
     let totals = &mut status.totals;
     totals.events.insert("gate.created".to_owned(), 1);

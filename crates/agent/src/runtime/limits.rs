@@ -1,7 +1,7 @@
 //! Putting a gate's terms on the machine and taking them off again: groups, membership, weight, `cpu.idle`.
 //!
-//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
-//! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
+//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets its
+//! first one, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{HeldProcess, ProcessRef};
 use tidegate_engine::ledger::{Entry, Fallback};
 use tidegate_engine::limit::tighter;
+use tidegate_engine::quota_planner::{QuotaPlannerConfig, free_bandwidth};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::{info, warn};
@@ -19,7 +20,7 @@ use tracing::{info, warn};
 use crate::control_loop::ControlLoop;
 use crate::errors::{internal, not_recorded, of_group, usage};
 use crate::ext::plan::{mark_moved, unmark};
-use crate::gates::{Attachment, Gate};
+use crate::gates::{Attachment, Gate, demand};
 use crate::kernel::Kernel;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
@@ -83,7 +84,7 @@ fn make_in_root(runtime: &Runtime, gate: &Gate) -> Result<GroupPath, ApiError> {
     };
     let group = root.join(&name).map_err(usage)?;
     if gate.class() == Class::Side {
-        ensure_side_root(runtime)?;
+        make_side_root(runtime, first_quota(runtime, gate))?;
     } else if root == kernel.main_root() {
         kernel.ensure_made(&root, "")?;
     }
@@ -115,19 +116,49 @@ fn make_below(
     Ok(Ok(group))
 }
 
-/// The side root: made, idle, and with a quota before a process is in it.
+/// The side root: made, idle, and at the tolerance before a process is in it.
 pub(crate) fn ensure_side_root(runtime: &Runtime) -> Result<(), ApiError> {
-    let root = runtime.kernel.side_root();
-    runtime.kernel.ensure_made(&root, "")?;
-    limit_to_floor(runtime, &root, "", runtime.control_loop.floor_now())
+    make_side_root(runtime, runtime.control_loop.floor_now())
 }
 
-/// A group of ours that carries a moving quota: in the idle class, and with a quota.
+fn make_side_root(runtime: &Runtime, first: Bandwidth) -> Result<(), ApiError> {
+    let root = runtime.kernel.side_root();
+    runtime.kernel.ensure_made(&root, "")?;
+    let floor = runtime.control_loop.floor_now();
+    limit(runtime, &root, "", floor, first)
+}
+
+/// The side root's quota until the loop's next step: the tolerance, or all CPUs where neither this gate nor another asks for idle.
+fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
+    let of_gate = demand(std::iter::once(gate), &runtime.settings);
+    let control = runtime.control();
+    let has_objective = of_gate.objective.is_some() || control.demand().objective.is_some();
+    let keeps_idle = of_gate.headroom_ppm > 0 || control.keeps_idle() || has_objective;
+    let cpus = control.online_cpus();
+    drop(control);
+    if keeps_idle || runtime.ext.is_wanted() {
+        return runtime.control_loop.floor_now();
+    }
+    free_bandwidth(cpus, QuotaPlannerConfig::default().period_us)
+}
+
+/// A group of ours that carries a moving quota: in the idle class, and at the floor.
 pub(crate) fn limit_to_floor(
     runtime: &Runtime,
     group: &GroupPath,
     gate: &str,
     floor: Bandwidth,
+) -> Result<(), ApiError> {
+    limit(runtime, group, gate, floor, floor)
+}
+
+/// The same with another quota until the loop's next step. The guardian's is `floor`.
+fn limit(
+    runtime: &Runtime,
+    group: &GroupPath,
+    gate: &str,
+    floor: Bandwidth,
+    first: Bandwidth,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let unlimited = kernel.groups.bandwidth(group).map_err(of_group)?;
@@ -138,7 +169,7 @@ pub(crate) fn limit_to_floor(
         .record_limit(group, gate, unlimited, fallback)
         .map_err(internal)?;
     if unlimited.quota_us.is_none() {
-        write_floor(runtime, group, unlimited, floor)?;
+        write_floor(runtime, group, unlimited, first)?;
     }
     Ok(())
 }

@@ -9,7 +9,6 @@
 //! | `make` | a gate around what was there before |
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
-//! | `found_headroom` | the headroom that was found, for the next agent |
 //! | `domains` | headroom on main's own CPUs |
 //! | `mains` | main gates without tasks |
 //! | `measure` | what gates use |
@@ -28,7 +27,6 @@ pub(crate) mod confinement;
 pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
 pub(crate) mod domains;
-pub(crate) mod found_headroom;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;

@@ -25,8 +25,6 @@ use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroup
 
 /// Between two polls.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
-/// The same while headroom is found: a level must be in force within the 50 ms that the law of harm leaves out after a switch.
-const FOUND_POLL_PERIOD: Duration = Duration::from_millis(20);
 /// Without a scheduler of ours there is nothing to poll.
 const IDLE_PERIOD: Duration = Duration::from_secs(3600);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
@@ -52,11 +50,7 @@ pub(crate) fn period(runtime: &Runtime) -> Duration {
     if !runtime.ext.is_wanted() {
         return IDLE_PERIOD;
     }
-    let finds = runtime.ext.is_loaded() && runtime.control().found().is_some();
-    match finds {
-        true => FOUND_POLL_PERIOD,
-        false => POLL_PERIOD,
-    }
+    POLL_PERIOD
 }
 
 impl ExtSupervisor {

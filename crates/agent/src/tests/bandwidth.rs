@@ -207,7 +207,8 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
         bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-        let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
+        let terms = [&with_class("side")[..], &[("headroom", "20%")]].concat();
+        let group = run(&agent, PIDS[0], &terms).unwrap();
         // Side work that limits a group of its own, as a container runtime does.
         let inner = path(&format!("{group}/inner"));
         agent.groups().create(&inner).unwrap();

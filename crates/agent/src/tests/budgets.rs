@@ -7,7 +7,7 @@ use tidegate_cgroup::testkit::FakeProcess;
 use tidegate_engine::clock::Clock;
 
 use super::sim_clock::in_time;
-use super::{Bed, KINDS, Kind, root, run_side, terms};
+use super::{Bed, KINDS, Kind, root, run_limited, terms};
 use crate::agent::Agent;
 use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
@@ -59,7 +59,7 @@ fn a_thousand_gates_of_one_user_come_to_64_and_root_goes_on() {
         assert!(said.contains("gates_per_user"), "{said}");
         // A gate of root's, and another user's.
         bed.fake.add_process(FakeProcess::new(5));
-        run_side(&agent, 5).unwrap();
+        run_limited(&agent, 5).unwrap();
         let written = bed
             .fs
             .inner()

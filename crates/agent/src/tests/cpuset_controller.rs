@@ -11,7 +11,7 @@ use tidegate_engine::sync::lock;
 use tidegate_terms::CpusetMode;
 
 use super::life::steps;
-use super::{Bed, Kind, PIDS, run, run_side, set};
+use super::{Bed, Kind, PIDS, run, run_limited, set};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -87,7 +87,7 @@ fn side_work_is_confined_and_let_go() {
         if bed.kind == Kind::Mixed {
             assert!(bed.place(PIDS[0]).contains("cpuset:/tg-side"));
             // A second command is in before it runs.
-            run_side(&agent, PIDS[1]).unwrap();
+            run_limited(&agent, PIDS[1]).unwrap();
             assert!(bed.place(PIDS[1]).contains("cpuset:/tg-side"));
         }
         agent.leave();

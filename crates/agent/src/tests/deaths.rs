@@ -3,7 +3,7 @@
 use tidegate_cgroup::testkit::{Fault, Rule};
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, gate_names, in_journal, run_side, set_side, unset};
+use super::{Bed, KINDS, PIDS, gate_names, in_journal, run_limited, set_limited, unset};
 use crate::agent::Agent;
 
 /// A call that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
@@ -30,7 +30,7 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
     for kind in KINDS {
         for nth in 1.. {
             let bed = Bed::new(kind);
-            let Some(next) = death_at(&bed, nth, |agent| drop(run_side(agent, PIDS[0]))) else {
+            let Some(next) = death_at(&bed, nth, |agent| drop(run_limited(agent, PIDS[0]))) else {
                 assert!(nth > 5, "{kind:?}");
                 break;
             };
@@ -46,7 +46,7 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
                 assert_eq!(gate_names(&next), ["job"], "{what}");
             }
             // The command asks the next agent, as it had no answer.
-            run_side(&next, PIDS[0]).unwrap_or_else(|error| panic!("{what}: {error}"));
+            run_limited(&next, PIDS[0]).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(gate_names(&next), ["job"], "{what}");
             assert!(
                 bed.place(PIDS[0]).contains("/tg-side/job") && bed.is_limited("/tg-side"),
@@ -72,7 +72,8 @@ fn a_set_that_was_cut_off_is_undone_or_stands() {
             for nth in 1.. {
                 let bed = Bed::new(kind);
                 let fresh = bed.values("/other");
-                let Some(next) = death_at(&bed, nth, |agent| drop(set_side(agent, target))) else {
+                let Some(next) = death_at(&bed, nth, |agent| drop(set_limited(agent, target)))
+                else {
                     assert!(nth > 5, "{kind:?}");
                     break;
                 };
@@ -112,7 +113,7 @@ fn an_unset_that_was_cut_off_is_finished_by_the_next() {
             for nth in 1.. {
                 let bed = Bed::new(kind);
                 let fresh = bed.values("/other");
-                set_side(&bed.agent().unwrap(), target).unwrap();
+                set_limited(&bed.agent().unwrap(), target).unwrap();
                 let Some(next) = death_at(&bed, nth, |agent| drop(unset(agent, target))) else {
                     break;
                 };

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::ext::{bed as ext_bed, eject};
 use super::ext_outside::supervise;
 use super::steps::{Knob, steps};
-use super::{Bed, KINDS, Kind, PIDS, run_side};
+use super::{Bed, KINDS, Kind, PIDS, run_limited};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::threads::{HOUSEKEEPING, once};
@@ -23,7 +23,7 @@ fn an_agent_that_takes_up_gates_says_so() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let first = bed.agent().unwrap();
-        run_side(&first, PIDS[0]).unwrap();
+        run_limited(&first, PIDS[0]).unwrap();
         first.hand_over();
         assert_eq!(kinds(&bed.agent().unwrap()), ["agent.adopted"]);
     }
@@ -33,7 +33,7 @@ fn an_agent_that_takes_up_gates_says_so() {
 fn a_fallback_of_the_guardian_is_an_event() {
     let bed = Bed::new(Kind::V2);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let mut housekeeping = Housekeeping::new(None);
     once(HOUSEKEEPING, &mut housekeeping, &agent);
     assert!(!kinds(&agent).contains(&"lease.expired".to_owned()));
@@ -51,7 +51,7 @@ fn a_fallback_of_the_guardian_is_an_event() {
 fn a_scheduler_that_comes_and_is_thrown_out_is_told_of() {
     let (bed, kernel) = ext_bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     supervise(&agent, 0);
     assert!(kinds(&agent).contains(&"ext.loaded".to_owned()));
     eject(&kernel);
@@ -60,12 +60,11 @@ fn a_scheduler_that_comes_and_is_thrown_out_is_told_of() {
 }
 
 #[test]
-fn starvation_begins_and_ends_and_a_found_headroom_is_told() {
+fn starvation_begins_and_ends() {
     let bed = Bed::new(Kind::V2);
     bed.sensor.main_ppm.store(1_000_000, Ordering::Relaxed);
-    bed.sensor.waits.store(true, Ordering::Relaxed);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let (mut knob, mut housekeeping) = (Knob::default(), Housekeeping::new(None));
     let mut pass = |seconds: u32| {
         for _ in 0..seconds {
@@ -80,5 +79,4 @@ fn starvation_begins_and_ends_and_a_found_headroom_is_told() {
     pass(60);
     let told = kinds(&agent);
     assert!(told.contains(&"starvation.ended".to_owned()), "{told:?}");
-    assert!(told.contains(&"harm.found".to_owned()), "{told:?}");
 }

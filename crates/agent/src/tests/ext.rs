@@ -12,7 +12,7 @@ use tidegate_sched_ext::{CapScope, CapTerms, Ended, Kind as Work, LimitStat};
 use super::ext_outside::{supervise, view_at};
 use super::fake_scheduler::FakeKernel;
 use super::sim_clock::SimClock;
-use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
+use super::{Bed, KINDS, Kind, PIDS, run, run_limited, run_side, set, set_limited, unset};
 use crate::agent::Agent;
 use crate::ext::kernel::Kernel;
 use crate::runtime::control_thread::follow_engine;
@@ -81,7 +81,7 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
         let (bed, kernel) = bed(kind);
         bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
         let agent = bed.agent().unwrap();
-        let group = run_side(&agent, PIDS[0]).unwrap().cgroup;
+        let group = run_limited(&agent, PIDS[0]).unwrap().cgroup;
         for _ in 0..400 {
             turn(&agent);
         }
@@ -155,7 +155,7 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
     let (bed, kernel) = bed(Kind::V2);
     bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     for refuses in ["prepare", "attach", "gate"] {
         lock(&kernel.told).refuses = Some(refuses);
         let before = view_at(&agent, 0).reload_in_seconds.unwrap();
@@ -185,7 +185,7 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
 fn real_time_tasks_are_waited_for_and_no_reason_to_give_up() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let mut now_ns = S;
     for _ in 0..15 {
         supervise(&agent, now_ns);
@@ -254,7 +254,11 @@ fn gates_that_come_change_and_go_are_told() {
         bed.clock.sleep(Duration::from_secs(1));
     }
     supervise(&agent, 2 * S);
-    assert_eq!(lock(&kernel.told).machine, (0, 10_000), "auto, and no main");
+    assert_eq!(
+        lock(&kernel.told).machine,
+        (0, 10_000),
+        "no main, and no headroom asked"
+    );
     enter(&main);
     poll_vacant(&agent.gates, &agent.runtime);
     assert_eq!(lock(&kernel.told).machine, (300_000, 10_000));
@@ -282,7 +286,7 @@ fn gates_that_come_change_and_go_are_told() {
     assert!(!lock(&kernel.told).gates.contains_key(&other));
     assert!(!lock(&kernel.told).mirrors.contains(&other));
     assert_eq!(bed.values("/other"), fresh);
-    set_side(&agent, "cgroup:/other").unwrap();
+    set_limited(&agent, "cgroup:/other").unwrap();
     assert!(lock(&kernel.told).mirrors.contains(&other), "the floor");
     unset(&agent, "cgroup:/other").unwrap();
     assert_eq!(bed.values("/other"), fresh);
@@ -359,9 +363,9 @@ fn leaving_takes_the_scheduler_out_and_leaves_what_it_always_leaves() {
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
         supervise(&agent, S);
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
-        set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();
+        set_limited(&agent, &format!("pid:{}", PIDS[1])).unwrap();
         bed.fake.end_process(PIDS[0]);
         agent.leave();
         assert_eq!(lock(&kernel.told).unloads, 1, "{kind:?}");

@@ -11,7 +11,7 @@ use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{CapScope, CapStat, CapTerms, LimitStat};
 
 use super::ext::{bed, eject, id};
-use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
+use super::{KINDS, Kind, PIDS, run, run_limited, set, unset};
 use crate::agent::Agent;
 use crate::ext::view::ext_view;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -42,7 +42,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
     for kind in KINDS {
         let (bed, kernel) = bed(kind);
         let agent = bed.agent().unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         supervise(&agent, S);
         let root = agent.runtime.kernel.side_root();
         let copy = agent.groups().bandwidth(&root).unwrap();
@@ -91,7 +91,7 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     // Whatever else left a mark there.
     agent.runtime.ext.mark(other_id, true);
     assert!(lock(&kernel.told).mirrors.contains(&other_id));
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let left = lock(&kernel.told).mirrors.contains(&other_id);
     assert!(
         !left,

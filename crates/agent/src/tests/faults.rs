@@ -11,7 +11,9 @@ use tidegate_cgroup::testkit::{FakeProcess, Fault, Rule};
 use tidegate_engine::control::Apply;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_side, set, set_side, unset};
+use super::{
+    Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_limited, set, set_limited, unset,
+};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::peer::Peer;
@@ -63,7 +65,7 @@ fn at_each_fault(
 
 #[test]
 fn a_run_that_is_refused_leaves_nothing() {
-    let call = |agent: &Agent| run_side(agent, PIDS[0]).map(drop);
+    let call = |agent: &Agent| run_limited(agent, PIDS[0]).map(drop);
     at_each_fault(call, |bed, agent, answer, what| {
         if answer.is_err() && !gate_names(agent).is_empty() {
             // Placed, listed and limited, but not written down: the command is told, and ends or runs in its gate.
@@ -84,7 +86,7 @@ fn a_run_that_is_refused_leaves_nothing() {
             assert!(bed.is_limited("/tg-side"), "{what}");
         }
         // The next one works, and is limited.
-        run_side(agent, PIDS[1]).unwrap_or_else(|error| panic!("{what}: then {error}"));
+        run_limited(agent, PIDS[1]).unwrap_or_else(|error| panic!("{what}: then {error}"));
         assert!(bed.is_limited("/tg-side"), "{what}");
         assert!(bed.place(PIDS[1]).contains("/tg-side/job"), "{what}");
     });
@@ -93,7 +95,7 @@ fn a_run_that_is_refused_leaves_nothing() {
 #[test]
 fn a_process_that_cannot_be_limited_stays_where_it_is() {
     let target = format!("pid:{}", PIDS[0]);
-    let call = |agent: &Agent| set_side(agent, &format!("pid:{}", PIDS[0]));
+    let call = |agent: &Agent| set_limited(agent, &format!("pid:{}", PIDS[0]));
     at_each_fault(call, |bed, agent, answer, what| {
         if answer.is_err() {
             assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
@@ -104,7 +106,7 @@ fn a_process_that_cannot_be_limited_stays_where_it_is() {
                     .any(|group| group.as_str().contains("work")),
                 "{what}"
             );
-            set_side(agent, &target).unwrap_or_else(|error| panic!("{what}: then {error}"));
+            set_limited(agent, &target).unwrap_or_else(|error| panic!("{what}: then {error}"));
         }
         assert!(
             bed.place(PIDS[0]).contains("tg-"),
@@ -120,7 +122,7 @@ fn a_process_that_cannot_be_limited_stays_where_it_is() {
 
 #[test]
 fn a_group_that_cannot_be_limited_keeps_its_values() {
-    let call = |agent: &Agent| set_side(agent, "cgroup:/other");
+    let call = |agent: &Agent| set_limited(agent, "cgroup:/other");
     at_each_fault(call, |bed, agent, answer, what| {
         let fresh = Bed::new(bed.kind).values("/other");
         if answer.is_err() {
@@ -131,7 +133,8 @@ fn a_group_that_cannot_be_limited_keeps_its_values() {
                 "{what}: {:?}",
                 in_journal(agent)
             );
-            set_side(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: then {error}"));
+            set_limited(agent, "cgroup:/other")
+                .unwrap_or_else(|error| panic!("{what}: then {error}"));
         }
         assert!(bed.is_limited("/other"), "{what}");
         unset(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: unset: {error}"));
@@ -145,8 +148,8 @@ fn what_cannot_be_looked_at_has_not_ended() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
-        set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
+        set_limited(&agent, &format!("pid:{}", PIDS[1])).unwrap();
         let gates = agent.gates.lock().clone();
         for gate in &gates {
             let before = bed.fs.count();
@@ -176,7 +179,7 @@ fn what_is_not_put_back_is_said() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         let theirs = Bandwidth::limit(7_000, 20_000);
         let other = GroupPath::parse("/other").unwrap();
         agent.groups().set_bandwidth(&other, None, theirs).unwrap();
@@ -235,7 +238,7 @@ fn what_was_written_over_once_does_not_become_ours() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         let theirs = Bandwidth::limit(70_000, 100_000);
         let ours = Bandwidth::limit(9_000, 50_000);
         let other = GroupPath::parse("/other").unwrap();
@@ -260,7 +263,7 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         let other = GroupPath::parse("/other").unwrap();
         agent
             .runtime
@@ -270,7 +273,7 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
         // And one that is refused is noted as what it is.
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         let mut writer = agent.runtime.quota_writer();
         bed.fs.add(Rule::on(
             Op::Write,
@@ -294,7 +297,7 @@ fn what_falls_back_to_what_it_was_does_not_yield_again() {
         let agent = bed.agent().unwrap();
         let restored = [("class", "side"), ("fallback", "restore")];
         super::set(&agent, "cgroup:/other", &restored).unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         let mut writer = agent.runtime.quota_writer();
         for group in ["/other", "/tg-side"] {
             let group = GroupPath::parse(group).unwrap();
@@ -321,16 +324,16 @@ fn side_targets_do_not_overlap() {
             .groups()
             .create(&other.join("inner").unwrap())
             .unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
-        let refused = set_side(&agent, "cgroup:/other/inner").unwrap_err();
+        set_limited(&agent, "cgroup:/other").unwrap();
+        let refused = set_limited(&agent, "cgroup:/other/inner").unwrap_err();
         assert!(
             refused.to_string().contains("overlaps with gate other"),
             "{refused}"
         );
         unset(&agent, "cgroup:/other").unwrap();
-        set_side(&agent, "cgroup:/other/inner").unwrap();
+        set_limited(&agent, "cgroup:/other/inner").unwrap();
         assert_eq!(
-            set_side(&agent, "cgroup:/other").unwrap_err().kind,
+            set_limited(&agent, "cgroup:/other").unwrap_err().kind,
             ErrorKind::Usage
         );
     }
@@ -340,7 +343,7 @@ fn side_targets_do_not_overlap() {
 fn work_in_a_side_gate_does_not_become_main_by_asking_again() {
     let bed = Bed::new(Kind::Mixed);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let request = RunRequest {
         pid: PIDS[0],
         name: None,
@@ -400,7 +403,7 @@ fn what_is_put_back_waits_for_a_guardian_that_writes() {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         let other = GroupPath::parse("/other").unwrap();
         // The loop had taken it out of the idle class.
         let mut writer = agent.runtime.quota_writer();

@@ -12,7 +12,7 @@ use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::testkit::Meanwhile;
 use tidegate_engine::apply::Journal;
 
-use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
+use super::{Bed, PIDS, STEP_NS, root, run_limited, set_limited, terms, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::renew_all;
@@ -30,7 +30,9 @@ pub type Ask = (&'static str, fn(&Bed, &Agent));
 
 /// Until everything stands.
 pub const RISE: &[Ask] = &[
-    ("run --side", |_, agent| drop(run_side(agent, PIDS[SIDE]))),
+    ("run --side", |_, agent| {
+        drop(run_limited(agent, PIDS[SIDE]))
+    }),
     ("run --main", |_, agent| drop(run_main(agent))),
     ("set pid", |_, agent| {
         drop(set(
@@ -40,7 +42,7 @@ pub const RISE: &[Ask] = &[
         ));
     }),
     ("set cgroup", |_, agent| {
-        drop(set_side(agent, "cgroup:/other"))
+        drop(set_limited(agent, "cgroup:/other"))
     }),
     ("quota of main", |_, agent| {
         let quota = [("quota", "50ms"), ("period", "100ms"), ("burst", "10ms")];
@@ -83,7 +85,7 @@ pub const FALL: &[Ask] = &[
     }),
     ("class and back", |_, agent| {
         drop(set(agent, "cgroup:/other", &[("class", "main")]));
-        drop(set_side(agent, "cgroup:/other"));
+        drop(set_limited(agent, "cgroup:/other"));
     }),
     ("a limit is taken back", |_, agent| {
         let request = UnsetRequest {

@@ -6,7 +6,7 @@ use tidegate_engine::locks::boost::Boost;
 use tidegate_engine::locks::budget::DEPTH_NS;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, run, run_side};
+use super::{Bed, KINDS, PIDS, run, run_limited};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::repair as fallback;
@@ -47,7 +47,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
         let before = bed.fake.task(PIDS[0]);
         locked(&bed, PIDS[0], WAITER);
@@ -75,8 +75,8 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
 fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
     let bed = Bed::new(KINDS[2]);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
-    run_side(&agent, PIDS[1]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[1]).unwrap();
     let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
     lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
     locked(&bed, PIDS[0], PIDS[1]);
@@ -103,7 +103,7 @@ fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
 /// A holder in the midst of its turns, whose agent is not there any more.
 fn orphaned(bed: &Bed) {
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let group = agent.gates.lock()[0].record.attachment.group().clone();
     let boost = Boost {
         turn_ns: TURN_NS,
@@ -153,7 +153,7 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
 fn an_agent_that_leaves_takes_turns_back() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let group = agent.gates.lock()[0].record.attachment.group().clone();
     let boost = Boost {
         turn_ns: TURN_NS,

@@ -4,7 +4,7 @@ use tidegate_cgroup::{KernelFs, Op};
 
 use tidegate_cgroup::testkit::FakeProcess;
 
-use super::{Bed, KINDS, Kind, policy, run, run_side};
+use super::{Bed, KINDS, Kind, policy, run, run_limited};
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::repair as fallback;
 use crate::metrics::GATES_MAX;
@@ -23,7 +23,7 @@ terms = { quota = "20ms" }
 fn fill(bed: &Bed, agent: &crate::agent::Agent, count: i32) {
     for pid in FIRST_PID..FIRST_PID + count {
         bed.fake.add_process(FakeProcess::new(pid));
-        run_side(agent, pid).unwrap();
+        run_limited(agent, pid).unwrap();
     }
 }
 
@@ -116,7 +116,7 @@ fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
             }
             assert_eq!(agent.runtime.control().soft_caps.count(), count as usize);
             let since = bed.fs.log().len();
-            run_side(&agent, super::PIDS[0]).unwrap();
+            run_limited(&agent, super::PIDS[0]).unwrap();
             bed.fs.log().len() - since
         });
         assert_eq!(operations[0], operations[1], "{kind:?}");

@@ -1,6 +1,5 @@
 //! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
 
-mod auto;
 mod bandwidth;
 mod budgets;
 mod caps;
@@ -59,7 +58,6 @@ use crate::process::lease::Lease;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::CpusetController;
-use crate::runtime::found_headroom;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -185,7 +183,6 @@ impl Bed {
             shared_status: crate::view::SharedStatus::default(),
         };
         take_up(&agent.gates, &agent.runtime);
-        found_headroom::take_up(&agent.runtime);
         Ok(agent)
     }
 
@@ -353,20 +350,30 @@ fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String
     agent.set(&root(1), &request).map(|view| view.notes)
 }
 
+/// Side work without a headroom.
 pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
+    run_job(agent, pid, &[("class", "side")])
+}
+
+/// Side work with a headroom, and so under a quota.
+pub fn run_limited(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
+    run_job(agent, pid, &[("class", "side"), ("headroom", "20%")])
+}
+
+fn run_job(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<RunReply, ApiError> {
     let request = RunRequest {
         pid,
         name: None,
         command: vec!["job".to_owned()],
-        terms: terms(&[("class", "side")]),
+        terms: terms(pairs),
     };
     agent.run(&root(pid), &request)
 }
 
-pub fn set_side(agent: &Agent, target: &str) -> Result<(), ApiError> {
+pub fn set_limited(agent: &Agent, target: &str) -> Result<(), ApiError> {
     let request = SetRequest {
         target: target.to_owned(),
-        terms: terms(&[("class", "side")]),
+        terms: terms(&[("class", "side"), ("headroom", "20%")]),
     };
     agent.set(&root(1), &request).map(drop)
 }

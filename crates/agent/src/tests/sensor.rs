@@ -11,8 +11,6 @@ pub struct FakeSensor {
     pub main_ppm: Arc<AtomicU64>,
     pub side_ppm: Arc<AtomicU64>,
     pub fails: Arc<AtomicBool>,
-    /// It tells main's waits: ten in each reading, a tenth of main's time in all.
-    pub waits: Arc<AtomicBool>,
     counters: Counters,
     parts: Vec<u64>,
 }
@@ -36,10 +34,6 @@ impl Sensor for FakeSensor {
         counters.capacity_ns += capacity_ns;
         counters.busy_ns += (main_ns + side_ns).min(capacity_ns);
         counters.side_ns += side_ns;
-        if self.waits.load(Ordering::Relaxed) {
-            counters.waits.runs += 10;
-            counters.waits.wait_ns += main_ns / 10;
-        }
         counters.valid = true;
         *out = *counters;
         Ok(())
@@ -58,9 +52,6 @@ impl Sensor for FakeSensor {
     }
     fn online_cpus(&self) -> u32 {
         CPUS as u32
-    }
-    fn tells_waits(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
     }
     fn by_cpu(&self) -> Result<(), String> {
         Ok(())

@@ -11,7 +11,7 @@ use tidegate_engine::sync::lock;
 use super::ext::{bed as ext_bed, eject};
 use super::ext_outside::supervise;
 use super::life::steps;
-use super::{Bed, KINDS, Kind, PIDS, run_side};
+use super::{Bed, KINDS, Kind, PIDS, run_limited};
 use crate::agent::Agent;
 use crate::ext::view::ext_view;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -80,7 +80,7 @@ fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
     for kind in KINDS {
         let (bed, clock) = in_time(Bed::new(kind));
         let agent = Arc::new(bed.agent().unwrap());
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         clock.run(&agent, 30 * S, || {
             threads::housekeeping(Housekeeping::new(None), &agent)
         });
@@ -102,7 +102,7 @@ fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
     let (bed, kernel) = ext_bed(Kind::V2);
     let (bed, clock) = in_time(bed);
     let agent = Arc::new(bed.agent().unwrap());
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     let poll = |span_ns: u64| {
         let end_ns = clock.now_ns() + span_ns;
         while clock.now_ns() < end_ns {
@@ -138,7 +138,7 @@ fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
     };
     assert_eq!(confined(2 * S), None, "there is no side work");
     bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     steps(&bed, &agent, 400);
     assert_eq!(confined(S), None, "main leaves both CPUs");
     // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
@@ -155,7 +155,7 @@ fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
 fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
     let (bed, clock) = in_time(Bed::new(Kind::V2));
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
     let times = |span_ns: u64| {
         let before = lock(&agent.runtime.lock_boost).view().unwrap().times;
@@ -174,7 +174,7 @@ fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
 fn a_holder_has_a_tenth_of_a_cpu_and_the_budgets_depth_at_most() {
     let (bed, clock) = in_time(Bed::new(Kind::V2));
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
     let began_ns = clock.now_ns();
     let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
@@ -194,7 +194,7 @@ fn the_last_hour_has_a_sample_a_second() {
     let mut bed = Bed::new(Kind::V2);
     bed.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     steps(&bed, &agent, 400);
     // Until the tenth second has been sampled.
     clock.run(&agent, 10 * S + S / 2, || {

@@ -6,7 +6,7 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError};
 
-use super::{Bed, Kind, PIDS, run_side, set_side};
+use super::{Bed, Kind, PIDS, run_limited, set_limited};
 use crate::agent::Agent;
 use crate::process::lease::monotonic_ns;
 
@@ -70,11 +70,11 @@ fn bed_with_side_work() -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::Mixed);
     bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     (bed, agent, Knob::default())
 }
 
-/// Of two CPUs main has 0.6 and 20 % (the default) are kept idle: 1.0 is left.
+/// Of two CPUs main has 0.6 and 20 % are kept idle: 1.0 is left.
 const LEFT_UCPU: std::ops::Range<u64> = 900_000..1_010_000;
 
 #[test]
@@ -189,12 +189,12 @@ fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
     let root = agent.runtime.kernel.side_root();
     agent.runtime.control().quotas.leave_alone(&root);
     // Another gate comes: the same groups are told to the loop again.
-    run_side(&agent, PIDS[1]).unwrap();
+    run_limited(&agent, PIDS[1]).unwrap();
     let writes = knob.writes;
     steps(&bed, &agent, &mut knob, 400);
     assert_eq!(knob.writes, writes, "another writer insists");
     agent.runtime.control().quotas.take_again(&root);
-    run_side(&agent, PIDS[2]).unwrap();
+    run_limited(&agent, PIDS[2]).unwrap();
     steps(&bed, &agent, &mut knob, 400);
     assert!(knob.writes > writes);
 }
@@ -207,7 +207,7 @@ fn a_group_never_gets_more_than_its_administrator_gave_it() {
     let other = GroupPath::parse("/other").unwrap();
     let theirs = Bandwidth::limit(20_000, 100_000);
     agent.groups().set_bandwidth(&other, None, theirs).unwrap();
-    set_side(&agent, "cgroup:/other").unwrap();
+    set_limited(&agent, "cgroup:/other").unwrap();
     let mut knob = Knob::default();
     steps(&bed, &agent, &mut knob, 1_000);
     assert!(

@@ -7,7 +7,7 @@ use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, gate_names, run_side, set_side, unset};
+use super::{Bed, KINDS, PIDS, gate_names, run_limited, set_limited, unset};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::leave_if_unused;
@@ -39,7 +39,7 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         drop(agent);
         let class = r#""class":{"text":"side""#;
         let source = r#""source":"run_flag""#;
@@ -81,7 +81,7 @@ fn a_class_of_a_newer_version_leaves_the_gate_to_it() {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
         drop(agent);
         rewrite(
             &bed,
@@ -110,7 +110,7 @@ fn a_class_of_a_newer_version_leaves_the_gate_to_it() {
 fn a_gate_of_a_newer_version_is_forgotten_with_its_group() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
-    set_side(&agent, "cgroup:/other").unwrap();
+    set_limited(&agent, "cgroup:/other").unwrap();
     drop(agent);
     rewrite(
         &bed,
@@ -131,8 +131,8 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         drop(agent);
         assert!(bed.is_limited("/other"));
         let (known, newer) = (r#""attachment":{"in_place""#, r#""attachment":{"hologram""#);
@@ -151,7 +151,7 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
             "{told}"
         );
         bed.fs.inner().end_process(PIDS[0]);
-        run_side(&older, PIDS[1]).unwrap();
+        run_limited(&older, PIDS[1]).unwrap();
         drop(older);
         assert!(bed.is_limited("/other"), "{kind:?}");
 
@@ -171,7 +171,7 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
 fn where_the_file_of_gates_is_none_the_groups_names_are_left_to_go_by() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
-    run_side(&agent, PIDS[0]).unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
     drop(agent);
     bed.fs.replace(&gates_file(&bed), b"{}").unwrap();
     let agent = bed.agent().unwrap();
@@ -191,9 +191,9 @@ fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
-        run_side(&agent, PIDS[0]).unwrap();
-        set_side(&agent, "cgroup:/other").unwrap();
-        set_side(&agent, &of_process).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
+        set_limited(&agent, "cgroup:/other").unwrap();
+        set_limited(&agent, &of_process).unwrap();
         let (names, standing) = (gate_names(&agent), bed.values("/other"));
         let values = [bed.values("/tg-side"), bed.values("/tg-side/job")];
         agent.hand_over();

@@ -61,6 +61,14 @@ pub(super) fn binding(
         };
         return (binds, why);
     }
+    if has_no_quota(gate, status) {
+        let why = format!(
+            "{name} uses {used:.2} CPUs: no headroom is asked for, so it is in the idle class without a quota and gets what \
+             main leaves; main uses {:.2} of {:.2}",
+            status.main_cpus, status.capacity_cpus
+        );
+        return ("idle_class", why);
+    }
     let allowance = gate.allowance_cpus.unwrap_or(status.allowance_cpus);
     let others = status.side_cpus - used;
     let at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
@@ -124,19 +132,20 @@ fn soft_binding(gate: &GateView) -> Option<String> {
     })
 }
 
+/// The gate's side work is in the idle class alone: no headroom is asked for, and it does not starve.
+pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
+    status.engine == "knobs"
+        && status.headroom_pct == 0.0
+        && status.free_cpus.is_empty()
+        && gate.allowance_cpus.is_none()
+}
+
 /// What the headroom leaves.
 fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> String {
     if !status.free_cpus.is_empty() {
         return format!(
             "{name} uses {used:.2} CPUs: side work has CPUs {}, without a quota; the rest is kept for main on its own CPUs",
             status.free_cpus
-        );
-    }
-    if status.side_quota_us.is_none() && status.headroom_pct == 0.0 && status.engine == "knobs" {
-        return format!(
-            "{name} uses {used:.2} CPUs: no idle is to be kept (headroom 0 %), so side work has no quota and gets what main \
-             leaves; main uses {:.2} of {:.2}",
-            status.main_cpus, status.capacity_cpus
         );
     }
     format!(

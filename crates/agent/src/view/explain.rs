@@ -68,14 +68,10 @@ pub(crate) fn explain(
     drop(control);
     let above = above(kernel, &gate);
     let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
-    if gate.class != "neutral"
-        && let Some(harm) = &status.harm
-    {
-        gate.notes
-            .push(format!("headroom = auto: {}", harm.sentence));
-    }
     if gate.class == "side" {
-        gate.notes.push(format!("idle is kept {}", status.cpuset));
+        if status.headroom_pct > 0.0 || !status.domains.is_empty() {
+            gate.notes.push(format!("idle is kept {}", status.cpuset));
+        }
         gate.notes.extend(status.domain_notes.iter().cloned());
         gate.notes
             .extend(lock(&runtime.lock_boost).of_gate(&gate.name));

@@ -5,7 +5,6 @@ mod domains;
 mod explain;
 mod figures;
 mod gates;
-mod harm;
 mod shared_status;
 mod status;
 
@@ -13,6 +12,5 @@ pub(crate) use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::name_of;
 pub(crate) use gates::{Detail, gate_named};
-pub(crate) use harm::sentence as harm_sentence;
 pub use shared_status::SharedStatus;
 pub(crate) use status::status;

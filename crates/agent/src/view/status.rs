@@ -13,7 +13,6 @@ use tidegate_law::{HeadroomDecision, Reason};
 use super::binding::binding;
 use super::figures::{cpus, percent, seconds};
 use super::gates::{Detail, gate_views};
-use super::harm::harm_view;
 use crate::ext::view::{copied_floor, engine, ext_alerts, ext_decision, ext_view};
 use crate::gates::{Gate, Gates, unused_objectives};
 use crate::process::Life;
@@ -117,11 +116,11 @@ pub(crate) fn status(
             "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
         );
     }
-    let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
+    let is_unlimited = |one: &Allotment| one.ucpu == FREE_UCPU;
     if limited && !is_free && by_ext.is_none() && given.iter().any(is_unlimited) {
         view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
         view.decision =
-            "no idle is to be kept: side work has no quota and gets what main leaves".into();
+            "no headroom is asked for: side work is in the idle class, without a quota".into();
     }
     // One that is there for form's sake is none.
     let standing = given
@@ -202,7 +201,6 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     );
     view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
     view.objective = control.protection().as_ref().map(objective_view);
-    view.harm = control.found().as_ref().map(harm_view);
     view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
     view.headroom_from = demand.headroom_from.clone();
     view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
@@ -213,12 +211,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.reclaim_pct =
         (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
-    view.decision = match control.found() {
-        Some(found) if found.is_low => {
-            "60 % of headroom is kept for half a second, to compare main".into()
-        }
-        _ => sentence(control.decision()),
-    };
+    view.decision = sentence(control.decision());
     view.control = LoopView {
         steps: control.steps,
         unusable_samples: control.unusable.total(),

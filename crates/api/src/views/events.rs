@@ -12,7 +12,7 @@ pub struct EventView {
     pub time_unix_seconds: f64,
     /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`, `outside_write`, `lease.expired`,
     /// `guardian.replaced`, `agent.adopted`, `ext.loaded`, `ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
-    /// `policy.rolled_back`, `harm.found`, `objective.missed` or `objective.met`.
+    /// `policy.rolled_back`, `objective.missed` or `objective.met`.
     pub kind: String,
     /// The gate, where it is about one.
     pub gate: Option<String>,

@@ -10,8 +10,6 @@ use crate::domain::Domain;
 pub struct Demand {
     /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
-    /// No gate names a headroom: it is found, with this much harm accepted. The above then holds where harm cannot be told.
-    pub harm_aim_ppm: Option<u32>,
     /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
     pub domains_only: bool,
     /// Where idle is kept on a part of the machine.

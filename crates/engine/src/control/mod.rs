@@ -8,11 +8,9 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
-mod auto;
 mod burst;
 mod demand;
 mod domains;
-mod found;
 mod meter;
 mod pace;
 mod protect;
@@ -26,7 +24,6 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
-pub use auto::{Found, FoundTail, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use demand::Demand;
 pub use domains::DomainState;
@@ -40,8 +37,7 @@ pub use write_log::{Write, WriteLog, describe};
 
 use crate::domain::Keeps;
 use crate::quota_planner::FREE_UCPU;
-use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
-use auto::{Auto, Seen};
+use crate::sense::{Counters, Group as SensedGroup, Sensor, WaitHistogram, Waits};
 use domains::{Binding, Domains};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
@@ -59,7 +55,6 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
-    auto: Auto,
     domains: Domains,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
@@ -110,10 +105,10 @@ impl Control {
         let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         let mut protect = Protect::default();
         protect.follow(demand.objective.as_ref(), sensor.as_mut());
-        let mut auto = Auto::default();
-        auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
-        let asked_ppm = auto.level_ppm().unwrap_or(demand.headroom_ppm);
-        let law = Headroom::new(config, demand.terms(asked_ppm, protect.extra_ppm()));
+        let law = Headroom::new(
+            config,
+            demand.terms(demand.headroom_ppm, protect.extra_ppm()),
+        );
         let mut domains = Domains::default();
         let of_part = |asked_ppm| demand.terms(asked_ppm, protect.extra_ppm());
         domains.follow(&demand.domains, of_part, sensor.as_mut());
@@ -123,7 +118,6 @@ impl Control {
             pulses: Pulses::default(),
             demand,
             protect,
-            auto,
             domains,
             quotas: Quotas::default(),
             soft_caps: SoftCaps::default(),
@@ -173,7 +167,6 @@ impl Control {
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
             let extra_ppm = self.protect.extra_ppm();
-            self.auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
             let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
             self.domains
                 .follow(&demand.domains, of_part, self.sensor.as_mut());
@@ -206,8 +199,7 @@ impl Control {
 
     /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
     pub fn quota_room_ucpu(&self) -> Option<u64> {
-        let given_ucpu = self.auto.given_ucpu();
-        (!self.is_free).then_some(given_ucpu.unwrap_or(self.decision.allowance_ucpu))
+        (!self.is_free).then_some(self.decision.allowance_ucpu)
     }
 
     /// Whether use by CPU can be told, as domains need it; why not.
@@ -220,14 +212,34 @@ impl Control {
         self.sensor.main_by_cpu(out);
     }
 
-    /// The idle that is kept: what was asked for and what was found.
+    /// Who used what between the last two samples.
+    pub fn window(&self) -> &Use {
+        &self.window
+    }
+
+    /// A latency of main, reported from outside.
+    pub fn report(&mut self, latency_ns: u64) {
+        self.protect.report(latency_ns);
+    }
+
+    /// What main's run delay asked for on top of the headroom, if it has an objective.
+    pub fn protection(&self) -> Option<Protection> {
+        self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// How long neutral tasks and main's waited to run since the sensor was opened; `None` where it cannot tell.
+    pub fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
+        self.sensor.waits_by_class()
+    }
+
+    /// The idle that is kept: what was asked for and what an objective adds.
     pub fn headroom_ppm(&self) -> u32 {
         self.machine_terms().headroom_ppm
     }
 
     fn machine_terms(&self) -> HeadroomTerms {
-        let asked_ppm = self.auto.level_ppm().unwrap_or(self.demand.headroom_ppm);
-        self.demand.terms(asked_ppm, self.protect.extra_ppm())
+        self.demand
+            .terms(self.demand.headroom_ppm, self.protect.extra_ppm())
     }
 
     /// What is in force.
@@ -330,7 +342,7 @@ impl Control {
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
-        self.estimate(now_ns, &sample, is_sampled);
+        self.estimate(&sample, is_sampled);
         // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
         if self.machine.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
             self.unusable.add(now_ns);
@@ -346,7 +358,6 @@ impl Control {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
         if self.enforced_by_ext {
-            self.auto.written(true);
             return;
         }
         if self.quotas.is_empty() {
@@ -354,7 +365,7 @@ impl Control {
             return;
         }
         let is_at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
-        if !self.is_free && is_at_floor && !self.auto.is_low() {
+        if !self.is_free && is_at_floor {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
         let mut decision = decision;
@@ -363,25 +374,12 @@ impl Control {
             decision.asked_ucpu = decision.asked_ucpu.max(1);
         }
         self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
-        self.auto.written(self.quotas.are_written());
     }
 
     /// Every law's step.
-    fn estimate(&mut self, now_ns: u64, sample: &HeadroomSample, is_sampled: bool) {
+    fn estimate(&mut self, sample: &HeadroomSample, is_sampled: bool) {
         let tolerance_ppm = self.demand.tolerance_ppm;
-        let mut changed = self.protect.step(sample, &self.waits, tolerance_ppm);
-        changed |= self.auto.step(&Seen {
-            now_ns,
-            dt_ns: sample.dt_ns,
-            window: self.window,
-            waits: self.waits,
-            has_main: !self.groups.1.is_empty(),
-            tells_waits: self.sensor.tells_waits(),
-            has_side: !self.quotas.is_empty(),
-            cpus: self.sensor.online_cpus(),
-            floor_ucpu: self.machine.floor_ucpu,
-        });
-        self.auto.set_late_after(self.sensor.as_mut());
+        let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
         let extra_ppm = self.protect.extra_ppm();
         let demand = &self.demand;
         let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
@@ -389,8 +387,7 @@ impl Control {
             self.domains.set_terms(of_part);
             self.law.set_terms(self.machine_terms());
         }
-        let decided = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
-        self.machine = self.auto.hold(decided);
+        self.machine = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
         self.domains
             .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
     }

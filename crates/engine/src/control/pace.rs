@@ -2,10 +2,8 @@
 //!
 //! A cut is urgent where it leaves main idle CPU: where idle is to be kept, and side work has something to do. That is so from half
 //! of its tolerance on, in the mean of a second: what is held at the tolerance wants more, and is given it as soon as main rests.
-//! Without idle to keep, being of the idle class is all that main asks of side work, and the quota at the tolerance can wait: such
-//! steps keep figures, and start the probes of `auto`.
-//!
-//! While `auto` measures a level, its switches are to be on time, and in a probe idle is kept.
+//! Without idle to keep, side work is in the idle class without a quota: such steps keep figures, and help side work that starves
+//! below its tolerance.
 
 use tidegate_law::HeadroomDecision;
 
@@ -23,8 +21,7 @@ impl Control {
         let keeps_idle =
             self.keeps_idle() || !self.domains.is_empty() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
-        let compares = self.auto.measures() || self.auto.is_low();
-        let is_urgent = keeps_idle && side_works(&self.machine) || compares;
+        let is_urgent = keeps_idle && side_works(&self.machine);
         let least_ns = match (is_limited, keeps_idle) {
             (true, _) if is_urgent => 0,
             (true, false) => NOTHING_KEPT_NS,

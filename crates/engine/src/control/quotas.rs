@@ -123,8 +123,6 @@ pub struct Quotas {
     budget: WriteBudget,
     /// Use since the allowance came down to the tolerance.
     floor_span: Use,
-    /// No idle is to be kept, and main does not fill the machine: no quota.
-    is_free: bool,
     /// Steps in a row in which this process could not lower a quota.
     failed_cuts: u32,
     /// Groups whose quota another program insists on, until their gate is set again or ends.
@@ -141,7 +139,6 @@ impl Default for Quotas {
             given_ucpu: Vec::new(),
             budget: WriteBudget::new(QuotaPlannerConfig::default().writes_per_s_max),
             floor_span: Use::default(),
-            is_free: false,
             failed_cuts: 0,
             left_alone: BTreeSet::new(),
             log: WriteLog::default(),
@@ -190,13 +187,6 @@ impl Quotas {
         self.targets.retain(|target| target.group != *group);
         self.given_ucpu.truncate(self.targets.len());
         self.left_alone.remove(group);
-    }
-
-    /// What was decided last is written for every group.
-    pub fn are_written(&self) -> bool {
-        self.targets
-            .iter()
-            .all(|target| target.standing().is_some())
     }
 
     /// Of each group whose last write was refused, why.
@@ -304,19 +294,12 @@ impl Quotas {
         }
         self.ask_relief(now_ns, decision.floor_ucpu, apply);
         let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
-        // Where no idle is to be kept, being of the idle class is all that main asks of side work, until main fills the machine
-        // and the tolerance has to be kept. A quota of nearly all of the machine would only cost: the kernel throttles a group at
-        // 100 % of a CPU for up to 7 % of the time, by how its slices and periods lie.
-        // (Of several groups the quotas also keep the weights, and one that is out of the idle class needs its own.)
-        let full_ucpu = if self.is_free {
-            clear_ucpu
-        } else {
-            clear_ucpu.saturating_add(decision.capacity_ucpu / 50)
-        };
-        self.is_free = decision.asked_ucpu == 0
-            && decision.allowance_ucpu > full_ucpu
+        // Without headroom the idle class is all that main asks of side work. A quota would only cost: one at the tolerance
+        // throttles side work until the step after main rests, and one of nearly all of the machine up to 7 % of the time.
+        // Several groups need quotas for their weights, and a group out of the idle class needs its own.
+        let is_free = decision.asked_ucpu == 0
             && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
-        let allowance_ucpu = if self.is_free {
+        let allowance_ucpu = if is_free {
             FREE_UCPU
         } else {
             decision.allowance_ucpu

@@ -84,28 +84,6 @@ const CALLERS: &[(&str, &str)] = &[
              void g(struct tg_delay *d, const struct tg_delay_config *c) { tg_delay_init(d, c, 10000, 0); }",
     ),
     (
-        "harm_types.h",
-        "tg_u32 f(const struct tg_harm_answer *a) { return a->upper_ppm; }",
-    ),
-    (
-        "harm_pairs.h",
-        "tg_u32 f(const struct tg_harm_config *c, const struct tg_harm_sums *s) \
-             { return tg_harm_bounds(c, s).upper_ppm; } \
-             void g(struct tg_harm_sums *s, tg_u64 a, tg_u64 b) { tg_harm_add(s, a, b, 64, 2048); }",
-    ),
-    (
-        "harm_evidence.h",
-        "int f(const struct tg_harm *h) { return tg_harm_weigh(h).tail_found; } \
-             int g(const struct tg_harm_block *a, const struct tg_harm_block *b, tg_u64 *x, tg_u64 *y) \
-             { return tg_harm_tail(a, b, x, y); }",
-    ),
-    (
-        "harm.h",
-        "tg_u32 f(struct tg_harm *h, const struct tg_harm_window *w) { return tg_harm_step(h, w); } \
-             void g(struct tg_harm *h, const struct tg_harm_config *c) { tg_harm_init(h, c, 1); } \
-             void r(struct tg_harm *h) { tg_harm_restart(h); }",
-    ),
-    (
         "tuning.h",
         "unsigned long long f(void) { return TG_ENQUEUE_FRONT + TG_SIDE_ROUND_NS; }",
     ),

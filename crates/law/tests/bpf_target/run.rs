@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 const CLANG: &str = "clang-19";
 const INPUTS: u64 = 100_000;
 /// Law, map, program, in the order of native/ops.c.
-const LAWS: [(&str, &str, &str); 8] = [
+const LAWS: [(&str, &str, &str); 7] = [
     ("cap.h", ".bss.cap", "law_cap"),
     ("latency.h", ".bss.latency", "law_latency"),
     ("burst.h", ".bss.burst", "law_burst"),
@@ -23,7 +23,6 @@ const LAWS: [(&str, &str, &str); 8] = [
     ("share.h", ".bss.share", "law_share"),
     ("bandwidth.h", ".bss.bw", "law_bandwidth"),
     ("delay.h", ".bss.delay", "law_delay"),
-    ("harm.h", ".bss.harm", "law_harm"),
 ];
 /// Words that come in at the start of every struct of bpf/ops.h.
 const WORDS: usize = 8;

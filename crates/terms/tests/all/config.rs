@@ -24,8 +24,7 @@ fn nothing_said_means_defaults() {
     let root = tempfile::tempdir().unwrap();
     let config = Config::load(&Roots::under(root.path())).unwrap();
     let settings = config.settings();
-    assert_eq!(settings.default_headroom.value.ppm(), 200_000);
-    assert_eq!(settings.harm.value.ppm(), 50_000);
+    assert_eq!(settings.default_headroom.value.ppm(), 0);
     assert_eq!(settings.lease.value, TimeSpan::from_secs(2));
     assert_eq!(settings.sense.value, Sense::Auto);
     let terms = config.resolve(&[]).unwrap();
@@ -220,7 +219,7 @@ fn refusals_name_input_place_and_mend() {
     let refuse = |words: &[&str]| config.resolve(&[&asked(words)]).unwrap_err().to_string();
     assert_eq!(
         refuse(&["class=side", "headroom=130%"]),
-        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30%, 0.3 or 300‰, or auto"
+        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30%, 0.3 or 300‰, or none"
     );
     assert!(refuse(&["class=side", "tolerance=0%"]).contains("would let side work starve; write"));
     assert!(

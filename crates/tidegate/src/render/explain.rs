@@ -63,6 +63,7 @@ fn binding(name: &str) -> String {
     let meaning = match name {
         "demand" => "it has nothing more to run",
         "headroom" => "the idle to keep for main",
+        "idle_class" => "it gets the CPU that main leaves",
         "tolerance" => "main takes all; this is the floor",
         "cap" => "above its soft cap it gets only CPU that no other task wants",
         "share" => "other side gates take their part",

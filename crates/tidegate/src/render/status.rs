@@ -48,8 +48,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if let Some(recording) = &view.recording {
         lines.push(("Recording", recorded(recording)));
     }
-    // An agent of an older build does not say.
-    if !view.cpuset.is_empty() {
+    if view.headroom_pct > 0.0 || !view.domains.is_empty() {
         lines.insert(4, ("Cpuset", view.cpuset.clone()));
     }
     let domains = view.domains.iter().map(domain);
@@ -63,9 +62,6 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     let after_headroom = 2 + usize::from(view.ext.is_some());
     if let Some(found) = &view.objective {
         lines.insert(after_headroom, ("Objective", objective(found)));
-    }
-    if let Some(harm) = &view.harm {
-        lines.insert(after_headroom, ("Harm", harm.sentence.clone()));
     }
     lines
 }

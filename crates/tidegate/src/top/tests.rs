@@ -41,7 +41,7 @@ fn machine(gates: Vec<GateView>) -> StatusView {
         allowance_cpus: 1.32,
         side_quota_us: Some(13_200),
         headroom_pct: 20.0,
-        headroom_from: "auto".into(),
+        headroom_from: "gate web".into(),
         idle_kept_pct: 19.3,
         guardian_pid: Some(4711),
         gates,

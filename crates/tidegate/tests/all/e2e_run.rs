@@ -181,8 +181,12 @@ fn a_gate_lives_as_long_as_its_command() {
         cgroups_of(sleeper.pid())
     );
     let status = instance.json(&["status"]);
-    assert_eq!(status["headroom_from"], "auto", "where no gate names one");
-    assert_eq!(status["harm"]["aim_pct"], 5.0);
+    assert_eq!(
+        status["headroom_from"], "default",
+        "where no gate names one"
+    );
+    assert_eq!(status["headroom_pct"], 0.0);
+    assert_eq!(status["side_quota_us"], serde_json::Value::Null);
     assert_eq!(status["gates"].as_array().unwrap().len(), 1);
     drop(sleeper);
     instance.gone();

@@ -213,11 +213,7 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
         assert!(text.contains(expected), "{text}");
     }
     assert!(instance.groups_left().is_empty());
-    std::fs::write(
-        &file,
-        "harm = '3%'\n[side]\ntolerance = '3%'\nheadroom = '45%'\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "[side]\ntolerance = '3%'\nheadroom = '45%'\n").unwrap();
     let _sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
     let gate = instance.gate("sleeper");
     let tolerance = gate["terms"]

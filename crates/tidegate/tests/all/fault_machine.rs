@@ -405,7 +405,6 @@ fn links_in_the_run_directory_are_not_followed() {
         "ledger.json",
         "ledger.moving",
         "gates.json",
-        "found-headroom.json",
         "lease",
         "agent.lock",
         "start.lock",

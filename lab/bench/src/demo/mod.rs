@@ -117,7 +117,7 @@ pub struct Comparison {
     pub windows: Vec<Window>,
     /// What was left out and why, one sentence each.
     pub missing: Vec<String>,
-    /// Which headroom Tidegate kept, and why, in one sentence.
+    /// Which headroom Tidegate kept, in one sentence.
     pub headroom: String,
     /// What programs that are not part of it took of the machine, percent.
     pub others_pct: f64,

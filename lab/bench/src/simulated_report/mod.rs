@@ -53,7 +53,6 @@ pub fn report(
             );
             report.notes.push(note);
         }
-        report.notes.extend(found_headroom(outcome));
     }
     report.tables.retain(|table| !table.rows.is_empty());
     report.notes.push(
@@ -62,30 +61,6 @@ pub fn report(
             .into(),
     );
     Ok(report)
-}
-
-/// The headroom that was found, in words.
-fn found_headroom(outcome: &Outcome) -> Option<String> {
-    let found = outcome.found?;
-    let pct = |ppm: u32| f64::from(ppm) / 1e4;
-    let harm = found.ratio_ppm.map_or(String::new(), |ratios| {
-        let [harm, from, to] = ratios.map(|ppm| (f64::from(ppm) - 1e6) / 1e4);
-        format!("; side work costs main {harm:.1} % ({from:.1} to {to:.1}) more than at 60 %")
-    });
-    let when = match (found.why_unknown, found.first_ns) {
-        (Some(why), _) => format!("harm cannot be told ({why})"),
-        (_, Some(first_ns)) => format!("found first after {:.0} s", first_ns as f64 / S),
-        (_, None) => "not found yet".to_owned(),
-    };
-    let point = match outcome.label() {
-        label if label.is_empty() => label,
-        label => format!(" ({label})"),
-    };
-    let low_s = found.low_ns as f64 / S;
-    Some(format!(
-        "headroom = auto{point}: {:.0} % at the end, {when}{harm}; 60 % was kept for {low_s:.0} s to compare.",
-        pct(found.level_ppm),
-    ))
 }
 
 fn machine(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {

@@ -72,7 +72,6 @@ fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
             .collect(),
         window_ns: 100 * MS,
         refusals: vec!["knobs: a write was refused".into()],
-        found: None,
     }
 }
 

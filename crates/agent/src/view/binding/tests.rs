@@ -48,19 +48,32 @@ fn names_the_limit_that_binds() {
 }
 
 #[test]
-fn without_headroom_no_quota_is_told_of() {
-    let why = |headroom_pct: f64, side_quota_us: Option<u64>| {
+fn without_headroom_nothing_but_main_is_named() {
+    let why = |headroom_pct: f64, allowance_cpus: Option<f64>| {
         let status = StatusView {
             engine: "knobs".into(),
             headroom_pct,
-            side_quota_us,
+            allowance_cpus: 1.9,
+            side_cpus: 0.6,
             ..StatusView::default()
         };
-        by_headroom("encode", 1.9, 1.9, &status)
+        let gate = GateView {
+            allowance_cpus,
+            ..side(0.6, 0.0)
+        };
+        binding(&gate, &status, &HeadroomDecision::default(), None)
     };
-    assert!(why(0.0, None).contains("no quota"));
-    assert!(!why(0.0, Some(2_000)).contains("no quota"));
-    assert!(!why(20.0, None).contains("no quota"));
+    // A hog that main leaves little is not told to want no more.
+    let (binds, sentence) = why(0.0, None);
+    assert_eq!(binds, "idle_class");
+    assert!(sentence.contains("without a quota"), "{sentence}");
+    assert!(!sentence.contains("wants no more"), "{sentence}");
+    assert_ne!(
+        why(0.0, Some(0.02)).0,
+        "idle_class",
+        "it starves, and has its tolerance"
+    );
+    assert_ne!(why(20.0, None).0, "idle_class");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tidegate_api::{GateView, StatusView, SumLineView};
 use tidegate_law::{HeadroomDecision, Reason};
 
-use crate::view::binding::Above;
+use crate::view::binding::{Above, has_no_quota};
 use crate::view::domains::arithmetic;
 use crate::view::figures::cpus;
 
@@ -64,7 +64,7 @@ pub(super) fn of(
     above: Option<&Above>,
 ) -> Vec<SumLineView> {
     let mut lines = arithmetic(status);
-    if status.free_cpus.is_empty() {
+    if status.free_cpus.is_empty() && !has_no_quota(gate, status) {
         lines.splice(0..0, of_headroom(decision, status));
     }
     if let Some(own) = &gate.own_limit {

@@ -71,8 +71,8 @@ impl Target {
 }
 
 impl Quotas {
-    /// Before the quotas are written: side work that was at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it is
-    /// to be helped; where the tolerance is over, it goes back into the idle class.
+    /// Before the quotas are written: side work that was at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it in the
+    /// last second or two is to be helped; where the tolerance is over, it goes back into the idle class.
     pub(super) fn ask_relief(&mut self, now_ns: u64, floor_ucpu: u64, apply: &mut dyn Apply) {
         let span = &self.floor_span;
         let promised_ns = u128::from(floor_ucpu) * u128::from(span.wall_ns) / 1_000_000;
@@ -85,11 +85,15 @@ impl Quotas {
                 written.into_iter().for_each(|write| self.log.add(write));
             }
         }
+        let span = &mut self.floor_span;
         if starved {
-            self.floor_span = Use {
+            *span = Use {
                 wall_ns: 1,
                 ..Use::default()
             };
+        } else if span.wall_ns >= 2 * RELIEF_AFTER_NS {
+            // Use of long ago does not hide that side work starves now.
+            (span.wall_ns, span.side_ns) = (span.wall_ns / 2, span.side_ns / 2);
         }
     }
 

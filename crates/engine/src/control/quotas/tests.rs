@@ -194,3 +194,43 @@ fn out_of_the_idle_class_side_work_has_no_more_than_its_tolerance() {
         group.rate_ucpu
     );
 }
+
+#[test]
+fn without_headroom_a_group_has_no_quota_until_it_starves() {
+    let mut quotas = Quotas::default();
+    quotas.set(vec![target("/a")], 4_000_000);
+    let mut group = OneGroup::default();
+    let step_ns = 100_000_000;
+    let free_ucpu = 4_000_000;
+    // The first decisions know nothing of main; then main fills the machine; then it rests.
+    let at = |allowance_ucpu| HeadroomDecision {
+        allowance_ucpu,
+        floor_ucpu: 20_000,
+        capacity_ucpu: 2_000_000,
+        ..HeadroomDecision::default()
+    };
+    let mut now_ns = 0;
+    let mut steps = |group: &mut OneGroup, allowance_ucpu: u64, side_ns: u64, steps: u32| {
+        let used = Use {
+            wall_ns: step_ns,
+            side_ns,
+            ..Use::default()
+        };
+        for _ in 0..steps {
+            now_ns += step_ns;
+            quotas.step(now_ns, &at(allowance_ucpu), &used, 2, group);
+        }
+        (group.out, group.rate_ucpu)
+    };
+    let enough_ns = 2_000_000;
+    assert_eq!(steps(&mut group, 20_000, enough_ns, 1), (false, free_ucpu));
+    assert_eq!(
+        steps(&mut group, 1_500_000, enough_ns, 5),
+        (false, free_ucpu)
+    );
+    assert_eq!(steps(&mut group, 20_000, enough_ns, 50), (false, free_ucpu));
+    let (out, rate_ucpu) = steps(&mut group, 20_000, 0, 20);
+    assert!(out && rate_ucpu <= 20_020, "{rate_ucpu}");
+    assert_eq!(steps(&mut group, 1_500_000, 0, 10), (false, free_ucpu));
+    assert_eq!(group.wrong, [] as [u64; 0]);
+}

@@ -1,8 +1,5 @@
 //! What the exhaustive walks share.
 
-pub mod harm_reference;
-pub mod harm_sums;
-pub mod queue;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

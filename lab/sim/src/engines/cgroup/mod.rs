@@ -21,7 +21,6 @@ use tidegate_engine::control::{
 use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 
 use crate::controller::Controller;
-use crate::found::FoundHeadroom;
 use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{GroupId, Ns, SimError};
@@ -147,7 +146,6 @@ impl Knobs {
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
         let demand = Demand {
             headroom_ppm: compiled.headroom_ppm,
-            harm_aim_ppm: compiled.harm_aim_ppm,
             headroom_from: "scenario".to_owned(),
             tolerance_ppm: compiled.tolerance_ppm,
             objective: compiled.objective.map(|objective| Objective {
@@ -216,9 +214,6 @@ impl Knobs {
             sensed(&mut self.side.iter().map(|side| side.group)),
             sensed(&mut self.main.iter().copied()),
         );
-        if self.compiled.harm_aim_ppm.is_some() {
-            self.shared.count_every_run();
-        }
         self.place(machine)?;
         if machine.config().topology.threads_per_core() > 1 {
             self.control.set_contention(SHARED_CORES_PPM);
@@ -320,9 +315,6 @@ impl Knobs {
             log.extra_sum_ppm += u64::from(found.extra_ppm);
             log.raises = (found.raises, found.vain);
         }
-        if let Some(found) = self.control.found() {
-            log.note_found(&found, now_ns, self.period_ns());
-        }
         log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }
@@ -401,11 +393,6 @@ impl Controller for Knobs {
     fn at_tolerance_ns(&self) -> Option<u64> {
         let has_side = !self.side.is_empty();
         has_side.then_some(self.control.at_tolerance_ns)
-    }
-
-    fn found(&self) -> Option<FoundHeadroom> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.found
     }
 
     fn name(&self) -> &str {

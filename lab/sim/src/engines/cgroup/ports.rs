@@ -119,11 +119,6 @@ impl Shared {
         }
     }
 
-    /// Runs are counted from now on, and none is late.
-    pub(super) fn count_every_run(&self) {
-        self.late_after_ns.store(u64::MAX, Ordering::Relaxed);
-    }
-
     /// What is to be counted as late, told to the machine.
     pub(super) fn count_runs(
         &self,

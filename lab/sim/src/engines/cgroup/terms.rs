@@ -52,8 +52,6 @@ pub struct AutoBurstOf {
 pub struct Compiled {
     /// The most idle that any main group asks for.
     pub headroom_ppm: u32,
-    /// Headroom is found, with this much harm accepted; the above is in force where harm cannot be told.
-    pub harm_aim_ppm: Option<u32>,
     /// What each main group asks for, of which CPUs; none is all.
     pub asked: Vec<(GroupId, Option<CpuSet>, u32)>,
     /// What side work gets at least.
@@ -86,16 +84,6 @@ impl Compiled {
 }
 
 impl Compiled {
-    /// Headroom is found, unless an objective says how; then it is the machine's, wherever main may run.
-    pub fn find_headroom(&mut self, aim_ppm: u32) {
-        if self.objective.is_none() {
-            self.harm_aim_ppm = Some(aim_ppm);
-            for (_, cpus, _) in &mut self.asked {
-                *cpus = None;
-            }
-        }
-    }
-
     /// What main's groups ask for together.
     fn combine(&mut self, groups: &[GroupSpec]) {
         let mains = || self.main.iter().map(|group| &groups[group.index() - 1]);
