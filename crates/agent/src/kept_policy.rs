@@ -48,7 +48,6 @@ pub(crate) struct KeptPolicy {
     /// On trial until then, `CLOCK_MONOTONIC`.
     pub trial_until_ns: Option<u64>,
     /// What is on trial was in force before, so that the end of the trial changes nothing.
-    #[serde(default)]
     pub is_same_on_trial: bool,
     /// The files were left as they are when their policy was rolled back: they are not read until they are applied again.
     pub is_rolled_back: bool,

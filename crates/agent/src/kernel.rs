@@ -18,6 +18,20 @@ use crate::errors::{internal, of_group};
 use crate::gates::{Attachment, Gate};
 use crate::paths::RunDir;
 
+/// Why there is no group of ours below another's.
+pub(crate) enum NoGroup {
+    /// There can be none, for this reason: the work belongs elsewhere.
+    NotPossible(String),
+    /// It could not be made.
+    Failed(ApiError),
+}
+
+impl From<ApiError> for NoGroup {
+    fn from(error: ApiError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// The machine.
 pub struct Kernel {
     /// Where the agent keeps its files, and what its groups are called.
@@ -164,36 +178,27 @@ impl Kernel {
         })
     }
 
-    /// A group of ours below `own`, likewise. `Ok(Err(why))` where that cannot have one.
+    /// A group of ours below `own`, likewise.
     pub(crate) fn ensure_made_below(
         &self,
         own: &GroupPath,
         group: &GroupPath,
         gate: &str,
-    ) -> Result<Result<(), String>, ApiError> {
-        let made = self.groups.make_below(own, group);
-        let recorded = made.map(|()| self.journal().made(group, gate));
-        let undo = || {
+    ) -> Result<(), NoGroup> {
+        let made = match self.groups.make_below(own, group) {
+            // What is not in the journal must not be there.
+            Ok(()) => self
+                .journal()
+                .made(group, gate)
+                .map_err(|error| NoGroup::Failed(internal(error))),
+            Err(GroupError::NotPossible { why, .. }) => Err(NoGroup::NotPossible(why)),
+            Err(error) => Err(NoGroup::Failed(of_group(error))),
+        };
+        made.inspect_err(|_| {
             if let Err(error) = self.groups.remove_below(own, group) {
                 warn!("{error}");
             }
-        };
-        match recorded {
-            Ok(Ok(())) => Ok(Ok(())),
-            // What is not in the journal must not be there.
-            Ok(Err(error)) => {
-                undo();
-                Err(internal(error))
-            }
-            Err(GroupError::NotPossible { why, .. }) => {
-                undo();
-                Ok(Err(why))
-            }
-            Err(error) => {
-                undo();
-                Err(of_group(error))
-            }
-        }
+        })
     }
 
     /// Removes a group of ours; one that is still in use stays in the journal for the next try.

@@ -50,3 +50,4 @@ pub use errors::MachineError;
 pub use lifecycle::guardian;
 pub use lifecycle::repair::{After, RepairError, is_handed_over, repair};
 pub use process::begin::join_host_cgroups;
+pub use view::main_cpus_advice;

@@ -20,7 +20,7 @@ use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;
 use crate::recorder::Recorder;
 use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{bursts, control_thread, cpuset_controller, lock_boost, mains, supervise};
+use crate::runtime::{control_thread, cpuset_controller, lock_boost, mains, supervise};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A run that takes so long delays the other rows of its table.
@@ -91,14 +91,6 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
         period: |own, agent| mains::period(&agent.runtime, own.vacant_took_ns),
         run: |own, agent| own.vacant_took_ns = mains::poll_vacant(&agent.gates, &agent.runtime),
     },
-    Row {
-        name: "bursts",
-        period: |own, _| bursts::period(own.has_bursts),
-        run: |own, agent| {
-            let now_ns = agent.runtime.kernel.clock.now_ns();
-            own.has_bursts = bursts::poll_bursts(&agent.gates, &agent.runtime, now_ns);
-        },
-    },
 ];
 
 /// What slow work remembers between runs.
@@ -122,7 +114,7 @@ pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
         run: |own, agent| own.has_new_subgroups = subgroups::poll(&agent.runtime),
     },
     Row {
-        name: "domains",
+        name: "demand of all gates",
         period: |_, _| SECOND,
         run: |_, agent| cpuset_controller::poll_second(&agent.gates, &agent.runtime),
     },

@@ -202,8 +202,6 @@ pub(crate) struct Problem {
     #[serde(skip_deserializing)]
     status: u16,
     /// What, where, why.
-    // As agents before 24 November 2026 named it.
-    #[serde(alias = "message")]
     detail: String,
     /// What sort of failure.
     kind: ErrorKind,

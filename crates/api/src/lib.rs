@@ -3,7 +3,7 @@
 #![doc = include_str!("calls.md")]
 //!
 //! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs
-//! (1.0 is one CPU), shares in percent of the domain, times in the unit that the name ends in.
+//! (1.0 is one CPU), shares in percent of the machine, times in the unit that the name ends in.
 
 mod call;
 mod calls;
@@ -25,9 +25,9 @@ pub use exit::Exit;
 pub use openapi::openapi;
 pub use table::CALLS;
 pub use views::{
-    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GapView,
-    GateChangeView, GateCounts, GateView, HistogramView, HistoryPointView, HistoryView,
-    KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView,
-    PolicyChangeView, PolicyView, QuotaCounts, RecordingView, RuleView, StatusView, SumLineView,
-    TermView, TotalsView, UserView, WriteView,
+    CapCounts, CapView, EventView, EventsView, ExplainView, ExtView, GapView, GateChangeView,
+    GateCounts, GateView, HistogramView, HistoryPointView, HistoryView, KernelWriteView,
+    LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView,
+    PolicyView, QuotaCounts, RecordingView, RuleView, StatusView, SumLineView, TermView,
+    TotalsView, UserView, WriteView,
 };

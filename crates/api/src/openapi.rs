@@ -15,7 +15,7 @@ const SCHEMAS: &str = "/components/schemas";
 
 const DESCRIPTION: &str = "\
 JSON over HTTP/1.1 on the agent's socket (by default /run/tidegate/tidegate.sock); one request a connection. The kernel says \
-who calls: there is no other sign-on. CPU amounts are in CPUs (1.0 is one CPU), shares in percent of the domain, times in the \
+who calls: there is no other sign-on. CPU amounts are in CPUs (1.0 is one CPU), shares in percent of the machine, times in the \
 unit that the name ends in. A later version may add fields to answers; a field of a request that the agent does not know is \
 refused. The GET calls are also served over TCP (`api_listen`), without command lines.";
 

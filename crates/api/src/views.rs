@@ -189,36 +189,6 @@ pub struct LoopView {
     pub agent_cpu_pct: f64,
 }
 
-/// CPUs of main's own on which its headroom is kept.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct DomainView {
-    /// Which, as the kernel lists CPUs.
-    pub cpus: String,
-    /// How many.
-    pub count: u32,
-    /// Who asked for it.
-    pub from: String,
-    /// `cpuset` (side work has whole CPUs of it) or `quota`.
-    pub by: String,
-    /// Headroom, percent of them.
-    pub headroom_pct: f64,
-    /// Idle kept over the last second, percent of them.
-    pub idle_kept_pct: f64,
-    /// Everything but side and idle on them, over the last second.
-    pub main_cpus: f64,
-    /// Side work on them, over the last second.
-    pub side_cpus: f64,
-    /// The headroom in CPUs.
-    pub asked_cpus: f64,
-    /// What the law takes main and the rest to use of them.
-    pub main_estimate_cpus: f64,
-    /// What the law gives side work of them.
-    pub allowance_cpus: f64,
-    /// The whole CPUs of it that side work has, where it is kept by the cpuset.
-    #[serde(alias = "given")]
-    pub side_cpuset: Option<String>,
-}
-
 /// The whole machine at a glance.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StatusView {
@@ -266,20 +236,11 @@ pub struct StatusView {
     pub side_cpus: f64,
     /// Idle, over the last second.
     pub idle_cpus: f64,
-    /// Where headroom is kept on main's own CPUs.
-    #[serde(default)]
-    pub domains: Vec<DomainView>,
-    /// Why it is not where it was asked for.
-    #[serde(default)]
-    pub domain_notes: Vec<String>,
-    /// CPUs that side work may use where no quota limits it; empty where one does.
-    #[serde(default)]
-    pub free_cpus: String,
     /// Where side work runs, in words.
-    #[serde(default, alias = "space")]
+    #[serde(default)]
     pub cpuset: String,
     /// Holders of locks that main waited for; none where this is turned off.
-    #[serde(default, alias = "holders")]
+    #[serde(default)]
     pub lock_boost: Option<LockBoostView>,
     /// What the law gives side work now.
     pub allowance_cpus: f64,

@@ -5,7 +5,6 @@ pub mod clock;
 pub mod control;
 mod core_order;
 pub mod cpuset_planner;
-pub mod domain;
 pub mod ledger;
 pub mod limit;
 pub mod locks;

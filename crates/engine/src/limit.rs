@@ -46,9 +46,10 @@ pub fn own_limit(quota: Option<Bandwidth>, cap_hard_ppt: Option<u32>) -> Option<
 
 /// The lower rate over the shorter period: in any stretch of time it lets through at most what either does.
 fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
-    let lower = match cap.rate_no_above(&quota) {
-        true => cap,
-        false => quota,
+    let lower = if cap.rate_no_above(&quota) {
+        cap
+    } else {
+        quota
     };
     let lower_us = lower.quota_us.unwrap_or(u64::MAX);
     let cap_us = at_once_us(&cap);
@@ -77,6 +78,20 @@ fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
         burst_us: burst_us.min(cap_us.saturating_sub(own_us)).min(own_us),
         ..shaped
     }
+}
+
+/// The most burst that the limit of a group above leaves to a group with the limit `own`: what the group above has in one
+/// of `own`'s periods, with its own burst, less `own`'s quota. A group with more would get its siblings throttled.
+pub fn burst_room_us(own: &Bandwidth, above: &Bandwidth) -> u64 {
+    let Some(above_us) = above.quota_us else {
+        return u64::MAX;
+    };
+    let in_period =
+        u128::from(above_us) * u128::from(own.period_us) / u128::from(above.period_us.max(1));
+    u64::try_from(in_period)
+        .unwrap_or(u64::MAX)
+        .saturating_add(above.burst_us)
+        .saturating_sub(own.quota_us.unwrap_or(0))
 }
 
 /// A gate's own limit where that is the lower one.
@@ -151,6 +166,24 @@ mod tests {
             ..Bandwidth::limit(1_158, 1_000)
         };
         assert_eq!(short, expected);
+    }
+
+    #[test]
+    fn burst_has_the_room_that_a_group_above_leaves() {
+        let own = Bandwidth::limit(40_000, 100_000);
+        let above = |quota_us, period_us, burst_us| Bandwidth {
+            burst_us,
+            ..Bandwidth::limit(quota_us, period_us)
+        };
+        for (above, room_us) in [
+            (Bandwidth::unlimited(), u64::MAX),
+            (above(50_000, 100_000, 5_000), 15_000),
+            (above(5_000, 10_000, 5_000), 15_000),
+            (above(30_000, 100_000, 0), 0),
+            (above(u64::MAX, 1_000, u64::MAX), u64::MAX - 40_000),
+        ] {
+            assert_eq!(burst_room_us(&own, &above), room_us, "{above}");
+        }
     }
 
     fn any_quota() -> impl Strategy<Value = Bandwidth> {

@@ -124,6 +124,18 @@ pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
         period_us,
         burst_us: 0,
     }
+/// One step of the planner, at least [`QuotaPlannerConfig::rewrite_min_ns`] after the last write.
+struct Step<'a> {
+    now_ns: u64,
+    /// Since the last write.
+    since_ns: u64,
+    decision: &'a HeadroomDecision,
+    budget: &'a WriteBudget,
+}
+
+/// A part of the capacity.
+fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
+    decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000
 }
 
 /// Decides when the standing quota of one group is rewritten, and to what.
@@ -262,7 +274,39 @@ impl QuotaPlanner {
             FREE_UCPU => free_bandwidth(cpus, self.cfg.period_us),
             _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
         });
-        let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
+        self.follow(want_ucpu, decision.reason);
+        let since_ns = self
+            .last_write_ns
+            .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
+        if since_ns < self.cfg.rewrite_min_ns {
+            return None;
+        }
+        let step = Step {
+            now_ns,
+            since_ns,
+            decision,
+            budget,
+        };
+        let standing_ucpu = self.standing_for_ucpu;
+        let reason = match self.standing.filter(|standing| standing.quota_us.is_some()) {
+            None => QuotaReason::Initial,
+            Some(standing) if standing == bandwidth => return None,
+            // CPUs came or went.
+            Some(_) if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU => QuotaReason::Raise,
+            Some(_) if want_ucpu < standing_ucpu => {
+                let drop_ucpu = standing_ucpu - want_ucpu;
+                let counts =
+                    drop_ucpu > self.deadband_ucpu(decision) || want_ucpu == decision.floor_ucpu;
+                let reason = self.lowering(&step, drop_ucpu).filter(|_| counts);
+                self.low_since_ns = counts.then(|| self.low_since_ns.unwrap_or(now_ns));
+                reason?
+            }
+            Some(_) => {
+                let rise_ucpu = want_ucpu - standing_ucpu;
+                self.refuted &= rise_ucpu > self.deadband_ucpu(decision);
+                self.raising(&step, rise_ucpu)?
+            }
+        };
         self.charge(decision, cpus, bandwidth);
         budget.spend(now_ns);
         self.standing = Some(bandwidth);
@@ -274,85 +318,63 @@ impl QuotaPlanner {
         Some(QuotaPlan { bandwidth, reason })
     }
 
-    /// Whether `bandwidth` is to be written now, and as what.
-    fn worth_writing(
-        &mut self,
-        now_ns: u64,
-        want_ucpu: u64,
-        bandwidth: Bandwidth,
-        decision: &HeadroomDecision,
-        budget: &WriteBudget,
-    ) -> Option<QuotaReason> {
-        let standing_ucpu = self.standing_for_ucpu;
-        // What the law says in one step only counts until it is written, or main's move is over.
-        if want_ucpu < standing_ucpu {
+    /// What the law says in one step only counts until it is written, or main's move is over.
+    fn follow(&mut self, want_ucpu: u64, reason: Reason) {
+        if want_ucpu < self.standing_for_ucpu {
             self.refuted = false;
-            self.urgent |= matches!(
-                decision.reason,
-                Reason::Cut | Reason::Stale | Reason::Warmup
-            );
+            self.urgent |= matches!(reason, Reason::Cut | Reason::Stale | Reason::Warmup);
         } else {
             self.low_since_ns = None;
             self.urgent = false;
-            self.refuted |= decision.reason == Reason::Restore;
+            self.refuted |= reason == Reason::Restore;
         }
-        let since_ns = self
-            .last_write_ns
-            .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
-        if since_ns < self.cfg.rewrite_min_ns {
-            return None;
-        }
-        let Some(standing) = self.standing else {
-            return Some(QuotaReason::Initial);
-        };
-        if standing.quota_us.is_none() {
-            return Some(QuotaReason::Initial);
-        }
-        if standing == bandwidth {
-            return None;
-        }
-        if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
-            // CPUs came or went.
-            return Some(QuotaReason::Raise);
-        }
-        let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
-        let deadband_ucpu = decision
+    }
+
+    /// Changes up to this are noise.
+    fn deadband_ucpu(&self, decision: &HeadroomDecision) -> u64 {
+        decision
             .noise_ucpu
-            .min(part(self.cfg.deadband_max_ppm))
-            .max(part(self.cfg.deadband_min_ppm));
-        if want_ucpu < standing_ucpu {
-            let drop_ucpu = standing_ucpu - want_ucpu;
-            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-            let corrects =
-                self.last_reason == Some(QuotaReason::Cut) && since_ns < self.cfg.lower_gap_ns;
-            let large_ppm = if corrects {
-                self.cfg.correct_ppm
-            } else {
-                self.cfg.large_ppm
-            };
-            // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
-            let lasted_ns = self
-                .low_since_ns
-                .map_or(0, |since| now_ns.saturating_sub(since));
-            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
-            let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
-            if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
-                return Some(QuotaReason::Cut);
-            }
-            let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && lasted_ns > 0 && rested).then_some(QuotaReason::Lower);
+            .min(part_ucpu(decision, self.cfg.deadband_max_ppm))
+            .max(part_ucpu(decision, self.cfg.deadband_min_ppm))
+    }
+
+    /// Why a drop of the allowance, larger than noise, is to be written now, if it is.
+    fn lowering(&self, step: &Step<'_>, drop_ucpu: u64) -> Option<QuotaReason> {
+        let cfg = &self.cfg;
+        let part = |ppm| part_ucpu(step.decision, ppm);
+        let corrects =
+            self.last_reason == Some(QuotaReason::Cut) && step.since_ns < cfg.lower_gap_ns;
+        let large_ppm = if corrects {
+            cfg.correct_ppm
+        } else {
+            cfg.large_ppm
+        };
+        // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+        let lasted_ns = self
+            .low_since_ns
+            .map_or(0, |since| step.now_ns.saturating_sub(since));
+        let clear = drop_ucpu > part(cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+        if self.urgent || clear || drop_ucpu > part(large_ppm) {
+            return Some(QuotaReason::Cut);
         }
-        let rise_ucpu = want_ucpu - standing_ucpu;
-        let large = rise_ucpu > part(self.cfg.large_ppm);
-        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
-        self.refuted &= rise_ucpu > deadband_ucpu;
+        let rested =
+            step.since_ns >= cfg.lower_gap_ns && step.budget.may_spend(step.now_ns, SMALL_KEEP);
+        (lasted_ns > 0 && rested).then_some(QuotaReason::Lower)
+    }
+
+    /// Why a rise of the allowance is to be written now, if it is. A refuted cut is taken back at once, and like the cut
+    /// whatever the budget. What is worth much may use it up.
+    fn raising(&self, step: &Step<'_>, rise_ucpu: u64) -> Option<QuotaReason> {
+        let large = rise_ucpu > part_ucpu(step.decision, self.cfg.large_ppm);
         let keep = if large { 0 } else { SMALL_KEEP };
         // The law's slope ends within a third of a second: one write at its end, not several on it.
-        if decision.reason == Reason::Ramp {
+        if step.decision.reason == Reason::Ramp {
             return None;
         }
-        let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
-        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(QuotaReason::Raise)
+        let rested =
+            step.since_ns >= self.cfg.raise_gap_ns && step.budget.may_spend(step.now_ns, keep);
+        let counts = rise_ucpu > self.deadband_ucpu(step.decision);
+        (counts && (self.refuted || rested)).then_some(QuotaReason::Raise)
     }
 
     /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the

@@ -38,12 +38,6 @@ SEC("syscall") int law_latency(void *ctx)
 	return tg_op_latency();
 }
 
-SEC("syscall") int law_burst(void *ctx)
-{
-	(void)ctx;
-	return tg_op_burst();
-}
-
 SEC("syscall") int law_headroom(void *ctx)
 {
 	(void)ctx;

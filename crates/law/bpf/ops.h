@@ -16,7 +16,6 @@
 #define TG_OPS_TARGETS 16
 #define TG_SHARE_MAX 16U
 
-#include "burst.h"
 #include "cap.h"
 #include "delay.h"
 #include "headroom.h"
@@ -60,13 +59,6 @@ struct tg_ops_latency {
 	tg_u64 in[8], out[12];
 };
 
-struct tg_ops_burst {
-	tg_u64 in[8], out[4];
-	struct tg_burst_config cfg;
-	struct tg_burst_evidence evidence;
-	struct tg_burst burst;
-};
-
 struct tg_ops_delay {
 	tg_u64 in[8], out[4];
 	struct tg_delay_config cfg;
@@ -97,7 +89,6 @@ struct tg_ops_share {
 
 struct tg_ops_cap tg_cap_io TG_MAP(cap);
 struct tg_ops_latency tg_latency_io TG_MAP(latency);
-struct tg_ops_burst tg_burst_io TG_MAP(burst);
 struct tg_ops_delay tg_delay_io TG_MAP(delay);
 struct tg_ops_headroom tg_headroom_io TG_MAP(headroom);
 struct tg_ops_share tg_share_io TG_MAP(share);
@@ -225,52 +216,6 @@ TG_OP(tg_op_latency_hint)
 
 	x->out[9] = (tg_u64)(tg_s64)tg_latency_hint(tg_any(x->in[4], 30), tg_any(x->in[3], 30));
 	return 0;
-}
-
-/* ---- burst.h ---- */
-
-TG_OP(tg_op_burst_init)
-{
-	struct tg_ops_burst *x = &tg_burst_io;
-	tg_u32 bits = x->in[1] & 1 ? 24 : 32;
-
-	x->cfg.calm_us = (tg_u32)tg_any(x->in[2], bits);
-	x->cfg.shrink_ppm_per_s = (tg_u32)tg_any(x->in[3], bits);
-	x->cfg.short_ppm = (tg_u32)tg_any(x->in[4], bits);
-	x->cfg.mean_us = (tg_u32)tg_any(x->in[5], bits);
-	tg_burst_init(&x->burst, &x->cfg);
-	return 0;
-}
-
-/* Evidence that may be true, more often than not. */
-TG_OP(tg_op_burst_step)
-{
-	struct tg_ops_burst *x = &tg_burst_io;
-	struct tg_burst_evidence *e = &x->evidence;
-
-	e->dt_ns = tg_any(x->in[1], 34);
-	e->period_ns = tg_any(x->in[2], 30);
-	e->quota_ns = x->in[0] & 16 ? tg_any(x->in[3], 44) : tg_any(x->in[3], 32);
-	e->capacity_ns = e->dt_ns * tg_any(x->in[4], 14);
-	e->used_ns = x->in[0] & 32 ? tg_any(x->in[5], 47) : tg_any(x->in[5], 32);
-	e->idle_ns = x->in[0] & 64 ? e->capacity_ns / 2 : tg_any(x->in[6], 48);
-	e->room_ns = x->in[0] & 128 ? TG_BURST_NO_PARENT : tg_any(x->in[7], 44);
-	e->throttled = (tg_u32)(x->in[0] >> 8 & 1);
-	e->valid = (x->in[0] >> 9 & 31) != 0;
-	x->out[0] = tg_burst_auto_step(&x->burst, e);
-	return 0;
-}
-
-TG_OP(tg_op_burst)
-{
-	struct tg_ops_burst *x = &tg_burst_io;
-
-	x->out[1] =
-	    tg_burst_room_ns(tg_any(x->in[3], 44), tg_any(x->in[2], 31), tg_any(x->in[4], 44),
-			     tg_any(x->in[5], 31), tg_any(x->in[6], 44));
-	if (x->in[0] & 15)
-		return tg_op_burst_step();
-	return tg_op_burst_init();
 }
 
 /* ---- delay.h ---- */

@@ -13,18 +13,15 @@ void *tg_native_ops_io(tg_u32 which, tg_u64 *size)
 		*size = sizeof(tg_latency_io);
 		return &tg_latency_io;
 	case 2:
-		*size = sizeof(tg_burst_io);
-		return &tg_burst_io;
-	case 3:
 		*size = sizeof(tg_headroom_io);
 		return &tg_headroom_io;
-	case 4:
+	case 3:
 		*size = sizeof(tg_share_io);
 		return &tg_share_io;
-	case 5:
+	case 4:
 		*size = sizeof(tg_bw_io);
 		return &tg_bw_io;
-	case 6:
+	case 5:
 		*size = sizeof(tg_delay_io);
 		return &tg_delay_io;
 	default:
@@ -46,18 +43,15 @@ void tg_native_ops_run(tg_u32 which)
 		tg_op_latency();
 		break;
 	case 2:
-		tg_op_burst();
-		break;
-	case 3:
 		tg_op_headroom();
 		break;
-	case 4:
+	case 3:
 		tg_op_share();
 		break;
-	case 5:
+	case 4:
 		tg_op_bw();
 		break;
-	case 6:
+	case 5:
 		tg_op_delay();
 		break;
 	default:

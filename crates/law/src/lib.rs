@@ -4,13 +4,11 @@
 //! text is compiled into BPF programs. This crate compiles it natively and
 //! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
 //! [`share()`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
-//! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
-//! may be carried over. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of Tidegate's own scheduler.
-//! All are pure: time comes in, nothing is read or written elsewhere.
+//! group uses, [`latency`] orders deadlines. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of Tidegate's
+//! own scheduler. All are pure: time comes in, nothing is read or written elsewhere.
 //! `law/README.md` says where each formula, its bounds and its tuning are told.
 
 pub mod bandwidth;
-pub mod burst;
 pub mod cap;
 pub mod delay;
 mod headroom;

@@ -75,8 +75,8 @@ impl Value for Quota {
 pub enum Burst {
     /// At most this much.
     Of(TimeSpan),
-    /// As much as the gate's own throttling shows that it needs, at most its quota.
-    Auto,
+    /// The quota, or as much as the limits of the groups above leave.
+    Max,
 }
 
 impl Burst {
@@ -88,7 +88,7 @@ impl fmt::Display for Burst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Burst::Of(span) => span.fmt(f),
-            Burst::Auto => f.write_str("auto"),
+            Burst::Max => f.write_str("max"),
         }
     }
 }
@@ -96,7 +96,7 @@ impl fmt::Display for Burst {
 impl Value for Burst {
     fn parse(text: &str) -> Result<Burst, Refusal> {
         match text {
-            "auto" => Ok(Burst::Auto),
+            "max" => Ok(Burst::Max),
             "0" | "none" => Ok(Burst::NONE),
             time => TimeSpan::parse(time).map(Burst::Of),
         }
@@ -316,7 +316,9 @@ mod tests {
                 prop_assert_eq!(Quota::parse(&quota.to_string()).unwrap(), quota);
             }
             let burst = Burst::Of(TimeSpan::from_nanos(ns));
-            prop_assert_eq!(Burst::parse(&burst.to_string()).unwrap(), burst);
+            for burst in [burst, Burst::Max] {
+                prop_assert_eq!(Burst::parse(&burst.to_string()).unwrap(), burst);
+            }
         }
 
         #[test]

@@ -229,9 +229,9 @@ table! {
         within: |span| span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
     }
     Burst burst: Burst {
-        default: Burst::NONE, range: "a time up to the quota, as in 20ms, or auto", example: "auto", value: "TIME",
+        default: Burst::NONE, range: "a time up to the quota, as in 20ms, or max", example: "max", value: "TIME",
         classes: ALL_CLASSES,
-        doc: "Unused quota that may be carried over; auto follows the gate's own throttling",
+        doc: "Unused quota that may be carried over; max is the quota, or as much as the groups above leave",
     }
     CapHard cap_hard: Cap {
         default: Cap::None,
@@ -295,7 +295,6 @@ table! {
     Cpuset cpuset: CpusetMode {
         default: CpusetMode::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
         doc: "Confine side work to whole cores by a cpuset, with a quota for the rest; auto is from 32 CPUs that share cores",
-        alias: "space",
     }
     HolderFirst holder_first: Switch {
         default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: &[],

@@ -73,7 +73,7 @@ impl Terms {
             Some(quota_us) if burst.us() > quota_us => {
                 let quota = TimeSpan::from_nanos(quota_us.saturating_mul(1_000));
                 let why = format!("is above the quota of {quota} a period");
-                let mend = "the kernel takes at most the quota: give that, or auto";
+                let mend = "the kernel takes at most the quota: give that, or max";
                 Err(together(Term::Burst, &self.burst, why, mend))
             }
             Some(_) => Ok(()),
@@ -81,7 +81,7 @@ impl Terms {
     }
 
     fn burst_alone(&self) -> TermError {
-        let mend = "give a quota with it, as in quota=20ms burst=auto";
+        let mend = "give a quota with it, as in quota=20ms burst=max";
         together(Term::Burst, &self.burst, "stands without a quota", mend)
     }
 

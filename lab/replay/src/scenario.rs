@@ -245,7 +245,7 @@ fn write_terms(text: &mut String, terms: &Terms) {
             span(period_us)
         );
         let _ = match terms.burst.value {
-            Burst::Auto => writeln!(text, "burst = \"auto\""),
+            Burst::Max => writeln!(text, "burst = \"max\""),
             Burst::Of(burst) => writeln!(text, "burst = \"{}\"", span(burst.us().min(quota_us))),
         };
     }

@@ -6,7 +6,7 @@
 use tidegate_terms::combine;
 
 use crate::config::Scheduler;
-use crate::engines::cgroup::{Compiled, burst_room_ns, compile};
+use crate::engines::cgroup::{Compiled, burst_room_us, compile};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};
@@ -71,6 +71,14 @@ impl Plan {
             }
             plan.specs.push(spec);
         }
+        for (at, group) in scenario.groups.iter().enumerate() {
+            if let (true, Some(mut limit)) = (group.burst_max, group.spec.bandwidth) {
+                let id = plan.id(Some(at));
+                let room_us = burst_room_us(&plan.specs, id, limit);
+                limit.burst_us = limit.burst_us.min(room_us);
+                plan.specs[id.index() - 1].bandwidth = Some(limit);
+            }
+        }
         let mains = plan.specs.iter().filter(|spec| spec.class == Class::Main);
         let headroom_ppm = combine::headroom(mains.map(|spec| spec.headroom_ppm), |ppm| *ppm);
         plan.headroom_ppm = headroom_ppm.unwrap_or(0);
@@ -116,14 +124,6 @@ impl Plan {
         self.compiled = compile(&mut self.specs, &mut tasks, base_ns, tick_ns);
         if base_slice_ns.is_some() {
             self.slices = tasks.iter().map(|task| task.slice_ns).collect();
-        }
-        for (at, group) in scenario.groups.iter().enumerate() {
-            if let (true, Some(bandwidth)) = (group.burst_auto, group.spec.bandwidth) {
-                let id = self.id(Some(at));
-                let room_ns = burst_room_ns(&self.specs, id, bandwidth);
-                let compiled = std::mem::take(&mut self.compiled);
-                self.compiled = compiled.with_auto_burst(id, bandwidth, room_ns);
-            }
         }
     }
 

@@ -1,4 +1,4 @@
-# what: a burst spends what was saved and no more; burst = auto finds one for a service that is throttled below its quota
+# what: a burst spends what was saved and no more; burst = max is the quota, or what the groups above leave
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -9,6 +9,8 @@ throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 # 35 ms of work every 430 ms under a quota of 20 ms in 100 ms: 8 % of a CPU on average, throttled unless it begins near a
 # period's end. 430 is no multiple of the period, so that it begins everywhere in turn and not where this boot happens to put it.
 group service
+group slice
+group slice/service
 inside service vmtool duty 8.14 430000 &
 service=$!
 tidegate set cgroup:/service quota=20ms
@@ -29,20 +31,18 @@ given=$(($(throttled service) - before))
 measure throttled_with_burst_20ms $given us
 [ $((given * 10)) -lt $without ] || fail "a burst of all that is saved leaves $given us of throttling"
 
-# One that is found comes to the same.
+# All of the quota comes to the same.
 tidegate set cgroup:/service burst=0
-tidegate set cgroup:/service burst=auto
-same "an auto burst begins at none" "$(cat $ROOT/service/cpu.max.burst)" 0
-sleep 40
-burst=$(cat $ROOT/service/cpu.max.burst)
-measure burst_found $burst us
-[ "$burst" -gt 10000 ] || fail "auto found a burst of $burst us only"
+same "no burst" "$(cat $ROOT/service/cpu.max.burst)" 0
+tidegate set cgroup:/service burst=max
+same "the most burst" "$(cat $ROOT/service/cpu.max.burst)" 20000
+sleep 1
 before=$(throttled service)
 used=$(usage service)
 sleep 10
 with=$(($(throttled service) - before))
 mean=$((($(usage service) - used) / 100000))
-measure throttled_with_auto $with us
+measure throttled_with_max $with us
 measure mean_use $mean %
 [ $((with * 10)) -lt $without ] || fail "throttled time fell only from $without to $with us"
 [ $mean -le 20 ] || fail "mean use of $mean % is above the quota"
@@ -50,6 +50,13 @@ tidegate show cgroup:/service
 tidegate unset cgroup:/service
 same "burst afterwards" "$(cat $ROOT/service/cpu.max.burst)" 0
 same "quota afterwards" "$(cat $ROOT/service/cpu.max)" "max 100000"
+
+# A group above with a limit leaves less.
+echo "30000 100000" >$ROOT/slice/cpu.max
+tidegate set cgroup:/slice/service quota=20ms burst=max
+same "the burst that a group above leaves" "$(cat $ROOT/slice/service/cpu.max.burst)" 10000
+tidegate unset cgroup:/slice/service
+same "burst afterwards" "$(cat $ROOT/slice/service/cpu.max.burst)" 0
 kill $(cat $ROOT/service/cgroup.procs)
 finish $service
 gone_soon

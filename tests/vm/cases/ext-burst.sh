@@ -1,4 +1,4 @@
-# what: with cpu.max.burst under the ext engine a bursty service is as fast as without a limit, and a hog gets no more than the quota
+# what: with burst = max under the ext engine a bursty service is as fast as without a limit, and a hog gets no more than the quota
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -13,10 +13,11 @@ group service
 ext_on --json
 service unlimited
 free=$(of done_p99_us)
-echo "20000 100000" >$ROOT/service/cpu.max
+tidegate set cgroup:/service quota=20ms
 service "20 ms in 100 ms"
 without=$(of done_p99_us)
-echo 20000 >$ROOT/service/cpu.max.burst
+tidegate set cgroup:/service burst=max
+same "the most burst" "$(cat $ROOT/service/cpu.max.burst)" 20000
 sleep 1
 service "and a burst of 20 ms"
 with=$(of done_p99_us)

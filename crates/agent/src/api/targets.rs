@@ -19,7 +19,7 @@ use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
-use crate::runtime::make::{AskedGate, Taken, change_to, check_limitable, make};
+use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, make};
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
 use crate::view::gate_named;
@@ -82,8 +82,8 @@ impl Agent {
                     charged_to: peer.charged_to(),
                 };
                 let config = self.gates.config();
-                let taken = Taken::by(&self.runtime, &gates);
-                let gate = make(&self.runtime, &config, &gates, &taken, asked)?;
+                let obstacles = Obstacles::by(&self.runtime, &gates);
+                let gate = make(&self.runtime, &config, &gates, &obstacles, asked)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name

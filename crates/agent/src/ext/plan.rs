@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::subgroups::Per;
-use tidegate_engine::domain::Keeps;
 use tidegate_engine::limit::hard_cap;
 use tidegate_sched_ext::{CapScope, CapTerms, GateTerms, Kind};
-use tidegate_terms::{Class, combine};
+use tidegate_terms::Class;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::ExtSupervisor;
@@ -172,22 +171,10 @@ fn gate_terms(kernel: &Kernel, gate: &Gate, cap: Option<CapTerms>) -> GateTerms 
     }
 }
 
-/// Headroom and tolerance of the machine, in millionths. A headroom on main's own CPUs that is kept by quota is the machine's
-/// here, for the scheduler looks at no cpusets.
+/// Headroom and tolerance of the machine, in millionths.
 pub(crate) fn ext_machine(control_loop: &ControlLoop) -> (u32, u32) {
     let control = control_loop.lock();
-    let demand = control.demand();
-    let whole_ppm = match demand.domains_only {
-        true => 0,
-        false => control.headroom_ppm(),
-    };
-    let by_quota = demand
-        .domains
-        .iter()
-        .filter(|one| one.keeps == Keeps::Quota);
-    let all = by_quota.map(|one| one.headroom_ppm).chain([whole_ppm]);
-    let headroom_ppm = combine::headroom(all, |ppm| *ppm).unwrap_or(0);
-    (headroom_ppm, demand.tolerance_ppm)
+    (control.headroom_ppm(), control.demand().tolerance_ppm)
 }
 
 /// The quota of this group is about to be written for the loop to move: a copy.

@@ -15,7 +15,7 @@ use crate::kernel::Kernel;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
-/// Counts of quotas and caps are read again after this long: ten looks a second may ask (`burst = auto`), and each reads all.
+/// Counts of quotas and caps are read again after this long: each gate of a poll asks, and each read reads all.
 const FRESH_NS: u64 = 50_000_000;
 
 /// Which engine enforces the terms at this moment.

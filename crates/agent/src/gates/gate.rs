@@ -4,7 +4,7 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::CpuStat;
 use tidegate_cgroup::subgroups::Per;
 use tidegate_engine::apply::fallback_of;
-use tidegate_engine::control::{BurstLoop, Demand, Figure, Objective as Found};
+use tidegate_engine::control::{Demand, Figure, Objective as Found};
 use tidegate_engine::ledger::Fallback;
 use tidegate_engine::limit::own_limit;
 use tidegate_terms::{
@@ -43,8 +43,8 @@ pub struct Gate {
     pub background_us: Option<u64>,
     /// ... and between the last two, in CPUs.
     pub background_cpus: f64,
-    /// What finds its burst, where that is `auto`.
-    pub auto: Option<BurstLoop>,
+    /// The most burst that the limits of the groups above leave it: what `burst = max` comes to, within the quota.
+    pub burst_room_us: u64,
 }
 
 impl Gate {
@@ -70,7 +70,7 @@ impl Gate {
             throttled_lately: 0,
             background_us: None,
             background_cpus: 0.0,
-            auto: None,
+            burst_room_us: u64::MAX,
         }
     }
 
@@ -93,7 +93,7 @@ impl Gate {
     pub fn own_limit(&self) -> Option<Bandwidth> {
         self.limit_with_burst(match self.terms.burst.value {
             Burst::Of(span) => span.us(),
-            Burst::Auto => self.auto.as_ref().map_or(0, BurstLoop::burst_us),
+            Burst::Max => self.burst_room_us,
         })
     }
 
@@ -135,11 +135,6 @@ impl Gate {
         let hard = self.terms.cap_hard.value.ppt().filter(binds);
         let soft = self.soft_ppt().filter(|ppt| *ppt > 0 && binds(ppt));
         (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
-    }
-
-    /// Whether its burst is found rather than given.
-    pub fn has_auto_burst(&self) -> bool {
-        self.terms.burst.value == Burst::Auto && self.terms.quota_us().is_some()
     }
 
     /// What its own terms fall back to. They are no danger to main's headroom: where others have the floor, they stay.
@@ -327,31 +322,5 @@ pub(crate) mod tests {
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
         let bare = demand([&bare].into_iter(), &config.settings());
         assert_eq!(bare.headroom_ppm, 0, "a named 0 % goes before the default");
-    }
-
-    /// Over an update, an agent takes up the gates that the one before wrote.
-    #[test]
-    fn gates_of_earlier_agents_are_read() {
-        let written = serde_json::to_string(&gate("web", &[("class", "side")]).record).unwrap();
-        let earlier = written.replace(r#""attachment":{"owned""#, r#""place":{"own""#);
-        assert_ne!(earlier, written);
-        assert_eq!(
-            serde_json::from_str::<Record>(&earlier).unwrap().attachment,
-            serde_json::from_str::<Record>(&written).unwrap().attachment
-        );
-        for (now, before, fields) in [
-            ("in_place", "foreign", r#""group":"/a""#),
-            (
-                "observed",
-                "known",
-                r#""pid":1,"start_ticks":2,"group":"/a""#,
-            ),
-        ] {
-            let read = |variant: &str| {
-                serde_json::from_str::<Attachment>(&format!(r#"{{"{variant}":{{{fields}}}}}"#))
-                    .unwrap()
-            };
-            assert_eq!(read(now), read(before));
-        }
     }
 }

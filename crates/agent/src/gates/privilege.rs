@@ -75,10 +75,10 @@ pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The own limit with all the burst that it may come to.
+/// The own limit with all the burst that the groups above may ever leave it.
 fn most(gate: &Gate) -> Option<Bandwidth> {
     match gate.terms.burst.value {
-        Burst::Auto => gate.limit_with_burst(u64::MAX),
+        Burst::Max => gate.limit_with_burst(u64::MAX),
         Burst::Of(_) => gate.own_limit(),
     }
 }
@@ -141,7 +141,7 @@ mod tests {
             &[][..],
             &[("quota", "21ms")],
             &[("quota", "20ms"), ("burst", "6ms")],
-            &[("quota", "20ms"), ("burst", "auto")],
+            &[("quota", "20ms"), ("burst", "max")],
             &[("quota", "200ms"), ("period", "1s")],
             &[("cap_hard", "201‰")],
         ] {

@@ -11,13 +11,11 @@ use tidegate_terms::{Config, RawTerms, TermError, Terms};
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
     /// A group of ours that the command was started in.
-    #[serde(alias = "own")]
     Owned {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that ran already, moved within the cpu hierarchy into a group of ours.
-    #[serde(alias = "lent")]
     Moved {
         /// Where it is, and where it was.
         placement: Placement,
@@ -25,13 +23,11 @@ pub enum Attachment {
         start_ticks: u64,
     },
     /// A group that is not ours, limited where it is.
-    #[serde(alias = "foreign")]
     InPlace {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that is not touched: its class is known, that is all.
-    #[serde(alias = "known")]
     Observed {
         /// The process.
         pid: i32,
@@ -91,13 +87,11 @@ pub struct Record {
     pub parent: Option<String>,
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
-    /// Where its work sits. Aliases: as agents before 24 November 2026 wrote it.
-    #[serde(alias = "place")]
+    /// Where its work sits.
     pub attachment: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
     /// Terms that were set with privilege: without, they may only be tightened.
-    #[serde(default)]
     pub by_admin: BTreeSet<String>,
 }
 

@@ -64,7 +64,6 @@ pub struct Housekeeping {
     /// How long the last poll of main gates without tasks took.
     pub(crate) vacant_took_ns: u64,
     /// Some gate asks for `burst = auto`.
-    pub(crate) has_bursts: bool,
     idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,
@@ -91,7 +90,6 @@ impl Housekeeping {
         Self {
             starts: StartFollower::default(),
             vacant_took_ns: 0,
-            has_bursts: false,
             idle_polls: 0,
             gate_turns: RoundRobin::new(GATES_PER_POLL),
             journal_turns: RoundRobin::new(ENTRIES_PER_POLL),
@@ -258,7 +256,6 @@ impl Housekeeping {
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
                         lock(&runtime.cpuset).leave_alone();
-                        runtime.control().set_confined(false);
                     }
                     let alert = format!(
                         "{what}: another program changed it ({found}); left alone until the gate is set again"

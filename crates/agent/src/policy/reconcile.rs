@@ -17,7 +17,7 @@ use crate::lifecycle::follow_units::follow;
 use crate::policy::find::Match;
 use crate::runtime::Runtime;
 use crate::runtime::limits::release;
-use crate::runtime::make::{AskedGate, Taken, change_to, check_limitable, make};
+use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, make};
 
 /// What a refusal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool
 pub(crate) struct Known {
     targets: HashMap<String, usize>,
     groups: HashMap<GroupPath, usize>,
-    taken: Taken,
+    obstacles: Obstacles,
 }
 
 impl Known {
@@ -129,7 +129,7 @@ impl Known {
         let mut known = Self {
             targets: HashMap::new(),
             groups: HashMap::new(),
-            taken: Taken::by(runtime, gates),
+            obstacles: Obstacles::by(runtime, gates),
         };
         for (index, gate) in gates.iter().enumerate() {
             known.add(&gate.record, index);
@@ -138,7 +138,7 @@ impl Known {
     }
 
     fn add(&mut self, record: &Record, index: usize) {
-        self.taken.names.insert(record.name.clone());
+        self.obstacles.names.insert(record.name.clone());
         self.targets.insert(record.target.clone(), index);
         if let Attachment::InPlace { group } = &record.attachment {
             self.groups.insert(group.clone(), index);
@@ -147,7 +147,7 @@ impl Known {
 
     /// The gate of this record is no more.
     pub fn drop(&mut self, record: &Record) {
-        self.taken.names.remove(&record.name);
+        self.obstacles.names.remove(&record.name);
         self.targets.remove(&record.target);
         self.groups.remove(record.attachment.group());
     }
@@ -240,7 +240,7 @@ fn make_gate(
         ruled: terms_of(config, Some(&one.rule)),
         charged_to: uid,
     };
-    let gate = match make(runtime, config, gates, &known.taken, asked) {
+    let gate = match make(runtime, config, gates, &known.obstacles, asked) {
         Ok(gate) => gate,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
         // A user who starts more than a user may have gated is no reason for the administrator to have no policy.

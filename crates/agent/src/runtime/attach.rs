@@ -43,9 +43,10 @@ pub(crate) fn attach(
     }
     let name = gate.record.name.clone();
     let before = gate.record.attachment.clone();
-    let limited = match gate.needs_group() {
-        true => limit(runtime, gate, held),
-        false => Ok(()),
+    let limited = if gate.needs_group() {
+        limit(runtime, gate, held)
+    } else {
+        Ok(())
     };
     let limited = limited.and_then(|()| enforce(runtime, gate));
     if limited.is_err() {
@@ -262,7 +263,6 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
         OwnProcesses::now(kernel, &runtime.control_loop)
             .check_not_in(&gate.record.target, &gate.record.attachment)?;
     }
-    changed.auto = gate.auto.clone();
     let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });
     let is_process = in_own || matches!(gate.record.attachment, Attachment::Observed { .. });
     if is_process && changed.needs_group() != in_own {
@@ -282,7 +282,7 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
     gate.record = changed.record;
     gate.terms = changed.terms;
     gate.hint = changed.hint;
-    gate.auto = changed.auto;
+    gate.burst_room_us = changed.burst_room_us;
     Ok(())
 }
 

@@ -41,10 +41,10 @@ pub(crate) fn place_of(
     while kernel.is_below_others(&home) {
         home = home.parent().unwrap_or_else(GroupPath::root);
     }
-    Ok(match kernel.is_in_roots(&home) || home.is_root() {
-        true => Place::Root,
-        false => Place::Below(home),
-    })
+    if kernel.is_in_roots(&home) || home.is_root() {
+        return Ok(Place::Root);
+    }
+    Ok(Place::Below(home))
 }
 
 /// Without privilege, a process cannot leave what an administrator limited by a gate.

@@ -1,4 +1,4 @@
-//! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
+//! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset.
 //!
 //! Ten polls a second, outside the control loop: what the law allows now goes to the planner ([`tidegate_engine::cpuset_planner`]), and what that
 //! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
@@ -13,23 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_cgroup::cpus::format_list;
-use tidegate_cgroup::group::{Gathered, GroupPath, Groups};
+use tidegate_cgroup::group::{GatherReport, GroupPath, Groups};
 use tidegate_cgroup::topology::Topology;
 use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
-use tidegate_engine::cpuset_planner::{
-    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS, Release,
-};
-use tidegate_engine::domain::Keeps;
+use tidegate_engine::cpuset_planner::{CpusetPlanner, CpusetPlannerConfig, POLL_NS, Release};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
 use tidegate_terms as terms;
 use tracing::warn;
 
-use crate::control_loop::ControlLoop;
 use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::domains::poll_domains;
+use crate::runtime::demand::poll_demand;
 
 /// `cpuset = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
 /// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
@@ -48,24 +44,17 @@ pub struct CpusetController {
     /// Some idle is to be kept, or was a moment ago.
     keeps_idle: bool,
     release: Release,
-    /// Why side work is not to be confined at all, not even for a domain's sake.
-    refused: Option<String>,
     /// A cpuset of ours stands.
     stands: bool,
-    /// The domains that are kept by the cpuset.
-    parts: Vec<Vec<u32>>,
     /// Side work is there to be confined.
     used: bool,
-    rooms_ucpu: Vec<u64>,
     main_ns: Vec<u64>,
-    /// Why headroom is not kept where it was asked for.
-    notes: Vec<String>,
-    gathered: Gathered,
+    gathered: GatherReport,
     changes: u64,
     polls: u64,
     left_alone: bool,
     ended: bool,
-    /// The scheduler of the engine ext finds whole cores by itself; domains are all that is left to do here.
+    /// The scheduler of the engine ext finds whole cores by itself.
     enforced_by_ext: bool,
     out_of_idle: Arc<AtomicBool>,
     last_error: Option<String>,
@@ -97,16 +86,9 @@ impl CpusetController {
             keeps_idle: true,
             release: Release::default(),
             stands: false,
-            parts: Vec::new(),
             used: false,
-            rooms_ucpu: Vec::new(),
             main_ns: Vec::new(),
-            notes: Vec::new(),
-            refused: match setting {
-                terms::CpusetMode::Off => Some("cpuset = off".to_owned()),
-                _ => groups.cpuset_refusal(),
-            },
-            gathered: Gathered::default(),
+            gathered: GatherReport::default(),
             changes: 0,
             polls: 0,
             left_alone: false,
@@ -127,53 +109,25 @@ impl CpusetController {
         self.left_alone = true;
     }
 
-    /// Why side work cannot be confined; `None` when it can.
-    pub(crate) fn refusal(&self) -> Option<String> {
-        let theirs = || "another program writes side work's cpuset".to_owned();
-        self.refused
-            .clone()
-            .or_else(|| self.left_alone.then(theirs))
-    }
-
-    pub(crate) fn set_notes(&mut self, notes: Vec<String>) {
-        self.notes = notes;
-    }
-
-    /// Why headroom is not kept where it was asked for.
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// The CPUs that side work is confined to; none where it is not.
-    pub(crate) fn standing_cpus(&self) -> Vec<u32> {
-        if self.stands {
-            self.planner.standing()
-        } else {
-            Vec::new()
-        }
-    }
-
     fn is_wanted(&self) -> bool {
-        let whole = self.wanted && self.keeps_idle && !self.enforced_by_ext;
-        (whole || !self.parts.is_empty()) && !self.left_alone
+        self.wanted && self.keeps_idle && !self.enforced_by_ext && !self.left_alone
     }
 
     /// The next poll is due after this.
     fn pause_ns(&self) -> u64 {
-        match (self.used && !self.left_alone, self.parts.is_empty()) {
-            (true, false) => DOMAIN_POLL_NS,
-            (false, false) => POLL_NS,
-            _ if self.wanted => POLL_NS,
-            _ => POLL_NS * POLLS_PER_SECOND,
+        if self.wanted {
+            POLL_NS
+        } else {
+            POLL_NS * POLLS_PER_SECOND
         }
     }
 
     /// For people.
     pub fn sentence(&self) -> String {
-        if self.enforced_by_ext && self.parts.is_empty() {
+        if self.enforced_by_ext {
             return "by the scheduler: side work on cores that it is on already first".to_owned();
         }
-        if !self.wanted && self.parts.is_empty() {
+        if !self.wanted {
             return format!("by quota only ({})", self.why);
         }
         if let Some(last_error) = &self.last_error {
@@ -183,17 +137,6 @@ impl CpusetController {
             return "by quota only: another program writes the cpuset".to_owned();
         }
         let cpus = self.planner.standing();
-        if !self.parts.is_empty() {
-            let list = format_list(&cpus);
-            return match self.stands {
-                true => format!(
-                    "on main's own CPUs by cpuset: side work on CPUs {list}, weight 1; {} changes in all{}",
-                    self.changes,
-                    self.others()
-                ),
-                false => "on main's own CPUs by cpuset as soon as side work runs".to_owned(),
-            };
-        }
         if !self.keeps_idle {
             return format!(
                 "by the idle class alone while no idle is to be kept; else by cpuset ({})",
@@ -237,7 +180,7 @@ pub(crate) fn period(runtime: &Runtime) -> Duration {
 
 /// What is looked at once a second.
 pub(crate) fn poll_second(registry: &Gates, runtime: &Runtime) {
-    poll_domains(registry, runtime);
+    poll_demand(registry, runtime);
     note_main(runtime);
 }
 
@@ -252,8 +195,7 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
         }
         cpuset.polls += 1;
         cpuset.enforced_by_ext = runtime.ext.holds();
-        let each = POLL_NS * POLLS_PER_SECOND / cpuset.pause_ns().min(POLL_NS);
-        (cpuset.polls - 1).is_multiple_of(each)
+        (cpuset.polls - 1).is_multiple_of(POLLS_PER_SECOND)
     };
     if slow || !lock(&runtime.cpuset).stands {
         let gates = registry.lock();
@@ -266,7 +208,9 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     if cpuset.ended {
         return;
     }
-    let has_changed = follow_parts(&runtime.control_loop, &mut cpuset, kernel.clock.now_ns());
+    let keeps_idle = runtime.control().keeps_idle();
+    let is_free = cpuset.release.is_due(keeps_idle, kernel.clock.now_ns());
+    cpuset.keeps_idle = !is_free;
     if !cpuset.is_wanted() || !cpuset.used {
         // Left by an earlier agent, or no longer needed.
         let ours = slow && !cpuset.left_alone && runtime.journal().confined(&root).is_some();
@@ -279,7 +223,7 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     if cpuset.last_error.is_some() && !slow {
         return;
     }
-    let slow = slow || has_changed || !cpuset.stands;
+    let slow = slow || !cpuset.stands;
     let done = confine(runtime, &mut cpuset, &root, slow).map_err(|error| error.to_string());
     if let Err(why) = &done
         && cpuset.last_error.as_ref() != Some(why)
@@ -288,7 +232,6 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     }
     if done.is_err() {
         cpuset.planner.forget();
-        runtime.control().set_confined(false);
     }
     cpuset.last_error = done.err();
 }
@@ -305,19 +248,6 @@ fn note_main(runtime: &Runtime) {
     }
 }
 
-/// The domains that the loop has laws for now; whether they are others than before.
-fn follow_parts(control_loop: &ControlLoop, cpuset: &mut CpusetController, now_ns: u64) -> bool {
-    let control = control_loop.lock();
-    cpuset.keeps_idle = !cpuset.release.is_due(control.keeps_idle(), now_ns);
-    let domains = control.demand().domains.iter();
-    let parts = domains.filter(|domain| domain.keeps == Keeps::Cpuset);
-    if parts.clone().map(|domain| &domain.cpus).eq(&cpuset.parts) {
-        return false;
-    }
-    cpuset.parts = parts.map(|domain| domain.cpus.clone()).collect();
-    true
-}
-
 fn confine(
     runtime: &Runtime,
     cpuset: &mut CpusetController,
@@ -331,29 +261,15 @@ fn confine(
         let parent = root.parent().unwrap_or_else(GroupPath::root);
         let allowed = kernel.groups.cpuset_allowed(&parent)?;
         let CpusetController {
-            planner,
-            topology,
-            parts,
-            ..
+            planner, topology, ..
         } = cpuset;
-        planner.set_cpus(topology, &allowed, parts);
+        planner.set_cpus(topology, &allowed);
     }
-    let (whole_ucpu, relieved) = {
+    let (room_ucpu, relieved) = {
         let control = runtime.control();
-        control.rooms_ucpu(&mut cpuset.rooms_ucpu);
-        let relieved = control.quotas.is_relieved(root);
-        (
-            control
-                .quota_room_ucpu()
-                .filter(|_| cpuset.wanted && cpuset.keeps_idle),
-            relieved,
-        )
+        (control.room_ucpu(), control.quotas.is_relieved(root))
     };
-    let room = CpusetAllowance {
-        whole_ucpu,
-        domains_ucpu: &cpuset.rooms_ucpu,
-    };
-    if let Some(cpus) = cpuset.planner.step(kernel.clock.now_ns(), room) {
+    if let Some(cpus) = cpuset.planner.step(kernel.clock.now_ns(), room_ucpu) {
         write_cpuset(kernel, root, &cpus)?;
         cpuset.changes += 1;
         cpuset.out_of_idle.store(true, Ordering::Release);
@@ -367,7 +283,6 @@ fn confine(
         leave_idle_class(&mut runtime.journal(), root, !relieved)?;
         cpuset.gathered = kernel.groups.gather_cpuset(root)?;
     }
-    runtime.control().set_confined(cpuset.stands);
     Ok(())
 }
 
@@ -390,8 +305,6 @@ fn write_cpuset(kernel: &Kernel, root: &GroupPath, cpus: &[u32]) -> Result<(), J
 /// Side work is in the idle class again, and may run everywhere, unless another writer insists on its cpuset.
 fn relax(runtime: &Runtime, cpuset: &mut CpusetController, root: &GroupPath) {
     let kernel = &runtime.kernel;
-    // The quota first: it has to hold what the cpuset no longer does.
-    runtime.control().set_confined(false);
     cpuset.out_of_idle.store(false, Ordering::Release);
     cpuset.stands = false;
     cpuset.planner.forget();

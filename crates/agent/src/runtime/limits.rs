@@ -21,7 +21,7 @@ use crate::control_loop::ControlLoop;
 use crate::errors::{internal, not_recorded, of_group, usage};
 use crate::ext::plan::{mark_moved, unmark};
 use crate::gates::{Attachment, Gate, demand};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, NoGroup};
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_feasible;
@@ -42,12 +42,13 @@ pub(crate) fn enter(
     let pid = held.process.pid;
     let group = match place {
         Place::Root => make_in_root(runtime, gate)?,
-        Place::Below(own) => match make_below(runtime, gate, own)? {
+        Place::Below(own) => match make_below(runtime, gate, own) {
             Ok(group) => group,
-            Err(why) => {
+            Err(NoGroup::NotPossible(why)) => {
                 check_unrestricted(kernel, pid, own, &why)?;
                 make_in_root(runtime, gate)?
             }
+            Err(NoGroup::Failed(error)) => return Err(error),
         },
     };
     gate.record.attachment = Attachment::Owned {
@@ -92,28 +93,21 @@ fn make_in_root(runtime: &Runtime, gate: &Gate) -> Result<GroupPath, ApiError> {
     Ok(group)
 }
 
-/// A group of its own below the one that the command is in, limited before the command enters; `Err(why)` inside where there can be
-/// none.
-fn make_below(
-    runtime: &Runtime,
-    gate: &mut Gate,
-    own: &GroupPath,
-) -> Result<Result<GroupPath, String>, ApiError> {
+/// A group of its own below the one that the command is in, limited before the command enters.
+fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<GroupPath, NoGroup> {
     let kernel = &runtime.kernel;
     let name = gate.record.name.clone();
     let group = own.join(&kernel.name_below_others(&name)).map_err(usage)?;
-    if let Err(why) = kernel.ensure_made_below(own, &group, &name)? {
-        return Ok(Err(why));
-    }
+    kernel.ensure_made_below(own, &group, &name)?;
     let floor = tighter(runtime.control_loop.floor_now(), gate.own_limit());
     if let Err(error) = limit_to_floor(runtime, &group, &name, floor) {
         kernel.remove_group(&group);
-        return Err(error);
+        return Err(error.into());
     }
     gate.record.notes.push(format!(
         "it stays below {own}, with whatever limits that has, and has a quota of its own there"
     ));
-    Ok(Ok(group))
+    Ok(group)
 }
 
 /// The side root: made, idle, and at the tolerance before a process is in it.

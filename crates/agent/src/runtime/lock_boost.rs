@@ -112,7 +112,7 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
 }
 
 /// What came of a poll.
-pub(crate) struct Polled {
+pub(crate) struct PollOutcome {
     /// Nothing is limited.
     idle: bool,
     /// A task still waits for side work.
@@ -158,7 +158,7 @@ impl LockBoost {
         runtime: &Runtime,
         life: &Life,
         told: Option<Vec<Wait>>,
-    ) -> Polled {
+    ) -> PollOutcome {
         let began_ns = thread_ns();
         self.turns_ns = 0;
         let by_cost = match told {
@@ -176,7 +176,7 @@ impl LockBoost {
             // A mean of about the last fifty.
             mean_ns => mean_ns - mean_ns / 50 + cost_ns / 50,
         };
-        Polled {
+        PollOutcome {
             idle: sides.is_empty(),
             left,
             rest_ns: (cost_ns * by_cost).min(POLL_MAX_NS),

@@ -1,4 +1,4 @@
-//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without them (`domains`). A poll
+//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without them (`demand`). A poll
 //! gives them their headroom again within 20 ms of the first task.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tracing::debug;
 
 use crate::gates::Gates;
 use crate::runtime::Runtime;
-use crate::runtime::domains::{is_empty, poll_domains};
+use crate::runtime::demand::{is_empty, poll_demand};
 use crate::runtime::supervise::tell_machine;
 
 /// Between two polls where a main gate has no tasks.
@@ -39,7 +39,7 @@ pub(crate) fn poll_vacant(registry: &Gates, runtime: &Runtime) -> u64 {
     let took_ns = clock.now_ns().saturating_sub(began_ns);
     if let Some((group, _)) = back {
         debug!("{group} has tasks again");
-        poll_domains(registry, runtime);
+        poll_demand(registry, runtime);
         tell_machine(runtime);
     }
     took_ns

@@ -38,13 +38,13 @@ pub(crate) struct AskedGate {
 }
 
 /// What a new gate keeps clear of: read once, for any number of them.
-pub(crate) struct Taken {
+pub(crate) struct Obstacles {
     /// The names of other gates.
     pub names: HashSet<String>,
     own: OwnProcesses,
 }
 
-impl Taken {
+impl Obstacles {
     /// As it is beside these gates.
     pub fn by(runtime: &Runtime, gates: &[Gate]) -> Self {
         let known = gates.iter().map(|gate| gate.record.name.clone());
@@ -60,7 +60,7 @@ pub(crate) fn make(
     runtime: &Runtime,
     config: &Config,
     gates: &[Gate],
-    taken: &Taken,
+    obstacles: &Obstacles,
     asked: AskedGate,
 ) -> Result<Gate, ApiError> {
     let AskedGate {
@@ -99,7 +99,7 @@ pub(crate) fn make(
         }
         Target::Gate(name) => return Err(no_gate(name.as_str())),
     };
-    let name = free_name(&wanted, |name| taken.names.contains(name))?;
+    let name = free_name(&wanted, |name| obstacles.names.contains(name))?;
     let record = Record {
         name: name.to_string(),
         target: target.to_string(),
@@ -118,7 +118,9 @@ pub(crate) fn make(
     };
     let mut gate = Gate::new(record, config).map_err(usage)?;
     if gate.is_limited() {
-        taken.own.check_not_in(&target.to_string(), &attachment)?;
+        obstacles
+            .own
+            .check_not_in(&target.to_string(), &attachment)?;
         check_apart(gates, &target.to_string(), &attachment)?;
     }
     let in_side_root =
@@ -131,7 +133,7 @@ pub(crate) fn make(
     }
     check_feasible(runtime, &gate)?;
     check_nested(runtime, &gate, &attachment, gates)?;
-    attach(runtime, &mut gate, attachment, held, &taken.own)?;
+    attach(runtime, &mut gate, attachment, held, &obstacles.own)?;
     Ok(gate)
 }
 

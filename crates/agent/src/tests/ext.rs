@@ -16,7 +16,7 @@ use super::{Bed, KINDS, Kind, PIDS, run, run_limited, run_side, set, set_limited
 use crate::agent::Agent;
 use crate::ext::kernel::Kernel;
 use crate::runtime::control_thread::follow_engine;
-use crate::runtime::domains::poll_domains;
+use crate::runtime::demand::poll_demand;
 use crate::runtime::mains::poll_vacant;
 
 const S: u64 = 1_000_000_000;
@@ -250,7 +250,7 @@ fn gates_that_come_change_and_go_are_told() {
     };
     enter("/other");
     for _ in 0..2 {
-        poll_domains(&agent.gates, &agent.runtime);
+        poll_demand(&agent.gates, &agent.runtime);
         bed.clock.sleep(Duration::from_secs(1));
     }
     supervise(&agent, 2 * S);
@@ -296,8 +296,14 @@ fn gates_that_come_change_and_go_are_told() {
 fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    let group = run(&agent, PIDS[0], &[("quota", "20ms")]).unwrap();
+    let group = run(&agent, PIDS[0], &[("quota", "20ms"), ("burst", "max")]).unwrap();
     supervise(&agent, S);
+    assert_eq!(bed.file(&group, "cpu.max.burst"), "20000");
+    let is_copy = lock(&kernel.told).mirrors.contains(&id(&agent, &group));
+    assert!(
+        !is_copy,
+        "the scheduler enforces the file's quota and burst"
+    );
     lock(&kernel.told).limits = vec![LimitStat {
         cgroup_id: id(&agent, &group),
         nr_periods: 9,

@@ -12,7 +12,6 @@ pub struct FakeSensor {
     pub side_ppm: Arc<AtomicU64>,
     pub fails: Arc<AtomicBool>,
     counters: Counters,
-    parts: Vec<u64>,
 }
 
 /// One reading's stretch of time.
@@ -53,23 +52,5 @@ impl Sensor for FakeSensor {
     fn online_cpus(&self) -> u32 {
         CPUS as u32
     }
-    fn by_cpu(&self) -> Result<(), String> {
-        Ok(())
-    }
-    fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        self.parts = parts.iter().map(|cpus| cpus.len() as u64).collect();
-    }
-    /// Each CPU is as busy as the other.
-    fn part(&self, nth: usize) -> Option<Counters> {
-        let cpus = self.parts.get(nth)?;
-        let part = |ns: u64| ns * cpus / CPUS;
-        let whole = &self.counters;
-        Some(Counters {
-            online_cpus: *cpus as u32,
-            capacity_ns: part(whole.capacity_ns),
-            busy_ns: part(whole.busy_ns),
-            side_ns: part(whole.side_ns),
-            ..*whole
-        })
     }
 }

@@ -136,18 +136,11 @@ fn soft_binding(gate: &GateView) -> Option<String> {
 pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
     status.engine == "knobs"
         && status.headroom_pct == 0.0
-        && status.free_cpus.is_empty()
         && gate.allowance_cpus.is_none()
 }
 
 /// What the headroom leaves.
 fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> String {
-    if !status.free_cpus.is_empty() {
-        return format!(
-            "{name} uses {used:.2} CPUs: side work has CPUs {}, without a quota; the rest is kept for main on its own CPUs",
-            status.free_cpus
-        );
-    }
     format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
          are kept idle",
@@ -186,7 +179,7 @@ fn own_binding(gate: &GateView, allowance_cpus: Option<f64>) -> Option<(&'static
     (gate.throttled_lately > 0).then(|| {
         let why = format!(
             "{name} uses {used:.2} CPUs on average, but comes in bursts: it was just throttled, {} times in the last look, at \
-             {limit}; burst = auto lets it save what it does not use",
+             {limit}; burst = max lets it save what it does not use",
             gate.throttled_lately
         );
         (binds, why)

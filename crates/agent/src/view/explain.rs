@@ -4,6 +4,7 @@ mod sum;
 
 use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView, UserView};
 use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::cpus::online;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::Target;
 use tidegate_engine::sync::lock;
@@ -15,6 +16,7 @@ use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::view::binding::{Above, binding};
 use crate::view::figures::cpus;
+use crate::view::main_cpus;
 use crate::view::status::write_view;
 use crate::view::{Detail, status};
 
@@ -69,12 +71,21 @@ pub(crate) fn explain(
     let above = above(kernel, &gate);
     let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
     if gate.class == "side" {
-        if status.headroom_pct > 0.0 || !status.domains.is_empty() {
+        if status.headroom_pct > 0.0 {
             gate.notes.push(format!("idle is kept {}", status.cpuset));
         }
-        gate.notes.extend(status.domain_notes.iter().cloned());
         gate.notes
             .extend(lock(&runtime.lock_boost).of_gate(&gate.name));
+    }
+    let is_meant = |other: &&GateView, class: &str| {
+        other.class == class && (gate.class != class || gate.name == other.name)
+    };
+    if gate.class != "neutral" {
+        let online = online(&*kernel.fs).unwrap_or_default();
+        let mains = status.gates.iter().filter(|one| is_meant(one, "main"));
+        let sides = status.gates.iter().filter(|one| is_meant(one, "side"));
+        let advice = main_cpus::advice(&kernel.groups, &online, mains, sides);
+        gate.notes.extend(advice);
     }
     let sum = sum::of(&gate, &decision, &status, above.as_ref());
     Ok(ExplainView {

@@ -1,10 +1,10 @@
 //! What the agent shows: `status` and `explain`.
 
 mod binding;
-mod domains;
 mod explain;
 mod figures;
 mod gates;
+mod main_cpus;
 mod shared_status;
 mod status;
 
@@ -12,5 +12,6 @@ pub(crate) use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::name_of;
 pub(crate) use gates::{Detail, gate_named};
+pub use main_cpus::advice as main_cpus_advice;
 pub use shared_status::SharedStatus;
 pub(crate) use status::status;

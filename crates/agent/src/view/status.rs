@@ -19,7 +19,6 @@ use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
-use crate::view::domains::domain_views;
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out after 2 s.
 const LATENESS_NS: [u64; 8] = [
@@ -86,12 +85,11 @@ pub(crate) fn status(
         ext: ext_view(&runtime.ext, now_ns),
         ..StatusView::default()
     };
-    let (given, is_free, by_knobs) = {
+    let (given, by_knobs) = {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
         view.control.period_ms = period_ms(runtime, &control);
-        let is_free = control.quota_room_ucpu().is_none();
-        (control.quotas.allotments(), is_free, *control.decision())
+        (control.quotas.allotments(), *control.decision())
     };
     let mut gates = registry.lock();
     for gate in gates.iter_mut().take(detail.measured()) {
@@ -110,14 +108,8 @@ pub(crate) fn status(
         view.reclaim_pct = None;
     }
     let side_root = kernel.side_root();
-    if limited && is_free {
-        let allowance = view.allowance_cpus;
-        view.decision = format!(
-            "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
-        );
-    }
-    let is_unlimited = |one: &Allotment| one.ucpu == FREE_UCPU;
-    if limited && !is_free && by_ext.is_none() && given.iter().any(is_unlimited) {
+    let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
+    if limited && by_ext.is_none() && given.iter().any(is_unlimited) {
         view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
         view.decision =
             "no headroom is asked for: side work is in the idle class, without a quota".into();
@@ -135,16 +127,8 @@ pub(crate) fn status(
         objective.unused = unused_objectives(&gates, &objective.from);
     }
     drop(gates);
-    view.domains = domain_views(runtime);
     view.lock_boost = lock(&runtime.lock_boost).view();
-    {
-        let cpuset = lock(&runtime.cpuset);
-        view.cpuset = cpuset.sentence();
-        view.domain_notes = cpuset.notes().to_vec();
-        if is_free {
-            view.free_cpus = format_list(&cpuset.standing_cpus());
-        }
-    }
+    view.cpuset = lock(&runtime.cpuset).sentence();
     (view.policy_generation, view.policy_refused) = registry.policy();
     if detail == Detail::Whole {
         name_bindings(&mut view, by_ext.as_ref().unwrap_or(&by_knobs));

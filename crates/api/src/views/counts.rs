@@ -48,31 +48,9 @@ pub struct CapCounts {
     /// The same over the last look, in CPUs.
     pub background_cpus: f64,
     /// Times that a task was held back.
-    #[serde(alias = "parks")]
     pub throttles: u64,
     /// For how long, all tasks added up.
-    #[serde(alias = "parked_seconds")]
     pub throttled_seconds: f64,
     /// Runs beyond the cap that only the kernel's watchdog made necessary.
-    #[serde(alias = "visits")]
     pub min_runs: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::CapCounts;
-
-    #[test]
-    fn the_names_of_an_earlier_agent_are_read() {
-        let mut view = serde_json::to_value(CapCounts::default()).unwrap();
-        let fields = view.as_object_mut().unwrap();
-        for name in ["throttles", "throttled_seconds", "min_runs"] {
-            fields.remove(name);
-        }
-        fields.insert("parks".into(), 3.into());
-        fields.insert("parked_seconds".into(), 1.5.into());
-        fields.insert("visits".into(), 2.into());
-        let read: CapCounts = serde_json::from_value(view).unwrap();
-        assert_eq!((read.throttles, read.min_runs), (3, 2));
-    }
 }

@@ -31,7 +31,6 @@ pub struct ExtView {
     /// ... and how long ago.
     pub last_ago_seconds: Option<f64>,
     /// What it could not be told.
-    #[serde(rename = "trouble")]
     pub update_error: Option<String>,
     /// While it is in force, what became of all quotas since it was loaded.
     #[serde(default)]

@@ -14,6 +14,6 @@ pub struct LimitView {
     pub quota_usec: u64,
     /// The period.
     pub period_usec: u64,
-    /// Unused quota that may be carried over; what was found, for `burst = auto`.
+    /// Unused quota that may be carried over.
     pub burst_usec: u64,
 }

@@ -206,9 +206,14 @@ pub fn group_in(
     Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
 }
 
+/// The cgroup mounts that this process sees.
+pub fn cgroup_mounts(fs: &dyn KernelFs) -> Result<Vec<CgroupMount>, DiscoverError> {
+    Ok(parse_mountinfo(MOUNTINFO, &fs.read(Path::new(MOUNTINFO))?)?)
+}
+
 /// Looks at the machine. `base` overrides where our groups are made (a path below the cpu mount).
 pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, DiscoverError> {
-    let mounts = parse_mountinfo(MOUNTINFO, &fs.read(Path::new(MOUNTINFO))?)?;
+    let mounts = cgroup_mounts(fs)?;
     let own = parse_proc_cgroup(OWN_CGROUP, &fs.read(Path::new(OWN_CGROUP))?)?;
     let mut notes = Vec::new();
     let (version, cpu_mount) =

@@ -34,6 +34,13 @@ pub struct CgroupMount {
     pub read_only: bool,
 }
 
+impl CgroupMount {
+    /// Whether it is v1's mount of this controller.
+    pub fn is_v1_of(&self, controller: &str) -> bool {
+        self.version == 1 && self.controllers.iter().any(|own| own == controller)
+    }
+}
+
 /// One line of /proc/PID/cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLine {

@@ -13,17 +13,13 @@ pub(super) fn find_cpu<'a>(
     fs: &dyn KernelFs,
     mounts: &'a [CgroupMount],
 ) -> Option<(CgroupVersion, &'a CgroupMount)> {
-    if let Some(mount) = best(mounts, |mount| mount.version == 1 && carries(mount, "cpu")) {
+    if let Some(mount) = best(mounts, |mount| mount.is_v1_of("cpu")) {
         return Some((CgroupVersion::V1, mount));
     }
     let mount = best(mounts, |mount| {
         mount.version == 2 && v2_lists(fs, &mount.mount, "cpu")
     })?;
     Some((CgroupVersion::V2, mount))
-}
-
-fn carries(mount: &CgroupMount, controller: &str) -> bool {
-    mount.controllers.iter().any(|own| own == controller)
 }
 
 fn v2_lists(fs: &dyn KernelFs, mount: &Path, controller: &str) -> bool {
@@ -176,9 +172,7 @@ pub(super) fn find_cpuacct(
     if cpu.controllers.iter().any(|one| one == "cpuacct") {
         return Ok(None);
     }
-    let Some(mount) = best(mounts, |mount| {
-        mount.version == 1 && carries(mount, "cpuacct")
-    }) else {
+    let Some(mount) = best(mounts, |mount| mount.is_v1_of("cpuacct")) else {
         notes.push(
             "no cpuacct hierarchy is mounted: usage of single groups is not known".to_owned(),
         );
@@ -207,9 +201,7 @@ pub(super) fn find_cpuset(
     version: CgroupVersion,
 ) -> Option<PathBuf> {
     let mount = match version {
-        CgroupVersion::V1 => best(mounts, |mount| {
-            mount.version == 1 && carries(mount, "cpuset")
-        }),
+        CgroupVersion::V1 => best(mounts, |mount| mount.is_v1_of("cpuset")),
         CgroupVersion::V2 => best(mounts, |mount| {
             mount.version == 2 && v2_lists(fs, &mount.mount, "cpuset")
         }),

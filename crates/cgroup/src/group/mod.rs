@@ -17,7 +17,7 @@ mod weight;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use cpuset::Gathered;
+pub use cpuset::GatherReport;
 pub use error::GroupError;
 pub use placement::{Origin, Placement, Returned};
 pub use restrictions::restriction;

@@ -3,19 +3,12 @@
 use tidegate_law::HeadroomTerms;
 
 use super::Objective;
-use crate::domain::Domain;
 
 /// What all gates together ask of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
-    /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
-    pub domains_only: bool,
-    /// Where idle is kept on a part of the machine.
-    pub domains: Vec<Domain>,
-    /// CPUs of side work that are in no domain kept by the cpuset.
-    pub outside_cpus: u32,
     /// Who asked for it.
     pub headroom_from: String,
     /// What side work gets at least.

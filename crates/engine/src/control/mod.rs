@@ -8,9 +8,7 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
-mod burst;
 mod demand;
-mod domains;
 mod meter;
 mod pace;
 mod protect;
@@ -24,9 +22,7 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
-pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use demand::Demand;
-pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Totals, Use};
 pub use protect::{Figure, Objective, Protect, Protection};
 pub use pulses::Pulses;
@@ -35,10 +31,7 @@ pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped,
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
-use crate::domain::Keeps;
-use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, WaitHistogram, Waits};
-use domains::{Binding, Domains};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
@@ -55,7 +48,6 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
-    domains: Domains,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
     /// The groups with a soft cap.
@@ -67,9 +59,6 @@ pub struct Control {
     window: Use,
     /// Main's waits in the window.
     waits: Waits,
-    /// The machine's law's.
-    machine: HeadroomDecision,
-    /// The one that counts for all side work.
     decision: HeadroomDecision,
     /// Use by seconds.
     pub meter: Meter,
@@ -93,8 +82,6 @@ pub struct Control {
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
     pub sensing_error: Option<String>,
-    /// No quota limits side work at present.
-    is_free: bool,
     /// See [`Control::set_enforced_by_ext`].
     enforced_by_ext: bool,
 }
@@ -109,16 +96,12 @@ impl Control {
             config,
             demand.terms(demand.headroom_ppm, protect.extra_ppm()),
         );
-        let mut domains = Domains::default();
-        let of_part = |asked_ppm| demand.terms(asked_ppm, protect.extra_ppm());
-        domains.follow(&demand.domains, of_part, sensor.as_mut());
         Self {
             sensor,
             law,
             pulses: Pulses::default(),
             demand,
             protect,
-            domains,
             quotas: Quotas::default(),
             soft_caps: SoftCaps::default(),
             groups: (Vec::new(), Vec::new()),
@@ -126,7 +109,6 @@ impl Control {
             last: None,
             window: Use::default(),
             waits: Waits::default(),
-            machine: HeadroomDecision::default(),
             decision: HeadroomDecision::default(),
             meter: Meter::default(),
             late: Recent::default(),
@@ -139,7 +121,6 @@ impl Control {
             stepped_ns: None,
             at_tolerance_ns: 0,
             sensing_error: None,
-            is_free: false,
             enforced_by_ext: false,
         }
     }
@@ -166,45 +147,19 @@ impl Control {
         if demand != self.demand {
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
-            let extra_ppm = self.protect.extra_ppm();
-            let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
-            self.domains
-                .follow(&demand.domains, of_part, self.sensor.as_mut());
             self.demand = demand;
             self.law.set_terms(self.machine_terms());
         }
     }
 
-    /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
-    pub fn set_confined(&mut self, confined: bool) {
-        self.domains.confined = confined;
-    }
-
-    /// The domains in the demand's order.
-    pub fn domains(&self) -> Vec<DomainState> {
-        self.domains.states()
-    }
-
-    /// What side work may have of each domain that is kept by the cpuset, in the demand's order.
-    pub fn rooms_ucpu(&self, rooms: &mut Vec<u64>) {
-        self.domains.rooms_ucpu(rooms);
-    }
-
     /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side work, and no CPU is kept from it.
     pub fn keeps_idle(&self) -> bool {
-        let domains = self.demand.domains.iter();
-        let mut by_quota = domains.filter(|domain| domain.keeps == Keeps::Quota);
-        self.headroom_ppm() > 0 || by_quota.any(|domain| domain.headroom_ppm > 0)
+        self.headroom_ppm() > 0
     }
 
-    /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
-    pub fn quota_room_ucpu(&self) -> Option<u64> {
-        (!self.is_free).then_some(self.decision.allowance_ucpu)
-    }
-
-    /// Whether use by CPU can be told, as domains need it; why not.
-    pub fn tells_by_cpu(&self) -> Result<(), String> {
-        self.sensor.by_cpu()
+    /// What side work may have of the machine.
+    pub fn room_ucpu(&self) -> u64 {
+        self.decision.allowance_ucpu
     }
 
     /// Main's time on each CPU; empty where that cannot be told.
@@ -267,7 +222,6 @@ impl Control {
     pub fn set_contention(&mut self, contend_ppm: u32) {
         self.law.set_contention(contend_ppm);
         self.pulses.set_contention(contend_ppm);
-        self.domains.set_contention(contend_ppm);
     }
 
     /// The guardian wrote the fallback.
@@ -292,7 +246,7 @@ impl Control {
         self.last.as_ref().filter(|last| last.valid)
     }
 
-    /// The last decision that counts for all side work; where no quota limits it, what its CPUs are good for.
+    /// The last decision.
     pub fn decision(&self) -> &HeadroomDecision {
         &self.decision
     }
@@ -313,13 +267,11 @@ impl Control {
         if std::mem::take(&mut self.regrouped) && sampled.is_ok() && self.last.is_some() {
             // One window is left out; what was decided last stands for one more.
             self.last = Some(now);
-            self.domains.skip(self.sensor.as_ref());
             return;
         }
         let before_ns = self.stepped_ns.replace(began_ns).unwrap_or(began_ns);
         let since_ns = began_ns.saturating_sub(before_ns);
-        let is_sampled = sampled.is_ok();
-        let is_first = self.last.is_none() && is_sampled;
+        let is_first = self.last.is_none() && sampled.is_ok();
         let mut sample = match sampled {
             Ok(()) => {
                 self.sensing_error = None;
@@ -336,26 +288,15 @@ impl Control {
             // How long the law goes without a usable one.
             sample.dt_ns = since_ns;
         }
-        let cpus = self.sensor.online_cpus();
         if self.window.wall_ns > 0 {
-            let kept_ppm = self.headroom_ppm().max(self.domains.asked_ppm(cpus));
+            let kept_ppm = self.headroom_ppm();
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
-        self.estimate(&sample, is_sampled);
+        self.estimate(&sample);
         // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
-        if self.machine.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
+        if self.decision.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
             self.unusable.add(now_ns);
-        }
-        let Binding {
-            decision,
-            window,
-            cpus: of_cpus,
-        } = self.binding(cpus);
-        self.is_free = decision.allowance_ucpu == FREE_UCPU;
-        self.decision = decision;
-        if self.is_free {
-            self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
         if self.enforced_by_ext {
             return;
@@ -364,49 +305,24 @@ impl Control {
             self.quotas.forget_failed_cuts();
             return;
         }
+        let decision = self.decision;
         let is_at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
-        if !self.is_free && is_at_floor {
+        if is_at_floor {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
-        let mut decision = decision;
-        if !self.domains.is_empty() {
-            // Idle is to be kept, if not of the whole machine.
-            decision.asked_ucpu = decision.asked_ucpu.max(1);
-        }
-        self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
+        let cpus = self.sensor.online_cpus();
+        self.quotas
+            .step(now_ns, &decision, &self.window, cpus, apply);
     }
 
     /// Every law's step.
-    fn estimate(&mut self, sample: &HeadroomSample, is_sampled: bool) {
+    fn estimate(&mut self, sample: &HeadroomSample) {
         let tolerance_ppm = self.demand.tolerance_ppm;
         let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
-        let extra_ppm = self.protect.extra_ppm();
-        let demand = &self.demand;
-        let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
         if changed {
-            self.domains.set_terms(of_part);
             self.law.set_terms(self.machine_terms());
         }
-        self.machine = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
-        self.domains
-            .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
-    }
-
-    fn binding(&self, cpus: u32) -> Binding {
-        let machine = Binding {
-            decision: self.machine,
-            window: self.window,
-            cpus,
-        };
-        if self.domains.is_empty() && !self.demand.domains_only {
-            return machine;
-        }
-        let Demand {
-            domains_only,
-            outside_cpus,
-            ..
-        } = self.demand;
-        self.domains.binding(!domains_only, outside_cpus, machine)
+        self.decision = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
     }
 
     /// The stretch since the last reading; an invalid sample when there is none that may be used.

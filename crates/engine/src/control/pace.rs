@@ -18,10 +18,9 @@ impl Control {
     /// How long after the last step the next one is due, in a loop that steps every `period_ns` where that is urgent.
     pub fn period_ns(&self, period_ns: u64) -> u64 {
         // An objective may ask for idle at any moment.
-        let keeps_idle =
-            self.keeps_idle() || !self.domains.is_empty() || self.demand.objective.is_some();
+        let keeps_idle = self.keeps_idle() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
-        let is_urgent = keeps_idle && side_works(&self.machine);
+        let is_urgent = keeps_idle && side_works(&self.decision);
         let least_ns = match (is_limited, keeps_idle) {
             (true, _) if is_urgent => 0,
             (true, false) => NOTHING_KEPT_NS,
@@ -32,8 +31,8 @@ impl Control {
 }
 
 /// Whether side work has something to do; where its use is not known, it may.
-fn side_works(machine: &HeadroomDecision) -> bool {
-    machine.reason.is_unusable() || machine.side_ucpu > machine.floor_ucpu / 2
+fn side_works(decision: &HeadroomDecision) -> bool {
+    decision.reason.is_unusable() || decision.side_ucpu > decision.floor_ucpu / 2
 }
 
 #[cfg(test)]

@@ -172,16 +172,6 @@ impl Quotas {
         self.given_ucpu.resize(self.targets.len(), 0);
     }
 
-    /// The limit that the gate of `group` asks for itself, at the same rate as before: its burst has changed.
-    pub fn set_own(&mut self, group: &GroupPath, own: Option<Bandwidth>) {
-        for target in &mut self.targets {
-            let rate = own.and_then(|own| own.rate_ucpu());
-            if target.group == *group && rate == Some(target.cap_ucpu) {
-                target.planner.set_own(own);
-            }
-        }
-    }
-
     /// `group` no longer carries one: the loop must not write behind a restore.
     pub fn drop(&mut self, group: &GroupPath) {
         self.targets.retain(|target| target.group != *group);

@@ -62,8 +62,6 @@ pub enum Change {
         placement: Placement,
     },
     /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
-    /// The file calls them `units`.
-    #[serde(rename = "units", alias = "subgroups")]
     Subgroups(Family),
     /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
     Latency(Latency),
@@ -161,28 +159,4 @@ pub struct Entry {
     pub fallback: Fallback,
     /// When, on the clock that counts from boot.
     pub at_boot_ns: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tidegate_cgroup::subgroups::Per;
-
-    #[test]
-    fn subgroups_have_the_name_in_the_file_that_earlier_agents_wrote_and_read() {
-        let change = Change::Subgroups(Family {
-            group: GroupPath::parse("/a").unwrap(),
-            dir: GroupPath::parse("/a").unwrap(),
-            stem: "tg-p".to_owned(),
-            per: Per::Process,
-            threaded: false,
-            yields: false,
-        });
-        let text = serde_json::to_string(&change).unwrap();
-        assert!(text.contains(r#""knob":"units""#), "{text}");
-        for name in ["units", "subgroups"] {
-            let text = text.replace("units", name);
-            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change);
-        }
-    }
 }

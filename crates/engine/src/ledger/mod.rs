@@ -23,7 +23,7 @@ use stored::{Stored, Unread};
 
 pub use entries::All;
 pub use entry::{Change, Entry, Fallback, NewEntry};
-pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
+pub use moving::{Moving, MovingError, MovingSlot, SLOTS as MOVING_LIMITS_MAX};
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
 pub use restore_order::{RestoreOrder, undo_late_fallback};
 
@@ -204,9 +204,10 @@ impl Ledger {
             if let Change::Latency(latency) = &entry.change
                 && let Whose::Process(process) = latency.whose
             {
-                match process_lives(&*self.fs, process) {
-                    true => self.entries.put(entry),
-                    false => report.gone.push(entry),
+                if process_lives(&*self.fs, process) {
+                    self.entries.put(entry);
+                } else {
+                    report.gone.push(entry);
                 }
                 continue;
             }

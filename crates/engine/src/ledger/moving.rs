@@ -56,14 +56,14 @@ pub enum MovingError {
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MovingSlot {
     /// What stood before the last write.
     pub previous: Bandwidth,
     /// What the last write was to set.
     pub intended: Bandwidth,
 }
 
-impl Moved {
+impl MovingSlot {
     /// Whether a limit that was found may be what we wrote, wholly or in part (v1 changes quota and period apart).
     pub fn may_be(&self, found: &Bandwidth) -> bool {
         let (previous, intended) = (&self.previous, &self.intended);
@@ -229,9 +229,9 @@ impl Moving {
     }
 
     /// What an entry's slot says.
-    pub fn get(&self, entry: u64) -> Option<Moved> {
+    pub fn get(&self, entry: u64) -> Option<MovingSlot> {
         let slot = self.find(entry).filter(|_| entry != 0)?;
-        Some(Moved {
+        Some(MovingSlot {
             previous: self.load(slot, 1),
             intended: self.load(slot, 4),
         })
@@ -313,7 +313,7 @@ mod tests {
         let moving = Moving::open_existing(&path).unwrap();
         assert_eq!(
             moving.get(7),
-            Some(Moved {
+            Some(MovingSlot {
                 previous: a,
                 intended: b
             })
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_change_are_ours() {
-        let moved = Moved {
+        let moved = MovingSlot {
             previous: Bandwidth::limit(1_000, 100_000),
             intended: Bandwidth::limit(5_000, 10_000),
         };

@@ -98,12 +98,14 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             class::restore_class(groups, &entry.group, was)?;
             Ok(Outcome::Restored)
         }
-        Change::Subgroups(family) => Ok(match subgroups::dissolve(groups, family)? {
-            true => Outcome::Restored,
-            false => Outcome::Failed {
+        Change::Subgroups(family) => {
+            if subgroups::dissolve(groups, family)? {
+                return Ok(Outcome::Restored);
+            }
+            Ok(Outcome::Failed {
                 why: "its processes fork faster than they can be moved back; try again".to_owned(),
-            },
-        }),
+            })
+        }
         Change::Background { was } => restore_background(groups, &entry.group, was),
         Change::Weight { was, ours } => {
             let found = groups.class(&entry.group)?;
@@ -325,10 +327,10 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     if let (Fallback::Stay | Fallback::Floor { .. }, Change::Subgroups(family)) =
         (entry.fallback, &entry.change)
     {
-        return match family.yields {
-            true => subgroups_to_background(groups, entry, family),
-            false => Outcome::Kept,
-        };
+        if !family.yields {
+            return Outcome::Kept;
+        }
+        return subgroups_to_background(groups, entry, family);
     }
     let due = match entry.fallback {
         Fallback::Stay => return Outcome::Kept,

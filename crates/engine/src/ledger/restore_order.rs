@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Entry, Fallback, Moved, Outcome};
+use super::{Change, Entry, Fallback, MovingSlot, Outcome};
 use tidegate_cgroup::class;
 use tidegate_cgroup::group::{GroupResult, Groups};
 
@@ -58,7 +58,7 @@ pub fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
         found => found?,
     };
     // v1 has the limit in files of their own, and either may be the one that was written last.
-    let either = Moved {
+    let either = MovingSlot {
         previous: *was,
         intended: *bandwidth,
     };

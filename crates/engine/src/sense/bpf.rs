@@ -31,7 +31,6 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, libbpf_sys};
 
 use super::object::{failed, load, missing, object_program};
 use super::online::Online;
-use super::parts::Parts;
 use super::settled::Withheld;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
@@ -85,7 +84,6 @@ pub struct BpfSensor {
     look_after_ns: [u64; CLASSES],
     /// When a switch away from a busy task, and away from the idle task, was last found hidden.
     hidden_ns: [u64; 2],
-    parts: Parts,
     total: Counters,
     // The order matters on drop: programs are detached before the object that owns them goes.
     _links: Vec<Link>,
@@ -164,7 +162,6 @@ impl BpfSensor {
             tally: Tally::default(),
             look_after_ns: LOOK_AFTER_USUAL_NS,
             hidden_ns: [0; 2],
-            parts: Parts::default(),
             total: Counters::default(),
             _links: Vec::new(),
             _object: object,
@@ -290,7 +287,6 @@ impl Sensor for BpfSensor {
                 for (sum_ns, cpu_ns) in ran_ns.iter_mut().zip(cpu_ns) {
                     *sum_ns += cpu_ns;
                 }
-                self.parts.count(cpu, &cpu_ns);
             }
             valid &= reading.is_some() && self.last[cpu].is_some();
             self.last[cpu] = reading;
@@ -376,18 +372,6 @@ impl Sensor for BpfSensor {
         late_after.store(late_after_ns, Ordering::Relaxed);
     }
 
-    fn by_cpu(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        self.parts.set(parts);
-    }
-
-    fn part(&self, nth: usize) -> Option<Counters> {
-        self.parts.counters(nth, &self.total)
-    }
-
     fn main_by_cpu(&self, out: &mut Vec<u64>) {
         let neutral_too = self.waiting().start == 0;
         let main_ns = |reading: &Option<Reading>| {
@@ -431,7 +415,6 @@ impl BpfSensor {
         let all_ns: u64 = ran_ns.iter().sum();
         let busy_ns = all_ns - ran_ns[IDLE];
         let stolen_ns = self.steal.spread.charge(wall_ns, busy_ns);
-        self.parts.close(stolen_ns, busy_ns);
         // Each class bears the steal in proportion; none of it where nothing was busy.
         let own_ns = |part_ns: u64| {
             let share = u128::from(part_ns) * u128::from(stolen_ns) / u128::from(busy_ns.max(1));

@@ -92,16 +92,6 @@ pub fn each_cpu(list: &[u8], mut each: impl FnMut(usize)) -> Option<()> {
     Some(())
 }
 
-/// Where the v1 cpuacct hierarchy is mounted, from the text of `/proc/mounts`.
-pub fn cpuacct_root(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (at, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);
-        let found = kind == "cgroup" && options.split(',').any(|option| option == "cpuacct");
-        found.then(|| PathBuf::from(at))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,17 +124,5 @@ mod tests {
         for garbage in ["", "a", "3-1", "0-99999", "0,,1", "-"] {
             assert_eq!(list(garbage), None, "{garbage:?}");
         }
-    }
-
-    #[test]
-    fn cpuacct_is_found_among_the_mounts() {
-        let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
-                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
-                      cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n";
-        assert_eq!(
-            cpuacct_root(mounts),
-            Some(PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"))
-        );
-        assert_eq!(cpuacct_root("garbage\n"), None);
     }
 }

@@ -29,11 +29,6 @@
 //! own threads (neutral), of which there are many that wait for nothing, would dilute it; where there is no main group
 //! everything but side work is meant, as by headroom.
 //!
-//! # Parts of the machine
-//!
-//! Sets of CPUs can be counted apart ([`Sensor::set_parts`]): the law of a headroom that is kept on main's own cpuset needs that.
-//! BPF counts each CPU anyway; v1's `cpuacct.usage_percpu` does too, a tick late; v2's files tell nothing by CPU.
-//!
 //! # Steal
 //!
 //! Time that the hypervisor gave to others is no task's work, and it is not capacity either. It
@@ -49,18 +44,19 @@ mod files;
 mod meters;
 mod object;
 mod online;
-mod parts;
 mod schedstat;
 mod settled;
 mod slots;
 pub mod steal;
 pub mod usage;
-mod usage_parts;
 mod waits;
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use tidegate_cgroup::RealFs;
+use tidegate_cgroup::discover::cgroup_mounts;
 
 pub use bpf::BpfSensor;
 pub use meters::Meters;
@@ -118,16 +114,6 @@ pub trait Sensor: Send {
     }
     /// The waits of neutral tasks and of main's, apart; `None` where it cannot tell.
     fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
-        None
-    }
-    /// Whether it can tell use by CPU; why not.
-    fn by_cpu(&self) -> Result<(), String> {
-        Err("this sensor does not tell use by CPU".to_owned())
-    }
-    /// From the next sample on these sets of CPUs are counted apart, each from 0; a sensor that cannot leaves it.
-    fn set_parts(&mut self, _parts: &[Vec<u32>]) {}
-    /// The counters of the `nth` of them at the last sample; waits are not told. `None` where it does not count them.
-    fn part(&self, _nth: usize) -> Option<Counters> {
         None
     }
     /// Main's time on each CPU since the sensor was opened, by the number of the CPU: of main groups, or where there are none of
@@ -202,11 +188,12 @@ impl Default for SenseConfig {
 }
 
 impl SenseConfig {
-    /// The usual places, with cpuacct's root found in `/proc/mounts`.
+    /// The usual places, with v1's mount of cpuacct, if there is one.
     pub fn detect() -> Self {
-        let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let mounts = cgroup_mounts(&RealFs::new()).unwrap_or_default();
+        let cpuacct = mounts.into_iter().find(|mount| mount.is_v1_of("cpuacct"));
         Self {
-            cpuacct_root: files::cpuacct_root(&mounts),
+            cpuacct_root: cpuacct.map(|mount| mount.mount),
             ..Self::default()
         }
     }

@@ -22,7 +22,6 @@ use super::files::{KeptFile, keyed, number};
 use super::online::Online;
 use super::schedstat::Schedstat;
 use super::steal::{STEAL_INTERVAL_NS, StatFile, StatLine, StealMeter};
-use super::usage_parts::UsageParts;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
 use crate::clock::monotonic_ns;
 
@@ -178,7 +177,6 @@ pub struct UsageSensor {
     steal: StealMeter,
     side: Vec<Source>,
     main: Vec<Source>,
-    parts: UsageParts,
     main_read_ns: u64,
     /// Busy time that was read and not yet told, negative where more was told: files are late, and have steps.
     untold_ns: i64,
@@ -206,7 +204,6 @@ impl UsageSensor {
             steal,
             side: Vec::new(),
             main: Vec::new(),
-            parts: UsageParts::default(),
             main_read_ns: now_ns,
             untold_ns: 0,
             tick_ns: tick_ns(),
@@ -294,9 +291,6 @@ impl Sensor for UsageSensor {
         if reset {
             self.untold_ns = 0;
         }
-        let online = self.online.cpus();
-        self.parts
-            .sample(each_ns, online, (busy_ns, steal_ns), &mut reset)?;
         if self.total.now_ns.saturating_sub(self.main_read_ns) >= STEAL_INTERVAL_NS {
             self.main_read_ns = self.total.now_ns;
             self.total.main_ns += advance_all(&mut self.main, &mut false)?;
@@ -314,31 +308,7 @@ impl Sensor for UsageSensor {
     fn set_groups(&mut self, side: &[Group], main: &[Group]) -> Result<(), SenseError> {
         self.side = reopen(std::mem::take(&mut self.side), side)?;
         self.main = reopen(std::mem::take(&mut self.main), main)?;
-        let side = self.side.iter().map(|source| source.file.path());
-        self.parts.set_side(side)
-    }
-
-    fn by_cpu(&self) -> Result<(), String> {
-        match self.busy {
-            Busy::Cpuacct(_) => Ok(()),
-            _ => Err("use by CPU is told by BPF and by v1's cpuacct only".to_owned()),
-        }
-    }
-
-    fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        let root = match &self.busy {
-            Busy::Cpuacct(root) => Some(root.file.path()),
-            _ => None,
-        };
-        let side = self.side.iter().map(|source| source.file.path());
-        // Parts that cannot be read are not told; the law of each then has no sample, and stays at the tolerance.
-        if self.parts.set(parts, root, side).is_err() {
-            self.parts = UsageParts::default();
-        }
-    }
-
-    fn part(&self, nth: usize) -> Option<Counters> {
-        self.parts.counters(nth, &self.total)
+        Ok(())
     }
 
     fn kind(&self) -> &'static str {

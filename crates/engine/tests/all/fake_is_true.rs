@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tidegate_cgroup::discover::{CgroupVersion, discover};
+use tidegate_cgroup::discover::{CgroupVersion, cgroup_mounts, discover};
 use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 use tidegate_cgroup::{KernelFs, RealFs};
@@ -250,8 +250,7 @@ fn run_type_step(
 }
 
 fn v2_mount() -> Option<PathBuf> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mounts = tidegate_cgroup::discover::parse_mountinfo("/proc/self/mountinfo", &text).ok()?;
+    let mounts = cgroup_mounts(&RealFs::new()).ok()?;
     mounts
         .into_iter()
         .find(|mount| mount.version == 2 && !mount.read_only)

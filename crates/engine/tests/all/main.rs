@@ -5,7 +5,6 @@
 mod cpuset;
 mod cpuset_planner;
 mod discovery;
-mod domain;
 mod fake_is_true;
 mod groups;
 mod groups_faults;

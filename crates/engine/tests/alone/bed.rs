@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use tidegate_cgroup::RealFs;
+use tidegate_cgroup::discover::cgroup_mounts;
 use tidegate_engine::sense::Group;
 
 /// A cgroup of this test's own, removed with whatever is left in it moved to the root.
@@ -82,13 +84,10 @@ impl Drop for TestGroup {
 
 /// Where the cpu controller and the usage figures are: v1 (possibly two mounts) or v2.
 pub fn roots() -> Option<(PathBuf, PathBuf)> {
-    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let mounts = cgroup_mounts(&RealFs::new()).ok()?;
     let v1 = |controller: &str| {
-        mounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let found = fields[2] == "cgroup" && fields[3].split(',').any(|one| one == controller);
-            found.then(|| PathBuf::from(fields[1]))
-        })
+        let found = mounts.iter().find(|mount| mount.is_v1_of(controller));
+        found.map(|mount| mount.mount.clone())
     };
     if let (Some(cpu), Some(usage)) = (v1("cpu"), v1("cpuacct")) {
         return Some((cpu, usage));

@@ -5,7 +5,6 @@
 
 mod bandwidth;
 mod bandwidth_edges;
-mod burst;
 mod cap;
 mod cap_fill;
 mod cap_join;

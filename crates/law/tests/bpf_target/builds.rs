@@ -73,12 +73,6 @@ const CALLERS: &[(&str, &str)] = &[
              { return tg_latency_first(a, b); }",
     ),
     (
-        "burst.h",
-        "tg_u64 f(struct tg_burst *b, const struct tg_burst_evidence *e) \
-             { return tg_burst_auto_step(b, e); } \
-             tg_u64 g(tg_u64 q) { return tg_burst_room_ns(q, q, q, q, q); }",
-    ),
-    (
         "delay.h",
         "tg_u32 f(struct tg_delay *d, const struct tg_delay_evidence *e) { return tg_delay_step(d, e); } \
              void g(struct tg_delay *d, const struct tg_delay_config *c) { tg_delay_init(d, c, 10000, 0); }",

@@ -18,7 +18,6 @@ const INPUTS: u64 = 100_000;
 const LAWS: [(&str, &str, &str); 7] = [
     ("cap.h", ".bss.cap", "law_cap"),
     ("latency.h", ".bss.latency", "law_latency"),
-    ("burst.h", ".bss.burst", "law_burst"),
     ("headroom.h", ".bss.headroom", "law_headroom"),
     ("share.h", ".bss.share", "law_share"),
     ("bandwidth.h", ".bss.bw", "law_bandwidth"),

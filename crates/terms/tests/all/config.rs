@@ -48,21 +48,13 @@ fn the_packages_example_has_the_defaults() {
 }
 
 #[test]
-fn a_setting_is_read_under_its_older_name() {
+fn a_term_under_both_of_its_names_is_refused() {
     let root = tempfile::tempdir().unwrap();
-    write(root.path(), "etc/tidegate/tidegate.toml", "space = 'on'\n");
-    let config = Config::load(&Roots::under(root.path())).unwrap();
-    assert_eq!(config.settings().cpuset.value, CpusetMode::On);
-}
-
-#[test]
-fn a_setting_under_both_of_its_names_is_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let text = "space = 'on'\ncpuset = 'off'\n";
+    let text = "[side]\ncap = '20%'\ncap_hard = '10%'\n";
     write(root.path(), "etc/tidegate/tidegate.toml", text);
     let errors = Config::load(&Roots::under(root.path())).unwrap_err();
     let said = errors.to_string();
-    assert!(said.contains("cpuset: set twice in this file"), "{said}");
+    assert!(said.contains("cap_hard: set twice in this file"), "{said}");
 }
 
 #[test]
@@ -235,8 +227,8 @@ fn refusals_name_input_place_and_mend() {
     assert!(refuse(&["class=side", "fallback=hold:2h"]).contains("is above 1h"));
     for (words, message) in [
         (
-            &["burst=auto"] as &[&str],
-            "burst: run flag: \"auto\" stands without a quota; give a quota with it",
+            &["burst=max"] as &[&str],
+            "burst: run flag: \"max\" stands without a quota; give a quota with it",
         ),
         (
             &["quota=10ms", "burst=20ms"],

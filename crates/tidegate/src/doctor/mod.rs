@@ -7,14 +7,17 @@ mod scheduler;
 mod server;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tidegate_agent::client;
+use tidegate_agent::main_cpus_advice;
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
-use tidegate_api::ErrorKind;
+use tidegate_api::{ErrorKind, StatusView};
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::{Machine, discover, probe_features};
+use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::sched::{Support, probe};
 use tidegate_engine::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::{Config, Engine, Roots};
@@ -38,6 +41,8 @@ pub struct Facts {
     pub usage: Result<(), String>,
     /// The agent that runs, as a phrase; none; or why it cannot be asked.
     pub agent: Result<Option<String>, String>,
+    /// What to do where main has CPUs of its own, one sentence for each main gate.
+    pub main_cpus: Vec<String>,
     /// Whether this kernel takes a scheduler of ours.
     pub scheduler: Scheduler,
     /// What is set of the kernel's own scheduler that another one leaves out.
@@ -63,14 +68,20 @@ impl Facts {
                 .map(drop)
                 .map_err(|e| e.to_string())
         };
+        let machine = machine(&run_dir);
+        let status = status(&run_dir);
         Facts {
+            main_cpus: match (&machine, &status) {
+                (Ok(machine), Ok(Some(status))) => main_cpus(machine, status),
+                _ => Vec::new(),
+            },
             root: rustix::process::geteuid().is_root(),
             admin: is_admin(),
             slices: probe(&RealFs::new()).map_err(|error| error.to_string()),
-            machine: machine(&run_dir),
+            machine,
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
-            agent: agent(&run_dir),
+            agent: status.map(|status| status.map(|status| agent(&status))),
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
@@ -134,25 +145,31 @@ fn machine(run_dir: &RunDir) -> Result<Machine, String> {
     Ok(machine)
 }
 
-fn agent(run_dir: &RunDir) -> Result<Option<String>, String> {
+fn status(run_dir: &RunDir) -> Result<Option<StatusView>, String> {
     let client = match client::connect(run_dir) {
         Ok(client) => client,
         Err(error) if error.kind == ErrorKind::Unreachable => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
     let status = client.status().map_err(|error| error.to_string())?;
-    let engine = match status.engine.as_str() {
-        // An agent of an older build does not say.
-        "" => String::new(),
-        engine => format!("engine {engine}, "),
-    };
-    Ok(Some(format!(
-        "runs: process {} ({}), {engine}sensing by {}, {}",
+    Ok(Some(status))
+}
+
+fn agent(status: &StatusView) -> String {
+    format!(
+        "runs: process {} ({}), engine {}, sensing by {}, {}",
         status.pid,
         status.mode,
+        status.engine,
         status.sensing,
         crate::render::count(status.gates.len() as u64, "gate", "gates")
-    )))
+    )
+}
+
+fn main_cpus(machine: &Machine, status: &StatusView) -> Vec<String> {
+    let groups = Groups::new(Arc::new(RealFs::new()), machine);
+    let of = |class: &'static str| status.gates.iter().filter(move |gate| gate.class == class);
+    main_cpus_advice(&groups, &machine.online_cpus, of("main"), of("side"))
 }
 
 /// The directory, or the nearest parent that exists, can be written.
@@ -242,6 +259,7 @@ pub fn report(facts: &Facts) -> Report {
             );
         }
     }
+    notes.extend(facts.main_cpus.iter().cloned());
     notes.extend(facts.server.notes(facts.scheduler.is_supported()));
     Report {
         version: env!("CARGO_PKG_VERSION"),

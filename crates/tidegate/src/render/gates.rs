@@ -50,10 +50,7 @@ pub fn one(gate: &GateView) -> String {
     );
     text.push_str(&wrapped("      Life: ", &life));
     text.push_str(&wrapped("       CPU: ", &cpu_line(gate)));
-    // An agent of an older build does not say.
-    if !gate.engine.is_empty() {
-        text.push_str(&wrapped("    Engine: ", &gate.engine));
-    }
+    text.push_str(&wrapped("    Engine: ", &gate.engine));
     if let Some(counts) = gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
         text.push_str(&wrapped("     Waits: ", &waits(counts)));
     }

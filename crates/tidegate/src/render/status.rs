@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_api::{DomainView, ExtView, ObjectiveView, RecordingView, StatusView};
+use tidegate_api::{ExtView, ObjectiveView, RecordingView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -39,6 +39,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Headroom", headroom(view)),
         ("CPUs", use_line(view)),
         ("Limit", limit(view)),
+        ("Cpuset", view.cpuset.clone()),
         ("Decision", view.decision.clone()),
         ("Reclaim", reclaim(view)),
         ("Sensing", sensing(view)),
@@ -48,13 +49,8 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if let Some(recording) = &view.recording {
         lines.push(("Recording", recorded(recording)));
     }
-    if view.headroom_pct > 0.0 || !view.domains.is_empty() {
+    if view.headroom_pct > 0.0 {
         lines.insert(4, ("Cpuset", view.cpuset.clone()));
-    }
-    let domains = view.domains.iter().map(domain);
-    let notes = view.domain_notes.iter().cloned();
-    for (nth, line) in domains.chain(notes).enumerate() {
-        lines.insert(2 + nth, ("Main's own", line));
     }
     if let Some(ext) = &view.ext {
         lines.insert(1, ("Scheduler", scheduler(ext)));
@@ -112,28 +108,6 @@ fn scheduler(ext: &ExtView) -> String {
 
 fn times(count: u64) -> String {
     super::count(count, "time", "times")
-}
-
-fn domain(view: &DomainView) -> String {
-    let DomainView {
-        cpus,
-        from,
-        headroom_pct,
-        idle_kept_pct,
-        main_cpus,
-        side_cpus,
-        allowance_cpus,
-        ..
-    } = view;
-    let given = match view.side_cpuset.as_deref() {
-        None => "by the quota".to_owned(),
-        Some("") => "no whole CPU of them".to_owned(),
-        Some(given) => format!("CPUs {given} of them"),
-    };
-    format!(
-        "CPUs {cpus} ({from}): {headroom_pct:.1} % asked, {idle_kept_pct:.1} % idle kept over the last second; main and the rest \
-         {main_cpus:.2} CPUs, side {side_cpus:.2} of {allowance_cpus:.2} allowed: {given}"
-    )
 }
 
 fn objective(found: &ObjectiveView) -> String {
@@ -224,9 +198,6 @@ fn limit(view: &StatusView) -> String {
                 quota as f64 / 1e3,
                 period as f64 / 1e3
             )
-        }
-        _ if !view.free_cpus.is_empty() => {
-            format!("CPUs {} for side work, no quota", view.free_cpus)
         }
         _ => "no quota on side work".to_owned(),
     };

@@ -130,7 +130,7 @@ fn limits_outlive_the_agent_and_are_taken_up() {
         return;
     };
     let flags = [
-        "--main", "--name", "web", "--quota", "40ms", "--burst", "auto",
+        "--main", "--name", "web", "--quota", "40ms", "--burst", "max",
     ];
     let _web = instance.background(&flags, &["sleep", "60"]);
     let group = group_of(&instance.gate("web"));
@@ -146,9 +146,9 @@ fn limits_outlive_the_agent_and_are_taken_up() {
         status["pid"].as_u64().is_some_and(|pid| pid != agent)
             && status["gates"][0]["own_limit"]["quota_usec"] == 40_000
     });
-    assert_eq!(limit(&group).0, Some(40_000));
+    assert_eq!(limit(&group), (Some(40_000), 100_000, 40_000));
     instance.ok(&["set", "web", "quota=50ms"]);
-    assert_eq!(limit(&group).0, Some(50_000));
+    assert_eq!(limit(&group), (Some(50_000), 100_000, 50_000));
 }
 
 #[test]

@@ -7,7 +7,6 @@ mod boundaries;
 mod common;
 mod docs;
 mod e2e_caps;
-mod e2e_domain;
 mod e2e_errors;
 mod e2e_hints;
 mod e2e_limits;

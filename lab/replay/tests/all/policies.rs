@@ -194,7 +194,7 @@ fn every_term_becomes_a_scenario() {
             "class = \"side\", weight = \"idle\"",
         ),
         (
-            "quota = \"50ms\", burst = \"auto\"",
+            "quota = \"50ms\", burst = \"max\"",
             "quota = \"0.5cpu\", period = \"20ms\", burst = \"2ms\"",
         ),
         (

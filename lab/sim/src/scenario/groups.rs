@@ -36,8 +36,8 @@ pub struct Group {
     pub spec: GroupSpec,
     /// The group above.
     pub parent: GroupRef,
-    /// Whether a controller sets the burst (`burst = "auto"`).
-    pub burst_auto: bool,
+    /// `burst = "max"`: its burst is the quota here, and no more than the groups above leave on the machine.
+    pub burst_max: bool,
     /// Whether its headroom was said.
     pub headroom_said: bool,
 }
@@ -212,7 +212,7 @@ fn group(name: &str, section: &Section<'_>) -> Group {
         Some(None) => spec.idle = true,
         None => {}
     }
-    let (bandwidth, burst_auto) = bandwidth(section);
+    let (bandwidth, burst_max) = bandwidth(section);
     spec.bandwidth = bandwidth;
     spec.cpus = section.cpu_list("cpus");
     // From −20 to 19 by the reader.
@@ -224,7 +224,7 @@ fn group(name: &str, section: &Section<'_>) -> Group {
     Group {
         spec,
         parent: None,
-        burst_auto,
+        burst_max,
         headroom_said: section.has("headroom"),
     }
 }
@@ -252,9 +252,9 @@ fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
     let quota_us = section
         .time("quota", ms(1), ms(1_024_000))
         .map(|ns| ns / 1_000);
-    let auto = "a time from 0s to the quota, or auto";
-    let burst = section.one("burst", auto, |text| match text {
-        "auto" => Ok(None),
+    let write = "a time from 0s to the quota, or max";
+    let burst = section.one("burst", write, |text| match text {
+        "max" => Ok(None),
         _ => TimeSpan::parse(text)
             .map(|span| Some(span.us()))
             .map_err(|refusal| refusal.0),
@@ -272,7 +272,7 @@ fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
         }
         return (None, false);
     };
-    let burst_us = burst.flatten().unwrap_or(0);
+    let burst_us = burst.map_or(0, |given| given.unwrap_or(quota));
     if burst_us > quota {
         section.refuse_key(
             "burst",

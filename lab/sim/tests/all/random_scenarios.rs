@@ -105,7 +105,7 @@ impl Author {
         if self.rng.chance_ppm(400_000) {
             self.always("quota", &["\"1ms\"", "\"3ms\"", "\"20ms\"", "\"150ms\""]);
             self.maybe("period", &["\"10ms\"", "\"50ms\"", "\"100ms\""]);
-            self.maybe("burst", &["\"0s\"", "\"1ms\"", "\"auto\""]);
+            self.maybe("burst", &["\"0s\"", "\"1ms\"", "\"max\""]);
         }
         self.maybe("headroom", &["\"0%\"", "\"20%\"", "\"50%\"", "\"100%\""]);
         if self.rng.chance_ppm(300_000) {

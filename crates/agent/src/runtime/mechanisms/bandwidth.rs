@@ -8,8 +8,8 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::apply::JournalError;
-use tidegate_engine::control::BurstLoop;
 use tidegate_engine::ledger::Change;
+use tidegate_engine::limit;
 use tidegate_terms::Burst;
 
 use crate::errors::not_recorded;
@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
 pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
-    take_up_burst(kernel, gate);
+    gate.burst_room_us = burst_room_us(runtime, gate);
     let Some(group) = still_group(kernel, gate) else {
         return Ok(());
     };
@@ -109,19 +109,23 @@ fn explain_refused(
     }
 }
 
-/// Begins with the burst that stands, where it is one of this quota.
-pub(crate) fn take_up_burst(kernel: &Kernel, gate: &mut Gate) {
-    let Some(limit) = gate.limit_with_burst(0).filter(|_| gate.has_auto_burst()) else {
-        gate.auto = None;
-        return;
+/// The most burst that the limits above leave. A quota that the loop moves does not count: it follows main's load, and not
+/// what side work is given.
+fn burst_room_us(runtime: &Runtime, gate: &Gate) -> u64 {
+    let asks = gate.terms.burst.value == Burst::Max;
+    let Some(own) = gate.limit_with_burst(0).filter(|_| asks) else {
+        return u64::MAX;
     };
-    if let Some(auto) = &mut gate.auto {
-        auto.set_limit(limit);
-        return;
+    let moved = runtime.control().quotas.allotments();
+    let mut room_us = u64::MAX;
+    let mut at = gate.record.attachment.group().parent();
+    while let Some(above) = at.filter(|above| !above.is_root()) {
+        if !moved.iter().any(|one| one.group == above)
+            && let Ok(limit) = runtime.kernel.groups.bandwidth(&above)
+        {
+            room_us = room_us.min(limit::burst_room_us(&own, &limit));
+        }
+        at = above.parent();
     }
-    let standing = kernel.groups.bandwidth(gate.record.attachment.group());
-    let same = |standing: &Bandwidth| {
-        (standing.quota_us, standing.period_us) == (limit.quota_us, limit.period_us)
-    };
-    gate.auto = Some(BurstLoop::new(standing.ok().filter(same).unwrap_or(limit)));
+    room_us
 }

@@ -103,9 +103,10 @@ fn begin_hint(
     let tids = hinted_tids(kernel, group, whose, &apart)?;
     let inherited = hints_around(&places, name, group, whose);
     let before = note_before(kernel, &tids, (hint, ours), support, &inherited)?;
-    let only = match inherits(gate) {
-        true => None,
-        false => Some(only_these(kernel, whose, &tids)?),
+    let only = if inherits(gate) {
+        None
+    } else {
+        Some(only_these(kernel, whose, &tids)?)
     };
     let run = matches!(gate.record.attachment, Attachment::Owned { .. });
     let latency = Latency {

@@ -10,7 +10,7 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
-use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, Swept, dissolve, sweep};
+use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, SweepReport, dissolve, sweep};
 use tidegate_engine::apply::JournalError;
 use tidegate_engine::control::SoftCapped;
 use tidegate_engine::ledger::Fallback;
@@ -34,20 +34,20 @@ const MOVES_AT_FIRST: usize = 128;
 const START: &str = "each alone: ";
 
 /// One gate.
-struct Divided {
+struct SplitGate {
     gate: String,
     family: Family,
     limit: Option<Bandwidth>,
     soft_ppt: Option<u32>,
     /// v1: within a quota that moves, so that the subgroups' give way to it.
     gives_way: bool,
-    last: Swept,
+    last: SweepReport,
 }
 
 /// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
 #[derive(Default)]
 pub struct Subgroups {
-    gates: Vec<Divided>,
+    gates: Vec<SplitGate>,
     /// Soft caps for all of a gate.
     for_all: Vec<SoftCapped>,
     /// Soft caps of subgroups, as of the last poll.
@@ -57,7 +57,7 @@ pub struct Subgroups {
 }
 
 impl Subgroups {
-    fn find(&mut self, gate: &str) -> Option<&mut Divided> {
+    fn find(&mut self, gate: &str) -> Option<&mut SplitGate> {
         self.gates.iter_mut().find(|one| one.gate == gate)
     }
 }
@@ -138,33 +138,33 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
         .journal()
         .record_subgroups(&gate.record.name, &family, gate.own_fallback())
         .map_err(not_recorded)?;
-    let mut divided = Divided {
+    let mut split = SplitGate {
         gate: gate.record.name.clone(),
         limit: hard_ppt.map(|ppt| kernel.as_kernel_has(hard_cap(ppt))),
         soft_ppt,
         gives_way: kernel.groups.version() == CgroupVersion::V1
             && group.is_within(&kernel.side_root()),
-        last: Swept::default(),
+        last: SweepReport::default(),
         family,
     };
     let mut subgroups = lock(&runtime.subgroups);
-    subgroups.gates.retain(|one| one.gate != divided.gate);
-    for (_, subgroup) in divided.family.list(&kernel.groups).map_err(of_group)? {
-        furnish(kernel, &divided, &subgroup).map_err(of_group)?;
+    subgroups.gates.retain(|one| one.gate != split.gate);
+    for (_, subgroup) in split.family.list(&kernel.groups).map_err(of_group)? {
+        furnish(kernel, &split, &subgroup).map_err(of_group)?;
         // The loop may have had it out of the background.
         runtime.control().soft_caps.invalidate(&subgroup);
     }
-    let swept = sweep_subgroups(kernel, &mut divided, MOVES_AT_FIRST);
+    let swept = sweep_subgroups(kernel, &mut split, MOVES_AT_FIRST);
     if let (Some(why), 0) = (&swept.refused, swept.subgroups) {
-        let message = format!("cap_scope: gate {}: {why}", divided.gate);
+        let message = format!("cap_scope: gate {}: {why}", split.gate);
         return Err(ApiError::new(ErrorKind::Unsupported, message));
     }
-    if asked == Per::Task && divided.family.per == Per::Process {
+    if asked == Per::Task && split.family.per == Per::Process {
         gate.record.notes.push(format!(
             "{START}cgroup v2 keeps the threads of a process together, so for its soft cap each process counts, not each task"
         ));
     }
-    subgroups.gates.push(divided);
+    subgroups.gates.push(split);
     renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
     Ok(())
 }
@@ -225,13 +225,13 @@ fn family(
         Per::Task => 't',
     };
     let prefix = kernel.run_dir.prefix();
-    let stem = match is_inside {
-        true => format!("{prefix}-{letter}"),
+    let stem = if is_inside {
+        format!("{prefix}-{letter}")
+    } else if group.name().starts_with(&format!("{prefix}-")) {
         // No gate's name has this character.
-        false if group.name().starts_with(&format!("{prefix}-")) => {
-            format!("{}={letter}", group.name())
-        }
-        false => format!("{prefix}-{}={letter}", group.name()),
+        format!("{}={letter}", group.name())
+    } else {
+        format!("{prefix}-{}={letter}", group.name())
     };
     let family = Family {
         group: group.clone(),
@@ -247,12 +247,12 @@ fn family(
 }
 
 /// A new subgroup's cap, before a task is in it.
-fn furnish(kernel: &Kernel, divided: &Divided, subgroup: &GroupPath) -> GroupResult<()> {
-    if let Some(limit) = divided.limit {
-        if divided.gives_way {
+fn furnish(kernel: &Kernel, split: &SplitGate, subgroup: &GroupPath) -> GroupResult<()> {
+    if let Some(limit) = split.limit {
+        if split.gives_way {
             let set = kernel
                 .journal()
-                .set_own(subgroup, &divided.gate, limit, Fallback::Stay);
+                .set_own(subgroup, &split.gate, limit, Fallback::Stay);
             match set {
                 Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
@@ -262,7 +262,7 @@ fn furnish(kernel: &Kernel, divided: &Divided, subgroup: &GroupPath) -> GroupRes
             kernel.groups.set_bandwidth(subgroup, None, limit)?;
         }
     }
-    if divided.soft_ppt.is_some() {
+    if split.soft_ppt.is_some() {
         // A bucket begins empty. The journal knows subgroups by their family.
         match kernel.journal().set_background(subgroup, true) {
             Err(JournalError::Group(error)) => return Err(error),
@@ -273,24 +273,24 @@ fn furnish(kernel: &Kernel, divided: &Divided, subgroup: &GroupPath) -> GroupRes
     Ok(())
 }
 
-fn sweep_subgroups(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swept {
+fn sweep_subgroups(kernel: &Kernel, split: &mut SplitGate, moves_max: usize) -> SweepReport {
     let swept = {
-        let known = &*divided;
+        let known = &*split;
         let mut furnish = |subgroup: &GroupPath| furnish(kernel, known, subgroup);
         let from = known.last.stopped_at;
         sweep(&kernel.groups, &known.family, moves_max, from, &mut furnish)
     };
     match swept {
         Ok(swept) => {
-            if swept.removed > 0 && divided.gives_way {
-                kernel.journal().forget_gone(&divided.family);
+            if swept.removed > 0 && split.gives_way {
+                kernel.journal().forget_gone(&split.family);
             }
-            divided.last = swept;
+            split.last = swept;
         }
         // It is ending, or housekeeping will tell of it.
-        Err(error) => debug!("gate {}: {error}", divided.gate),
+        Err(error) => debug!("gate {}: {error}", split.gate),
     }
-    divided.last.clone()
+    split.last.clone()
 }
 
 /// Soft caps for all of a gate have changed.
@@ -343,10 +343,10 @@ fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, subgroups: &mut 
 pub(crate) fn has_subgroups(runtime: &Runtime, gate: &str) -> bool {
     let kernel = &runtime.kernel;
     let mut subgroups = lock(&runtime.subgroups);
-    let Some(divided) = subgroups.find(gate) else {
+    let Some(split) = subgroups.find(gate) else {
         return false;
     };
-    let there = divided.family.list(&kernel.groups).unwrap_or_default();
+    let there = split.family.list(&kernel.groups).unwrap_or_default();
     there.iter().any(|(_, subgroup)| {
         kernel
             .groups
@@ -379,23 +379,23 @@ pub(crate) fn usage_with_subgroups(
 pub(crate) fn subgroups_stat(runtime: &Runtime, gate: &str) -> Option<CpuStat> {
     let kernel = &runtime.kernel;
     let mut subgroups = lock(&runtime.subgroups);
-    let divided = subgroups.find(gate).filter(|one| one.limit.is_some())?;
-    let there = divided.family.list(&kernel.groups).ok()?;
+    let split = subgroups.find(gate).filter(|one| one.limit.is_some())?;
+    let there = split.family.list(&kernel.groups).ok()?;
     let stats = there
         .iter()
         .filter_map(|(_, subgroup)| kernel.groups.cpu_stat(subgroup).ok());
     Some(stats.fold(CpuStat::default(), CpuStat::plus))
 }
 
-/// How a gate is divided, in words.
+/// How a gate is split, in words.
 pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
     let mut subgroups = lock(&runtime.subgroups);
-    let divided = subgroups.find(gate)?;
-    let what = match divided.family.per {
+    let split = subgroups.find(gate)?;
+    let what = match split.family.per {
         Per::Process => "processes",
         Per::Task => "tasks",
     };
-    let last = &divided.last;
+    let last = &split.last;
     let mut note = format!("{START}{} groups for {what}", last.subgroups);
     if last.sharing {
         note.push_str(&format!("; {SUBGROUPS_MAX} is the most, so some share one"));
@@ -418,10 +418,10 @@ pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
 /// Without an agent subgroups with a soft cap stay in the background.
 pub(crate) fn leave_subgroups(runtime: &Runtime, gate: &str) {
     let mut subgroups = lock(&runtime.subgroups);
-    let Some(divided) = subgroups.find(gate).filter(|one| one.soft_ppt.is_some()) else {
+    let Some(split) = subgroups.find(gate).filter(|one| one.soft_ppt.is_some()) else {
         return;
     };
-    for (_, subgroup) in divided
+    for (_, subgroup) in split
         .family
         .list(&runtime.kernel.groups)
         .unwrap_or_default()

@@ -4,7 +4,6 @@ use tidegate_api::{GateView, StatusView, SumLineView};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use crate::view::binding::{Above, has_no_quota};
-use crate::view::domains::arithmetic;
 use crate::view::figures::cpus;
 
 /// The law's sum, line by line.
@@ -63,10 +62,10 @@ pub(super) fn of(
     status: &StatusView,
     above: Option<&Above>,
 ) -> Vec<SumLineView> {
-    let mut lines = arithmetic(status);
-    if status.free_cpus.is_empty() && !has_no_quota(gate, status) {
-        lines.splice(0..0, of_headroom(decision, status));
-    }
+    let mut lines = match has_no_quota(gate, status) {
+        true => Vec::new(),
+        false => of_headroom(decision, status),
+    };
     if let Some(own) = &gate.own_limit {
         let why = format!(
             "{} us in each {} us, burst {} us",

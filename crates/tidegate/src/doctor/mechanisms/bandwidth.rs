@@ -48,7 +48,7 @@ pub(super) fn burst(machine: Option<&Machine>) -> Mechanism {
     let mut row = by_feature(
         "burst",
         machine.map(|machine| &machine.features.burst),
-        "unused quota is carried over, never more than one quota; burst = auto finds how much from throttling"
+        "unused quota is carried over, never more than one quota; burst = max carries over all that the groups above leave"
             .to_owned(),
         "a kernel of 5.14 or newer",
     );

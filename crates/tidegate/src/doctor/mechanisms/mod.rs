@@ -78,6 +78,7 @@ mod tests {
             bpf: Err("no".to_owned()),
             usage: Ok(()),
             agent: Ok(None),
+            main_cpus: Vec::new(),
             scheduler: crate::doctor::scheduler::Scheduler::default(),
             server: crate::doctor::server::ServerSettings::default(),
             systemd: Ok("257".to_owned()),

@@ -93,6 +93,9 @@ fn event(group: &File, cpu: i64) -> Result<File> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use tidegate_cgroup::RealFs;
+    use tidegate_cgroup::discover::cgroup_mounts;
+
     use super::*;
     use crate::clock;
     use crate::runners::host::proc::Guarded;
@@ -106,9 +109,9 @@ mod tests {
 
     #[test]
     fn what_a_group_forks_is_counted_when_it_has_gone_too() {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a mount table");
-        let version_2 = mounts.lines().find(|l| l.contains(" - cgroup2 "));
-        let Some(mount) = version_2.and_then(|l| l.split(' ').nth(4)) else {
+        let mounts = cgroup_mounts(&RealFs::new()).expect("a mount table");
+        let version_2 = mounts.into_iter().find(|mount| mount.version == 2);
+        let Some(mount) = version_2.map(|mount| mount.mount) else {
             return println!("skipped: no cgroup2 is mounted");
         };
         let name = format!(
@@ -116,7 +119,7 @@ mod tests {
             crate::runners::host::groups::PREFIX,
             std::process::id()
         );
-        let group = Path::new(mount).join(name);
+        let group = mount.join(name);
         if let Err(why) = std::fs::create_dir(&group) {
             return println!("skipped: no group can be made: {}: {why}", group.display());
         }

@@ -5,7 +5,6 @@
 //! module's model of it: how late the loop wakes, how stale and inexact a reading is, and how long a write takes
 //! ([`KnobsConfig`] states each). The loop itself takes no CPU time.
 
-mod burst;
 mod cores;
 mod log;
 mod ports;
@@ -28,7 +27,7 @@ use crate::{GroupId, Ns, SimError};
 use cores::Cores;
 pub use log::KnobsLog;
 use ports::{Meters, Pending, Queue, Reader, Shared};
-pub use terms::{Compiled, Side, burst_room_ns, compile};
+pub use terms::{Compiled, Side, burst_room_us, compile};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;
@@ -127,9 +126,6 @@ pub struct Knobs {
     cores: Option<Cores>,
     /// How side work gives way now: in the idle class where no CPU is kept from it.
     yields: Yields,
-    /// Use is counted by CPU, too.
-    by_cpu: bool,
-    bursts: Vec<burst::Auto>,
     shared: Shared,
     pending: VecDeque<Pending>,
     prng: Prng,
@@ -169,8 +165,6 @@ impl Knobs {
             compiled: compiled.clone(),
             cores: None,
             yields: config.yields,
-            by_cpu: false,
-            bursts: compiled.auto_burst.iter().map(burst::Auto::new).collect(),
             shared,
             pending: VecDeque::new(),
             prng: Prng::stream(config.seed, 0x6b6e_6f62),
@@ -221,30 +215,16 @@ impl Knobs {
         Ok(())
     }
 
-    /// What is kept on which CPUs, and who keeps it.
+    /// Whole cores, where they are asked for.
     fn place(&mut self, machine: &mut Machine) -> Result<(), SimError> {
-        let resolved = cores::resolved(&self.compiled, machine.cpus());
-        let topology = &machine.config().topology;
-        self.cores = Cores::new(&self.side, &resolved, topology, self.config.whole_cores);
-        self.by_cpu = self.cores.is_some() || !resolved.domains.is_empty();
-        if self.by_cpu {
-            for group in self
-                .main
-                .iter()
-                .copied()
-                .chain(self.side.iter().map(|side| side.group))
-            {
-                machine.count_by_cpu(group)?;
+        if self.config.whole_cores {
+            self.cores = Cores::new(&self.side, &machine.config().topology);
+        }
+        if self.cores.is_some() {
+            for group in &self.main {
+                machine.count_by_cpu(*group)?;
             }
         }
-        let whole = resolved.whole;
-        self.control.set_demand(Demand {
-            headroom_ppm: whole.as_ref().map_or(0, |whole| whole.0),
-            domains_only: whole.is_none() && !self.main.is_empty(),
-            domains: resolved.domains,
-            outside_cpus: resolved.outside,
-            ..self.control.demand().clone()
-        });
         Ok(())
     }
 
@@ -256,7 +236,7 @@ impl Knobs {
         else {
             return;
         };
-        let stepped = cores.step(machine, &mut self.control);
+        let stepped = cores.step(machine, &self.control);
         let yields = match cores.is_free {
             true => Yields::Idle,
             false => self.config.yields,
@@ -289,9 +269,9 @@ impl Knobs {
             old,
             &mut self.prng,
         );
-        if self.by_cpu {
+        if self.cores.is_some() {
             self.shared
-                .read_by_cpu(machine, self.config.sensing, &self.side, &self.main);
+                .read_main_by_cpu(machine, self.config.sensing, &self.main);
         }
         let mut queue = Queue {
             now_ns,
@@ -304,9 +284,6 @@ impl Knobs {
         self.control
             .soft_caps
             .step(now_ns, &mut Meters(machine), &mut queue);
-        for auto in &mut self.bursts {
-            auto.step(machine, &mut queue);
-        }
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.decision = *self.control.decision();
         log.steps = self.control.steps;

@@ -19,17 +19,9 @@ use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     counters: Arc<Mutex<Counters>>,
-    by_cpu: Arc<Mutex<ByCpu>>,
+    /// Main's time on each CPU.
+    main_by_cpu_ns: Arc<Mutex<Vec<u64>>>,
     late_after_ns: Arc<AtomicU64>,
-}
-
-/// Use by CPU.
-#[derive(Default)]
-struct ByCpu {
-    /// Sets of CPUs that are counted apart.
-    parts: Vec<Vec<u32>>,
-    counters: Vec<Counters>,
-    main_ns: Vec<u64>,
 }
 
 impl Shared {
@@ -79,44 +71,19 @@ impl Shared {
         };
     }
 
-    /// Use by CPU, at the instant of the reading: one CPU's part is as old as the machine's is on average.
-    pub(super) fn read_by_cpu(
-        &self,
-        machine: &Machine,
-        sensing: Sensing,
-        side: &[Side],
-        main: &[GroupId],
-    ) {
-        let mut by_cpu = self.by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Main's time on each CPU, at the instant of the reading.
+    pub(super) fn read_main_by_cpu(&self, machine: &Machine, sensing: Sensing, main: &[GroupId]) {
         let used = |group: GroupId, cpu: CpuId| match sensing {
             Sensing::Bpf => machine.usage_on_ns(group, cpu),
             Sensing::Usage => machine.usage_on_accounted_ns(group, cpu),
         };
         let main_on = |cpu| main.iter().map(|group| used(*group, cpu)).sum::<u64>();
-        by_cpu.main_ns.clear();
-        let cpus = (0..machine.cpus()).map(CpuId);
-        by_cpu.main_ns.extend(cpus.map(main_on));
-        let last = *self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let ByCpu {
-            parts, counters, ..
-        } = &mut *by_cpu;
-        counters.resize(parts.len(), Counters::default());
-        for (part, counters) in parts.iter().zip(counters) {
-            let (mut busy_ns, mut side_ns) = (0, 0);
-            for cpu in part.iter().map(|cpu| CpuId(*cpu)) {
-                busy_ns += machine.cpu_busy_ns(cpu);
-                side_ns += side.iter().map(|side| used(side.group, cpu)).sum::<u64>();
-            }
-            *counters = Counters {
-                now_ns: last.now_ns,
-                online_cpus: part.len() as u32,
-                capacity_ns: last.now_ns * part.len() as u64,
-                busy_ns,
-                side_ns,
-                valid: true,
-                ..Counters::default()
-            };
-        }
+        let mut main_ns = self
+            .main_by_cpu_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        main_ns.clear();
+        main_ns.extend((0..machine.cpus()).map(CpuId).map(main_on));
     }
 
     /// What is to be counted as late, told to the machine.
@@ -227,27 +194,9 @@ impl Sensor for Reader {
         self.sensing == Sensing::Bpf
     }
 
-    fn by_cpu(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        let by_cpu = &self.shared.by_cpu;
-        let mut by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
-        by_cpu.parts = parts.to_vec();
-        by_cpu.counters.clear();
-    }
-
-    fn part(&self, nth: usize) -> Option<Counters> {
-        let by_cpu = &self.shared.by_cpu;
-        let by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
-        by_cpu.counters.get(nth).copied()
-    }
-
     fn main_by_cpu(&self, out: &mut Vec<u64>) {
-        let by_cpu = &self.shared.by_cpu;
-        let by_cpu = by_cpu.lock().unwrap_or_else(PoisonError::into_inner);
-        out.clone_from(&by_cpu.main_ns);
+        let main_ns = &self.shared.main_by_cpu_ns;
+        out.clone_from(&main_ns.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn set_late_after(&mut self, late_after_ns: u64) {

@@ -6,8 +6,8 @@
 //! - a soft cap: in and out of the idle class ([`tidegate_engine::control::SoftCaps`]); 0 is the idle class for good;
 //! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the agent.
 
-use tidegate_engine::limit::own_limit;
-use tidegate_law::{burst, cap, latency};
+use tidegate_engine::limit::{self, own_limit};
+use tidegate_law::{cap, latency};
 use tidegate_terms::{Tolerance, combine};
 
 use crate::{Bandwidth, Class, CpuSet, DelayObjective, GroupId, GroupSpec, TaskSpec};
@@ -36,24 +36,11 @@ pub struct SoftCap {
     pub soft_ppt: u32,
 }
 
-/// A group whose burst the engine finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AutoBurstOf {
-    /// Which.
-    pub group: GroupId,
-    /// Its quota and period; burst counts from 0.
-    pub bandwidth: Bandwidth,
-    /// The most burst that its parents leave, or [`tidegate_law::burst::NO_PARENT`].
-    pub room_ns: u64,
-}
-
 /// What the engine is to do.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
     /// The most idle that any main group asks for.
     pub headroom_ppm: u32,
-    /// What each main group asks for, of which CPUs; none is all.
-    pub asked: Vec<(GroupId, Option<CpuSet>, u32)>,
     /// What side work gets at least.
     pub tolerance_ppm: u32,
     /// How long main may wait to run: the shortest of all counts.
@@ -66,21 +53,6 @@ pub struct Compiled {
     pub main: Vec<GroupId>,
     /// Groups under a soft cap.
     pub soft: Vec<SoftCap>,
-    /// Groups with `burst = auto`; the caller fills it in.
-    pub auto_burst: Vec<AutoBurstOf>,
-}
-
-impl Compiled {
-    /// Asks for an adaptive burst of a limited group, of which its limited parents leave at most `room_ns`
-    /// ([`burst_room_ns`]).
-    pub fn with_auto_burst(mut self, group: GroupId, bandwidth: Bandwidth, room_ns: u64) -> Self {
-        self.auto_burst.push(AutoBurstOf {
-            group,
-            bandwidth,
-            room_ns,
-        });
-        self
-    }
 }
 
 impl Compiled {
@@ -98,28 +70,19 @@ impl Compiled {
     }
 }
 
-/// The most burst that the limited groups above `group` leave it: the least of what each does, as its terms stand now.
-pub fn burst_room_ns(groups: &[GroupSpec], group: GroupId, bandwidth: Bandwidth) -> u64 {
+/// The most burst that the limited groups above `group` leave it, by the agent's own rule.
+pub fn burst_room_us(groups: &[GroupSpec], group: GroupId, own: Bandwidth) -> u64 {
     let spec_of = |group: GroupId| group.index().checked_sub(1).and_then(|at| groups.get(at));
-    let quota_us = bandwidth.quota_us.unwrap_or(0);
-    let mut room_ns = burst::NO_PARENT;
+    let mut room_us = u64::MAX;
     let mut at = spec_of(group).map_or(GroupId::ROOT, |spec| spec.parent);
     while let Some(spec) = spec_of(at) {
-        if let Some(above) = spec.bandwidth
-            && let Some(above_us) = above.quota_us
-        {
-            let left_ns = burst::room_ns(
-                quota_us * 1_000,
-                bandwidth.period_us * 1_000,
-                above_us * 1_000,
-                above.period_us * 1_000,
-                above.burst_us * 1_000,
-            );
-            room_ns = room_ns.min(left_ns);
+        if let Some(above) = spec.bandwidth {
+            let left_us = limit::burst_room_us(&own, &above);
+            room_us = room_us.min(left_us);
         }
         at = spec.parent;
     }
-    room_ns
+    room_us
 }
 
 /// Turns the terms of groups and tasks into knobs, in place, and says what is left for the engine to do. `groups` are in the
@@ -140,11 +103,7 @@ pub fn compile(
         compile_cap(groups, group, class, &mut compiled);
         let spec = &groups[index];
         match class {
-            Class::Main => {
-                compiled.main.push(group);
-                let cpus = cpus_of(groups, group);
-                compiled.asked.push((group, cpus, spec.headroom_ppm));
-            }
+            Class::Main => compiled.main.push(group),
             Class::Side if class_of(groups, spec.parent) != Class::Side => {
                 compiled.side.push(side_root(groups, group));
             }
@@ -319,12 +278,12 @@ mod tests {
             group("between", 1, Class::Neutral),
             group("web", 2, Class::Neutral),
         ];
-        let room_ns = |groups: &[GroupSpec]| burst_room_ns(groups, GroupId(3), own);
-        assert_eq!(room_ns(&groups), burst::NO_PARENT);
+        let room_us = |groups: &[GroupSpec]| burst_room_us(groups, GroupId(3), own);
+        assert_eq!(room_us(&groups), u64::MAX);
         groups[0].bandwidth = Some(limit(50_000, 5_000));
-        assert_eq!(room_ns(&groups), 15_000_000);
+        assert_eq!(room_us(&groups), 15_000);
         groups[1].bandwidth = Some(limit(30_000, 0));
-        assert_eq!(room_ns(&groups), 0);
+        assert_eq!(room_us(&groups), 0);
     }
 
     #[test]

@@ -3,5 +3,4 @@
 
 mod bed;
 mod contract;
-mod domains;
 mod others;
