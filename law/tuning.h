@@ -3,8 +3,7 @@
  * tuning.h - the constants of Tidegate's own scheduler.
  *
  * Its BPF programs (crates/sched-ext) and the simulator's model of them (lab/sim) take
- * them from here. crates/law/src/tuning.rs reads this file as text, so each is one decimal
- * number or one shift of 1.
+ * them from here.
  */
 #ifndef TG_LAW_TUNING_H
 #define TG_LAW_TUNING_H

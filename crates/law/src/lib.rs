@@ -13,6 +13,7 @@ pub mod bandwidth;
 pub mod burst;
 pub mod cap;
 pub mod delay;
+mod ffi;
 pub mod harm;
 mod headroom;
 pub mod hweight;

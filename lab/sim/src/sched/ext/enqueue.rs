@@ -283,7 +283,7 @@ impl Ext {
         if let Some(run) = own
             .run
             .as_ref()
-            .filter(|_| members <= RESCHED_TASKS_MAX * cpus)
+            .filter(|_| members <= u64::from(RESCHED_TASKS_MAX) * cpus)
         {
             own.resched_timer.want(k, cpu, run, moment);
         }
