@@ -68,26 +68,24 @@ impl fmt::Display for Ended {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+fn text(chars: &[i8]) -> String {
+    let end = chars.iter().position(|char| *char == 0);
+    let chars = &chars[..end.unwrap_or(chars.len())];
+    let bytes: Vec<u8> = chars.iter().map(|char| char.cast_unsigned()).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intf::Plain;
 
     #[test]
     fn the_kernels_words_are_kept() {
-        let mut exit = Exit::from_bytes(&vec![0; size_of::<Exit>()]).unwrap();
+        let mut exit = Exit::default();
         assert_eq!(Ended::from_kernel(&exit), None);
         exit.kind = 1026;
-        exit.reason[..5].copy_from_slice(b"stall");
-        exit.message[..4].copy_from_slice(b"init");
+        exit.reason[..5].copy_from_slice(&b"stall".map(u8::cast_signed));
+        exit.message[..4].copy_from_slice(&b"init".map(u8::cast_signed));
         let ended = Ended::from_kernel(&exit).unwrap();
         assert_eq!(ended.to_string(), "stall (init)");
         assert!(ended.is_failure());
