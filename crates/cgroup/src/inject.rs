@@ -21,13 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::sched_attr::{SchedWrite, TaskSched};
 use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
-/// The variable.
 const VARIABLE: &str = "TIDEGATE_FAULT";
 
 /// Changes that this process has made, over all its views of the machine: a guardian opens one for each fallback.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Signal(i32),

@@ -25,7 +25,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 pub struct Failures(Arc<AtomicBool>);
 
 impl Failures {
-    /// Notes one.
     pub fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -40,7 +39,6 @@ impl Failures {
 pub struct Followed {
     /// Pods that are bound to the node.
     pub pods: Store<Pod>,
-    /// The node.
     pub node: Store<Node>,
     /// Every namespace, for its labels.
     pub namespaces: Store<Namespace>,
@@ -77,7 +75,6 @@ impl Followed {
         }
     }
 
-    /// The node itself.
     pub fn the_node(&self) -> Option<std::sync::Arc<Node>> {
         self.node.state().into_iter().next()
     }

@@ -26,7 +26,6 @@ pub enum Change {
     Set {
         /// `cgroup:/...`.
         target: String,
-        /// The terms.
         terms: RawTerms,
     },
     /// Takes terms back.

@@ -149,7 +149,6 @@ impl Pool {
         &self.terms
     }
 
-    /// Is there a limit?
     pub fn is_limited(&self) -> bool {
         self.terms.quota_ns != NONE
     }

@@ -39,7 +39,6 @@ pub enum Scope {
     Group = ffi::TG_CAP_GROUP,
     /// The tasks of one process.
     Process = ffi::TG_CAP_PROCESS,
-    /// One task.
     Task = ffi::TG_CAP_TASK,
 }
 

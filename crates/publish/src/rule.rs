@@ -30,7 +30,6 @@ pub struct Seen {
 /// What to do with the key in the node's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing.
     Keep,
     /// Write this amount, or what is bound where that is more: the pods are counted once more for it.
     Set(u64),
@@ -78,7 +77,6 @@ impl fmt::Display for Because {
 pub struct Step {
     /// The key.
     pub write: Write,
-    /// Why.
     pub because: Because,
     /// What the node can promise; none while it warms up or is stale.
     pub promise_milli: Option<u64>,

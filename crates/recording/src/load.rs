@@ -22,7 +22,6 @@ pub enum LoadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
     /// It holds no whole entry.
@@ -33,7 +32,6 @@ pub enum LoadError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
         version: u8,
     },
     /// Nothing lies in the span.

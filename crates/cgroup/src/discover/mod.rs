@@ -48,9 +48,7 @@ pub enum DiscoverError {
         "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
     )]
     Base {
-        /// What was asked.
         base: String,
-        /// Why not.
         why: String,
     },
 }
@@ -90,7 +88,6 @@ pub enum Writable {
 /// One hierarchy that a gate has a group in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
-    /// The controllers on it.
     pub controllers: Vec<String>,
     /// Where it is mounted.
     pub mount: PathBuf,
@@ -115,7 +112,6 @@ impl Hierarchy {
         }
     }
 
-    /// A file of a group.
     pub fn file(&self, group: &GroupPath, name: &str) -> PathBuf {
         self.dir(group).join(name)
     }
@@ -138,7 +134,6 @@ pub struct Machine {
     pub cpu_enabled: Feature,
     /// What the kernel can do.
     pub features: Features,
-    /// The CPUs online.
     pub online_cpus: Vec<u32>,
     /// Kernel release.
     pub kernel: String,

@@ -23,7 +23,6 @@ pub const TASKS_MAX: usize = 50_000;
 /// What a task had before the hint, other than the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
-    /// The task.
     pub task: TaskId,
     /// What it had.
     pub was: Compiled,
@@ -32,7 +31,6 @@ pub struct Before {
 /// A gate's hint as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What was asked for.
     pub hint: i8,
     /// What it is on this kernel.
     pub ours: Compiled,
@@ -49,7 +47,6 @@ pub struct Latency {
 /// What belongs to another gate's hint, and is not looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
-    /// Groups.
     pub groups: Vec<GroupPath>,
     /// Tasks.
     pub tids: BTreeSet<i32>,
@@ -63,7 +60,6 @@ pub fn ticks(at_boot_ns: u64) -> u64 {
 /// How a task stands to a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has it.
     Ours,
     /// It has nothing of its own.
     Lacks,
