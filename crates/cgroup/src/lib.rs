@@ -172,8 +172,8 @@ pub struct DirEntry {
 pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Arc<dyn KernelFs>> {
     let confined = RealFs::with_roots(roots)?;
     #[cfg(debug_assertions)]
-    if let Some(plan) = inject::Plan::from_env() {
-        return Ok(Arc::new(inject::Injected::new(confined, plan)));
+    if let Some(plan) = inject::FaultPlan::from_env() {
+        return Ok(Arc::new(inject::FaultyFs::new(confined, plan)));
     }
     Ok(Arc::new(confined))
 }

@@ -83,7 +83,7 @@ impl Family {
 
 /// What a sweep did and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepCounts {
     /// Subgroups that are there now.
     pub subgroups: usize,
     /// Processes or tasks that got one of their own, or the shared one.
@@ -109,7 +109,7 @@ struct Sweep<'a> {
     moves_left: usize,
     tasks_left: usize,
     done: BTreeSet<i32>,
-    swept: Swept,
+    swept: SweepCounts,
 }
 
 /// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
@@ -123,7 +123,7 @@ pub fn sweep(
     moves_max: usize,
     from: Option<(Option<i32>, i32)>,
     furnish: &mut dyn FnMut(&GroupPath) -> GroupResult<()>,
-) -> GroupResult<Swept> {
+) -> GroupResult<SweepCounts> {
     let mut sweep = Sweep {
         groups,
         family,
@@ -131,7 +131,7 @@ pub fn sweep(
         moves_left: moves_max,
         tasks_left: SWEEP_TASKS_MAX,
         done: BTreeSet::new(),
-        swept: Swept::default(),
+        swept: SweepCounts::default(),
     };
     let mut subgroups = family.list(groups)?;
     subgroups.sort_unstable_by_key(|(id, _)| *id);

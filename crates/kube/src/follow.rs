@@ -36,7 +36,7 @@ impl Failures {
 }
 
 /// What is followed. A store keeps what it knew while the API server is away.
-pub struct Followed {
+pub struct NodeStores {
     /// Pods that are bound to the node.
     pub pods: Store<Pod>,
     pub node: Store<Node>,
@@ -50,7 +50,7 @@ pub struct Followed {
     _watches: JoinSet<()>,
 }
 
-impl Followed {
+impl NodeStores {
     /// Starts to follow.
     pub fn start(client: &Client, node: &str) -> Self {
         let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
@@ -58,7 +58,7 @@ impl Followed {
         let everything = watcher::Config::default;
         let mut watches = JoinSet::new();
         let failures = Failures::default();
-        Followed {
+        NodeStores {
             pods: store(&mut watches, client, of_node, "pods", &failures),
             node: store(&mut watches, client, the_node, "the node", &failures),
             namespaces: store(&mut watches, client, everything(), "namespaces", &failures),

@@ -11,7 +11,7 @@ use crate::accounts::{Accounts, WorkStat};
 use crate::caps::{self, CapStat};
 use crate::cost::{self, ProgramCost};
 use crate::error::{ExtError, refused};
-use crate::exit::Ended;
+use crate::exit::SchedulerEnd;
 use crate::headroom::{self, HeadroomStats};
 use crate::hints;
 use crate::intf::{Config, Exit, Gate, LIMITS_MAX, MainSkel, TermsAsk};
@@ -314,13 +314,13 @@ impl Ext {
     }
 
     /// Why it is no more; None while it runs.
-    pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
+    pub fn ended(&self) -> Result<Option<SchedulerEnd>, ExtError> {
         let exit = get::<Exit>(&self.skel.maps.ended, &0_u32.to_ne_bytes())?;
-        Ok(exit.as_ref().and_then(Ended::from_kernel))
+        Ok(exit.as_ref().and_then(SchedulerEnd::from_kernel))
     }
 
     /// Gives all tasks back now, and says what the kernel noted of the end.
-    pub fn unload(mut self) -> Result<Option<Ended>, ExtError> {
+    pub fn unload(mut self) -> Result<Option<SchedulerEnd>, ExtError> {
         self.link = None;
         self.ended()
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_cgroup::cpus::format_list;
-use tidegate_cgroup::group::{Gathered, GroupPath, Groups};
+use tidegate_cgroup::group::{CpusetMembers, GroupPath, Groups};
 use tidegate_cgroup::topology::Topology;
 use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
 use tidegate_engine::cpuset_planner::{
@@ -61,7 +61,7 @@ pub struct CpusetController {
     main_ns: Vec<u64>,
     /// Why headroom is not kept where it was asked for.
     notes: Vec<String>,
-    gathered: Gathered,
+    gathered: CpusetMembers,
     changes: u64,
     polls: u64,
     left_alone: bool,
@@ -107,7 +107,7 @@ impl CpusetController {
                 terms::CpusetMode::Off => Some("cpuset = off".to_owned()),
                 _ => groups.cpuset_refusal(),
             },
-            gathered: Gathered::default(),
+            gathered: CpusetMembers::default(),
             changes: 0,
             polls: 0,
             left_alone: false,

@@ -47,10 +47,7 @@ pub enum DiscoverError {
     #[error(
         "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
     )]
-    Base {
-        base: String,
-        why: String,
-    },
+    Base { base: String, why: String },
 }
 
 /// Which kind of cgroup tree carries the cpu controller.

@@ -25,7 +25,7 @@ const PROCESSES_MAX: usize = 256;
 
 /// Who is where, after a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct CpusetMembers {
     /// Processes moved in.
     pub moved: u32,
     /// Processes left out, since they have a cpuset of their own (v1).
@@ -151,8 +151,8 @@ impl Groups {
     /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that another program put into
     /// another, and those that have left the group back to the parent's: nothing else ties the two hierarchies together.
     /// v2: nothing to do.
-    pub fn gather_cpuset(&self, group: &GroupPath) -> GroupResult<Gathered> {
-        let mut gathered = Gathered::default();
+    pub fn gather_cpuset(&self, group: &GroupPath) -> GroupResult<CpusetMembers> {
+        let mut gathered = CpusetMembers::default();
         if self.tree.version == CgroupVersion::V2 {
             return Ok(gathered);
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tidegate_cgroup::cpus;
 use tidegate_cgroup::discover::{CgroupVersion, discover};
-use tidegate_cgroup::group::{Gathered, GroupPath, Groups};
+use tidegate_cgroup::group::{CpusetMembers, GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::ledger::{Change, Fallback, Ledger, Moving, NewEntry, Outcome};
@@ -54,7 +54,7 @@ fn v1_confines_by_a_group_of_its_own() {
     let gathered = groups.gather_cpuset(&root).unwrap();
     assert_eq!(
         gathered,
-        Gathered {
+        CpusetMembers {
             moved: 2,
             others: 0
         }
@@ -70,7 +70,7 @@ fn v1_confines_by_a_group_of_its_own() {
     );
     assert_eq!(
         groups.gather_cpuset(&root).unwrap(),
-        Gathered::default(),
+        CpusetMembers::default(),
         "again is nothing"
     );
     groups.close_cpuset(&root).unwrap();
@@ -99,7 +99,7 @@ fn v1_leaves_a_process_in_the_cpuset_that_somebody_gave_it() {
     let gathered = groups.gather_cpuset(&root).unwrap();
     assert_eq!(
         gathered,
-        Gathered {
+        CpusetMembers {
             moved: 1,
             others: 1
         }
@@ -115,7 +115,10 @@ fn v1_lets_out_who_has_left_the_group() {
     let confined = "/sys/fs/cgroup/cpuset/tg-side/cgroup.procs";
     assert_eq!(fake.text(confined), "201\n202");
     groups.place(&GroupPath::root(), PIDS[0]).unwrap();
-    assert_eq!(groups.gather_cpuset(&root).unwrap(), Gathered::default());
+    assert_eq!(
+        groups.gather_cpuset(&root).unwrap(),
+        CpusetMembers::default()
+    );
     assert_eq!(fake.text(confined), "202");
     assert!(fake.text("/proc/201/cgroup").contains("cpuset:/\n"));
 }
@@ -143,7 +146,10 @@ fn v2_confines_the_group_itself_within_what_its_parent_has() {
     );
     groups.set_cpuset(&root, &[4, 5, 6, 7]).unwrap();
     assert_eq!(fake.text("/sys/fs/cgroup/tg-side/cpuset.cpus"), "4-7");
-    assert_eq!(groups.gather_cpuset(&root).unwrap(), Gathered::default());
+    assert_eq!(
+        groups.gather_cpuset(&root).unwrap(),
+        CpusetMembers::default()
+    );
     fake.set_file(ONLINE, "0-5\n");
     assert_eq!(
         fake.text("/sys/fs/cgroup/tg-side/cpuset.cpus.effective"),

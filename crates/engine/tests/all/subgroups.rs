@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_cgroup::Op;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::subgroups::{Family, Per, Swept, dissolve, sweep};
+use tidegate_cgroup::subgroups::{Family, Per, SweepCounts, dissolve, sweep};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Meanwhile, Rule};
 
 use crate::support::{Bed, path};
@@ -33,7 +33,7 @@ fn at(bed: &Bed, tid: i32) -> String {
     bed.groups.group_of(tid).unwrap().unwrap().to_string()
 }
 
-fn go(bed: &Bed, per: Per, from: &Swept) -> Swept {
+fn go(bed: &Bed, per: Per, from: &SweepCounts) -> SweepCounts {
     let from = from.stopped_at;
     sweep(&bed.groups, &family(per), 32, from, &mut |_| Ok(())).unwrap()
 }
@@ -74,7 +74,7 @@ fn whoever_got_the_number_during_the_move_goes_back() {
         rule(Arc::new(|| {}));
         let fs = bed.fs.clone();
         rule(Arc::new(move || reuse(fs.inner())));
-        let swept = go(&bed, per, &Swept::default());
+        let swept = go(&bed, per, &SweepCounts::default());
         assert_eq!((swept.moved, swept.subgroups), (0, 0), "{per:?} {swept:?}");
         assert_eq!(at(&bed, 7), "/", "{per:?}");
     }
@@ -87,9 +87,9 @@ fn whoever_was_moved_away_meanwhile_is_not_fetched_back() {
     let swept = sweep(&bed.groups, &family(Per::Process), 32, None, &mut late).unwrap();
     assert_eq!((swept.moved, at(&bed, 7).as_str()), (0, "/"));
     // Nor is it by the way home of a subgroup.
-    go(&bed, Per::Process, &Swept::default());
+    go(&bed, Per::Process, &SweepCounts::default());
     bed.groups.place(&path("/s"), 7).unwrap();
-    assert_eq!(go(&bed, Per::Process, &Swept::default()).moved, 1);
+    assert_eq!(go(&bed, Per::Process, &SweepCounts::default()).moved, 1);
     assert_eq!(at(&bed, 7), "/s/u7");
     assert!(dissolve(&bed.groups, &family(Per::Process)).unwrap());
     assert_eq!(at(&bed, 7), "/s");
@@ -128,7 +128,7 @@ fn tasks_of_a_sweep_are_bounded_and_the_next_sweep_goes_on_where_one_stopped() {
     }
     bed.fs.inner().add_process(FakeProcess::new(9_000));
     bed.groups.place(&path("/s"), 9_000).unwrap();
-    let mut swept = Swept::default();
+    let mut swept = SweepCounts::default();
     let mut moved = 0;
     for _ in 0..4 {
         let before = bed.fs.count();

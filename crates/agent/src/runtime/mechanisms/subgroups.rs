@@ -11,7 +11,7 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
-use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, Swept, dissolve, sweep};
+use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, SweepCounts, dissolve, sweep};
 use tidegate_engine::apply::JournalError;
 use tidegate_engine::control::SoftCapped;
 use tidegate_engine::ledger::Fallback;
@@ -43,7 +43,7 @@ struct Divided {
     soft_ppt: Option<u32>,
     /// v1: within a quota that moves, so that the subgroups' give way to it.
     gives_way: bool,
-    last: Swept,
+    last: SweepCounts,
 }
 
 /// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
@@ -150,7 +150,7 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
         soft_ppt,
         gives_way: kernel.groups.version() == CgroupVersion::V1
             && group.is_within(&kernel.side_root()),
-        last: Swept::default(),
+        last: SweepCounts::default(),
         family,
     };
     let mut subgroups = lock(&runtime.subgroups);
@@ -279,7 +279,7 @@ fn furnish(kernel: &Kernel, divided: &Divided, subgroup: &GroupPath) -> GroupRes
     Ok(())
 }
 
-fn sweep_subgroups(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swept {
+fn sweep_subgroups(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> SweepCounts {
     let swept = {
         let known = &*divided;
         let mut furnish = |subgroup: &GroupPath| furnish(kernel, known, subgroup);
