@@ -54,7 +54,7 @@ fi
 if ! command -v dpkg-query >/dev/null 2>&1; then
 	lacking=$(missing_commands clang-19 clang-format-19 pkg-config make gcc autoconf automake libtool flex bison gawk autopoint)
 	if [ -n "$lacking" ]; then
-		say "not a Debian or Ubuntu system, and these commands are missing: $lacking; install what has them, libelf and zlib"
+		say "not a Debian or Ubuntu system, and these commands are missing: $lacking; install what has them, libclang, libelf and zlib"
 		exit 1
 	fi
 	exit 0
