@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * bandwidth_types.h - what the bandwidth law is given and what it remembers.
- * crates/law/src/bandwidth.rs mirrors these structs (sizes are tested).
  *
  * Ranges (tg_bw_bound clamps to them), on which bandwidth.h rests:
  *   quota  <= TG_BW_QUOTA_MAX_NS = 8192 CPUs * 1 s = 8.192e12 < 2^43

@@ -259,7 +259,8 @@ TG_FN void tg_cap_charge(struct tg_cap *c, struct tg_cap_loan *loan, tg_u64 used
 }
 
 /* May a task under this cap run now? `f` is its gate's; unused in scope group. */
-TG_FN tg_u32 tg_cap_state(struct tg_cap *c, struct tg_cap_family *f, tg_u64 now_ns, tg_u32 is)
+TG_FN enum tg_cap_state tg_cap_state(struct tg_cap *c, struct tg_cap_family *f, tg_u64 now_ns,
+				     tg_u32 is)
 {
 	if (!c->on || (is & (TG_CAP_IS_RT | TG_CAP_IS_KTHREAD | TG_CAP_IS_EXITING)))
 		return TG_CAP_RUN;

@@ -83,7 +83,7 @@ struct tg_delay_count {
 struct tg_delay {
 	struct tg_delay_config cfg;
 	tg_u32 share_ppm;
-	tg_u32 state;	  /* enum tg_delay_state */
+	enum tg_delay_state state;
 	tg_u64 extra_ppb; /* 10^9 is all of the domain */
 	tg_u64 home_ppb;  /* the extra while nothing is known */
 	tg_u64 score_ppm;

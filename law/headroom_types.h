@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * headroom_types.h - what goes into the headroom law, what comes out, and what
- * it remembers. crates/law/src/headroom/ffi.rs mirrors these structs (sizes are tested).
+ * it remembers.
  */
 #ifndef TG_LAW_HEADROOM_TYPES_H
 #define TG_LAW_HEADROOM_TYPES_H
@@ -67,7 +67,7 @@ struct tg_headroom_decision {
 	tg_u64 idle_ucpu;      /* idle kept, mean of about one second */
 	tg_u64 noise_ucpu;     /* expected error of main_est */
 	tg_s64 trim_ucpu;
-	tg_u32 reason; /* enum tg_reason */
+	enum tg_reason reason;
 	tg_u32 alarms; /* detectors fired since the start, wraps */
 };
 

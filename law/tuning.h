@@ -2,8 +2,6 @@
 /*
  * tuning.h - the constants of Tidegate's own scheduler (crates/sched-ext).
  *
- * crates/law/src/tuning.rs reads this file as text, so each is one decimal
- * number or one shift of 1.
  */
 #ifndef TG_LAW_TUNING_H
 #define TG_LAW_TUNING_H

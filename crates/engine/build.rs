@@ -1,4 +1,4 @@
-//! Compiles the BPF programs; `src/sense/bpf.rs`, `src/locks/watch.rs` and `src/starts.rs` include the objects.
+//! Compiles the BPF programs and generates their skeletons.
 
 fn main() {
     tidegate_bpf_build::compile(&["sense", "locks", "starts"], &[]);

@@ -1,4 +1,4 @@
-//! Compiles the BPF scheduler; `src/object.rs` includes the object.
+//! Compiles the BPF scheduler and generates its skeleton.
 
 fn main() {
     tidegate_bpf_build::compile(&["main"], &["bpf", "../../law"]);

@@ -21,8 +21,8 @@ use tidegate_agent::ext::machine;
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover;
 use tidegate_sched_ext::{
-    CapStat, CapTerms, CpuPlace, CpuStats, Ended, Ext, GateStat, GateTerms, HeadroomStats, Kind,
-    LimitStat, Machine, Options, ProgramCost, RestStat, Stats,
+    CapStat, CapTerms, CpuPlace, CpuStats, Ext, GateStat, GateTerms, HeadroomStats, Kind,
+    LimitStat, Machine, Options, ProgramCost, RestStat, SchedulerEnd, Stats,
 };
 use tidegate_terms::{Class, Config, RawTerms, Source, Terms};
 
@@ -111,7 +111,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn ejected(ended: &Ended) -> Failure {
+fn ejected(ended: &SchedulerEnd) -> Failure {
     eprintln!("{}", ended.dump);
     format!("the scheduler was ejected: {ended}").into()
 }
@@ -210,7 +210,7 @@ fn cap(terms: &Terms) -> Option<CapTerms> {
 #[derive(Serialize)]
 struct Line<'a> {
     uptime_s: f64,
-    ended: Option<&'a Ended>,
+    ended: Option<&'a SchedulerEnd>,
     total: &'a CpuStats,
     limits: &'a [LimitStat],
     limits_refused: u32,
@@ -235,7 +235,7 @@ fn line(
     uptime: Duration,
     names: &BTreeMap<u64, String>,
     stats: &Stats,
-    ended: Option<&Ended>,
+    ended: Option<&SchedulerEnd>,
     miscounted: Option<u32>,
 ) -> serde_json::Result<String> {
     let gates = stats.gates.iter().map(|stat| GateLine {

@@ -27,7 +27,6 @@ pub struct Bandwidth {
 pub struct BandwidthError {
     /// The text found.
     pub text: String,
-    /// What is wrong with it.
     pub why: &'static str,
 }
 

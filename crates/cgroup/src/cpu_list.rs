@@ -14,7 +14,6 @@ const CPU_MAX: u32 = 8191;
 pub struct CpuListError {
     /// The text found, shortened.
     pub text: String,
-    /// What is wrong with it.
     pub why: &'static str,
 }
 

@@ -20,7 +20,6 @@ pub struct GroupPath(String);
 pub struct GroupPathError {
     /// The path, shortened.
     pub path: String,
-    /// What is wrong with it.
     pub why: &'static str,
 }
 

@@ -21,13 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::sched_attr::{SchedWrite, TaskSched};
 use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
-/// The variable.
 const VARIABLE: &str = "TIDEGATE_FAULT";
 
 /// Changes that this process has made, over all its views of the machine: a guardian opens one for each fallback.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Signal(i32),
@@ -37,13 +35,13 @@ enum What {
 
 /// The fault that this process is to meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct FaultPlan {
     nth: u64,
     what: What,
     mark: PathBuf,
 }
 
-impl Plan {
+impl FaultPlan {
     /// As the environment has it, when it is about the subcommand that runs.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
@@ -80,16 +78,16 @@ impl Plan {
     }
 }
 
-/// A [`KernelFs`] that meets one [`Plan`].
+/// A [`KernelFs`] that meets one [`FaultPlan`].
 #[derive(Debug)]
-pub struct Injected<F> {
+pub struct FaultyFs<F> {
     inner: F,
-    plan: Plan,
+    plan: FaultPlan,
 }
 
-impl<F: KernelFs> Injected<F> {
+impl<F: KernelFs> FaultyFs<F> {
     /// Around `inner`.
-    pub fn new(inner: F, plan: Plan) -> Self {
+    pub fn new(inner: F, plan: FaultPlan) -> Self {
         Self { inner, plan }
     }
 
@@ -152,7 +150,7 @@ fn raise(signal: i32) {
     }
 }
 
-impl<F: KernelFs> KernelFs for Injected<F> {
+impl<F: KernelFs> KernelFs for FaultyFs<F> {
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
         self.inner.read_into(path, buffer)
     }
@@ -207,12 +205,12 @@ mod tests {
 
     #[test]
     fn a_plan_is_for_one_subcommand() {
-        let plan = Plan::parse("agent:12:kill:/run/x:y/mark", "agent").unwrap();
+        let plan = FaultPlan::parse("agent:12:kill:/run/x:y/mark", "agent").unwrap();
         assert_eq!((plan.nth, plan.what), (12, What::Signal(libc::SIGKILL)));
         assert_eq!(plan.mark, Path::new("/run/x:y/mark"));
-        let refused = Plan::parse("repair:0:28:/m", "repair").unwrap();
+        let refused = FaultPlan::parse("repair:0:28:/m", "repair").unwrap();
         assert_eq!(refused.what, What::Errno(libc::ENOSPC));
-        let panics = Plan::parse("repair:0:panic:/m", "repair").unwrap();
+        let panics = FaultPlan::parse("repair:0:panic:/m", "repair").unwrap();
         assert_eq!(panics.what, What::Panic);
         for (text, word) in [
             ("agent:12:kill:/m", "guardian"),
@@ -221,14 +219,14 @@ mod tests {
             ("agent:1:eat:/m", "agent"),
             ("", "agent"),
         ] {
-            assert_eq!(Plan::parse(text, word), None, "{text}");
+            assert_eq!(FaultPlan::parse(text, word), None, "{text}");
         }
     }
 
     #[test]
     fn one_plan_strikes_once() {
         let dir = tempfile::tempdir().unwrap();
-        let plan = Plan {
+        let plan = FaultPlan {
             nth: 1,
             what: What::Errno(libc::EIO),
             mark: dir.path().join("mark"),

@@ -91,9 +91,7 @@ impl fmt::Display for Op {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op}: {}: {}; {}", .path.display(), why(*.errno), mend(*.errno))]
 pub struct KfsError {
-    /// What was tried.
     pub op: Op,
-    /// On which file.
     pub path: PathBuf,
     /// The kernel's answer.
     pub errno: i32,
@@ -162,7 +160,6 @@ pub struct FileStat {
 /// One name in a directory. Names that are not UTF-8 are left out: no group of ours has one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
-    /// The name.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
@@ -175,8 +172,8 @@ pub struct DirEntry {
 pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Arc<dyn KernelFs>> {
     let confined = RealFs::with_roots(roots)?;
     #[cfg(debug_assertions)]
-    if let Some(plan) = inject::Plan::from_env() {
-        return Ok(Arc::new(inject::Injected::new(confined, plan)));
+    if let Some(plan) = inject::FaultPlan::from_env() {
+        return Ok(Arc::new(inject::FaultyFs::new(confined, plan)));
     }
     Ok(Arc::new(confined))
 }

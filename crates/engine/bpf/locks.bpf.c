@@ -30,7 +30,6 @@ struct inode {
 	unsigned long i_ino;
 } KERNEL_TYPE;
 
-/* As in src/locks/watch.rs. */
 struct told {
 	u64 inode;
 	u32 device;
@@ -48,7 +47,13 @@ static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, u64 size,
 					u64 flags) = (void *)130;
 
-INLINE int tell(struct inode *inode, struct file_lock *lock, int result, u32 kind)
+/* Not inline, so that BTF has struct told, of which the loader is generated. */
+static __attribute__((noinline)) long tell(struct told *told)
+{
+	return bpf_ringbuf_output(&waits, told, sizeof(*told), 0);
+}
+
+INLINE int blocks(struct inode *inode, struct file_lock *lock, int result, u32 kind)
 {
 	struct file_lock_core *held;
 	struct told told = {};
@@ -63,7 +68,7 @@ INLINE int tell(struct inode *inode, struct file_lock *lock, int result, u32 kin
 	/* It may have been let go just now: then the number is nobody's, or of no account. */
 	told.holder = held ? held->flc_pid : -1;
 	told.kind = kind == 1 && lock->c.flc_flags & FL_OFDLCK ? 2 : kind;
-	bpf_ringbuf_output(&waits, &told, sizeof(told), 0);
+	tell(&told);
 	return 0;
 }
 
@@ -71,13 +76,13 @@ INLINE int tell(struct inode *inode, struct file_lock *lock, int result, u32 kin
 SEC("tp_btf/flock_lock_inode")
 int on_flock(u64 *ctx)
 {
-	return tell((struct inode *)ctx[0], (struct file_lock *)ctx[1], (int)ctx[2], 0);
+	return blocks((struct inode *)ctx[0], (struct file_lock *)ctx[1], (int)ctx[2], 0);
 }
 
 SEC("tp_btf/posix_lock_inode")
 int on_posix(u64 *ctx)
 {
-	return tell((struct inode *)ctx[0], (struct file_lock *)ctx[1], (int)ctx[2], 1);
+	return blocks((struct inode *)ctx[0], (struct file_lock *)ctx[1], (int)ctx[2], 1);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,7 +7,6 @@
 
 enum { MAP_RINGBUF = 27, PATH_BYTES = 248 };
 
-/* As in src/starts.rs. */
 struct told {
 	u32 pid;	/* 0: a group, by its path within its hierarchy */
 	u32 path_bytes; /* with the zero at its end */
@@ -33,7 +32,8 @@ static long (*const bpf_probe_read_kernel_str)(void *to, u32 bytes, const void *
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, u64 size,
 					u64 flags) = (void *)130;
 
-INLINE int tell(struct told *told, u64 bytes)
+/* Not inline, so that BTF has struct told, of which the loader is generated. */
+static __attribute__((noinline)) int tell(struct told *told, u64 bytes)
 {
 	u32 key = 0;
 	u64 *count;

@@ -3,24 +3,29 @@
 //!
 //! Needs root and BTF, and to be in the machine's own pid namespace, whose numbers it tells.
 
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use plain::Plain;
 
 use crate::locks::watch::in_own_pid_namespace;
 use tidegate_cgroup::group_path::GroupPath;
 
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/starts.bpf.o")));
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/starts.skel.rs"));
+}
+
+use skeleton::types::told as Told;
+use skeleton::{StartsSkel, StartsSkelBuilder};
+
+// SAFETY: a C struct of integers, for which all bytes are values.
+unsafe impl Plain for Told {}
 
 /// Starts that are kept between two calls; more are lost, as where the ring is full.
 const KEPT_MAX: usize = 16_384;
-/// Of `struct told`, what comes before the path, and all of the path.
-const HEAD: usize = 8;
-const PATH: usize = 248;
 
 /// Something that has started.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,13 +49,6 @@ impl Topics {
     /// Whether there is none.
     pub fn is_none(self) -> bool {
         self == Self::default()
-    }
-
-    fn has(self, program: &str) -> bool {
-        match program {
-            "on_exec" => self.execs,
-            _ => self.groups,
-        }
     }
 }
 
@@ -79,7 +77,7 @@ pub struct StartWatch {
     told: Arc<Mutex<Starts>>,
     lost: Mutex<u64>,
     _links: Vec<Link>,
-    object: Object,
+    skel: StartsSkel<'static>,
 }
 
 impl StartWatch {
@@ -93,41 +91,39 @@ impl StartWatch {
     }
 
     fn load(topics: Topics) -> libbpf_rs::Result<Self> {
-        let mut open = ObjectBuilder::default()
-            .name("tidegate_starts")?
-            .open_memory(&OBJECT.0)?;
-        for mut program in open.progs_mut() {
-            let wanted = topics.has(&program.name().to_string_lossy());
-            program.set_autoload(wanted);
-        }
-        let object = open.load()?;
+        // The skeleton borrows the memory of this pointer to the object for as long as it lives.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = StartsSkelBuilder::default().open(storage)?;
+        open.progs.on_exec.set_autoload(topics.execs);
+        open.progs.on_mkdir.set_autoload(topics.groups);
+        let skel = open.load()?;
         let told: Arc<Mutex<Starts>> = Arc::default();
         let mut builder = RingBufferBuilder::new();
-        let maps: Vec<_> = object.maps().collect();
-        for map in maps.iter().filter(|map| map.name() == "starts") {
-            let told = Arc::clone(&told);
-            builder.add(map, move |bytes| {
-                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                match parse(bytes).filter(|_| told.told.len() < KEPT_MAX) {
-                    Some(start) => told.told.push(start),
-                    None => told.has_lost = true,
-                }
-                0
-            })?;
-        }
+        let kept = Arc::clone(&told);
+        builder.add(&skel.maps.starts, move |bytes| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            match parse(bytes).filter(|_| kept.told.len() < KEPT_MAX) {
+                Some(start) => kept.told.push(start),
+                None => kept.has_lost = true,
+            }
+            0
+        })?;
         let ring = builder.build()?;
-        drop(maps);
-        let links = object
-            .progs_mut()
-            .filter(|program| topics.has(&program.name().to_string_lossy()))
-            .map(|program| program.attach_trace())
+        let programs = [
+            (topics.execs, &skel.progs.on_exec),
+            (topics.groups, &skel.progs.on_mkdir),
+        ];
+        let links = programs
+            .into_iter()
+            .filter(|(is_asked, _)| *is_asked)
+            .map(|(_, program)| program.attach_trace())
             .collect::<libbpf_rs::Result<Vec<Link>>>()?;
         Ok(Self {
             ring,
             told,
             lost: Mutex::new(0),
             _links: links,
-            object,
+            skel,
         })
     }
 
@@ -145,27 +141,31 @@ impl StartWatch {
 
     /// How many starts found the ring full.
     fn lost(&self) -> Option<u64> {
-        let map = self.object.maps().find(|map| map.name() == "lost")?;
-        let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let lost = &self.skel.maps.lost;
+        let value = lost.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
         Some(u64::from_ne_bytes(value.try_into().ok()?))
     }
 }
 
 /// `None` for what cannot be read: a path that was cut off, a name that no group of interest has.
 fn parse(bytes: &[u8]) -> Option<Start> {
-    let word = |at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-    };
-    let pid = word(0)?.cast_signed();
-    if pid != 0 {
-        return Some(Start::Exec(pid));
+    // A process is told without the path.
+    let mut whole = [0; size_of::<Told>()];
+    whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let mut told = Told::default();
+    plain::copy_from_bytes(&mut told, &whole).ok()?;
+    if told.pid != 0 {
+        return (bytes.len() >= 8).then_some(Start::Exec(told.pid.cast_signed()));
     }
-    let path_bytes = word(4)? as usize;
-    if path_bytes == 0 || path_bytes >= PATH {
+    let path_bytes = told.path_bytes as usize;
+    if path_bytes == 0 || path_bytes >= told.path.len() {
         return None;
     }
-    let path = std::str::from_utf8(bytes.get(HEAD..HEAD + path_bytes - 1)?).ok()?;
-    GroupPath::parse(path).ok().map(Start::Group)
+    let path = told.path[..path_bytes - 1].iter();
+    let path: Vec<u8> = path.map(|char| char.cast_unsigned()).collect();
+    GroupPath::parse(std::str::from_utf8(&path).ok()?)
+        .ok()
+        .map(Start::Group)
 }
 
 #[cfg(test)]
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_lost_and_no_group() {
         let told = |path: &[u8], path_bytes: u32| {
-            let mut bytes = vec![0; HEAD + PATH];
+            let mut bytes = vec![0; size_of::<Told>()];
             bytes[4..8].copy_from_slice(&path_bytes.to_ne_bytes());
-            bytes[HEAD..HEAD + path.len()].copy_from_slice(path);
+            bytes[8..8 + path.len()].copy_from_slice(path);
             parse(&bytes)
         };
         let group = GroupPath::parse("/system.slice/a.service").unwrap();
@@ -185,7 +185,7 @@ mod tests {
             told(b"/system.slice/a.service", 24),
             Some(Start::Group(group))
         );
-        assert_eq!(told(b"/cut/off", PATH as u32), None);
+        assert_eq!(told(b"/cut/off", 248), None);
         assert_eq!(told(b"/x", 0), None);
         assert_eq!(told(b"/\xff", 3), None);
         assert_eq!(parse(&77_u64.to_ne_bytes()), Some(Start::Exec(77)));

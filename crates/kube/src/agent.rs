@@ -30,7 +30,6 @@ impl Agent {
         self.call(Client::status_without_gates).await
     }
 
-    /// Its gates.
     pub async fn gates(&self) -> Result<Vec<GateView>, ApiError> {
         self.call(Client::gates).await
     }

@@ -25,7 +25,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 pub struct Failures(Arc<AtomicBool>);
 
 impl Failures {
-    /// Notes one.
     pub fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -37,10 +36,9 @@ impl Failures {
 }
 
 /// What is followed. A store keeps what it knew while the API server is away.
-pub struct Followed {
+pub struct NodeStores {
     /// Pods that are bound to the node.
     pub pods: Store<Pod>,
-    /// The node.
     pub node: Store<Node>,
     /// Every namespace, for its labels.
     pub namespaces: Store<Namespace>,
@@ -52,7 +50,7 @@ pub struct Followed {
     _watches: JoinSet<()>,
 }
 
-impl Followed {
+impl NodeStores {
     /// Starts to follow.
     pub fn start(client: &Client, node: &str) -> Self {
         let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
@@ -60,7 +58,7 @@ impl Followed {
         let everything = watcher::Config::default;
         let mut watches = JoinSet::new();
         let failures = Failures::default();
-        Followed {
+        NodeStores {
             pods: store(&mut watches, client, of_node, "pods", &failures),
             node: store(&mut watches, client, the_node, "the node", &failures),
             namespaces: store(&mut watches, client, everything(), "namespaces", &failures),
@@ -77,7 +75,6 @@ impl Followed {
         }
     }
 
-    /// The node itself.
     pub fn the_node(&self) -> Option<std::sync::Arc<Node>> {
         self.node.state().into_iter().next()
     }

@@ -10,7 +10,7 @@ pub type RawTerms = BTreeMap<String, String>;
 
 /// A pod's gate as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PodGate {
     /// The pod's group, below the mount of the cpu controller.
     pub group: String,
     /// `namespace/name`, for messages.
@@ -26,7 +26,6 @@ pub enum Change {
     Set {
         /// `cgroup:/...`.
         target: String,
-        /// The terms.
         terms: RawTerms,
     },
     /// Takes terms back.
@@ -59,7 +58,7 @@ impl Change {
 /// What the agent said to each group's terms, as far as this process knows: the agent shows a value in another form than it
 /// was given. A call that got no answer is neither.
 #[derive(Default)]
-pub struct Given {
+pub struct AgentAnswers {
     taken: BTreeMap<String, RawTerms>,
     /// Until when they are not tried again, in seconds.
     refused: BTreeMap<String, (RawTerms, u64)>,
@@ -68,11 +67,11 @@ pub struct Given {
 /// A refusal may end with its cause, as when another writer lets go of the group.
 const RETRY_S: u64 = 10;
 
-impl Given {
+impl AgentAnswers {
     /// The calls that bring the agent's gates to what is wanted, each with its group.
     pub fn changes(
         &mut self,
-        wanted: &[Wanted],
+        wanted: &[PodGate],
         gates: &[GateView],
         now_s: u64,
     ) -> Vec<(String, Change)> {
@@ -174,8 +173,8 @@ mod tests {
             .collect()
     }
 
-    fn wanted(pairs: &[(&str, &str)]) -> Wanted {
-        Wanted {
+    fn wanted(pairs: &[(&str, &str)]) -> PodGate {
+        PodGate {
             group: GROUP.into(),
             pod: "a/b".into(),
             terms: terms(pairs),
@@ -196,7 +195,7 @@ mod tests {
     }
 
     /// The calls, all of which the agent takes.
-    fn calls(given: &mut Given, wanted: &[Wanted], gates: &[GateView]) -> Vec<Change> {
+    fn calls(given: &mut AgentAnswers, wanted: &[PodGate], gates: &[GateView]) -> Vec<Change> {
         let changes = given.changes(wanted, gates, 0);
         for (group, change) in &changes {
             given.taken(group, change);
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_pod_gets_its_gate_once() {
-        let mut given = Given::default();
+        let mut given = AgentAnswers::default();
         let side = [wanted(&[("class", "side")])];
         assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
         assert_eq!(calls(&mut given, &side, &[gate(&["class"])]), []);
@@ -242,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_the_agent_lost_is_given_again() {
-        let mut given = Given::default();
+        let mut given = AgentAnswers::default();
         let side = [wanted(&[("class", "side")])];
         calls(&mut given, &side, &[]);
         assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
@@ -250,7 +249,7 @@ mod tests {
 
     #[test]
     fn refused_terms_are_tried_again_after_a_while_and_unanswered_ones_at_once() {
-        let mut given = Given::default();
+        let mut given = AgentAnswers::default();
         let bad = [wanted(&[("class", "side"), ("weight", "x")])];
         let (group, change) = given.changes(&bad, &[], 0).remove(0);
         assert_eq!(given.changes(&bad, &[], 1).len(), 1, "no answer");
@@ -264,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_term_that_went_is_taken_back_even_by_a_process_that_did_not_give_it() {
-        let mut given = Given::default();
+        let mut given = AgentAnswers::default();
         let found = [gate(&["class", "latency"])];
         let calls_made = calls(&mut given, &[wanted(&[("class", "side")])], &found);
         assert_eq!(calls_made, [unset(&["latency"]), set(&[("class", "side")])]);
@@ -272,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_gate_of_a_pod_that_wants_none_ends_and_others_are_left_alone() {
-        let mut given = Given::default();
+        let mut given = AgentAnswers::default();
         let by_file = GateView {
             terms: vec![TermView {
                 source: "rule web".into(),

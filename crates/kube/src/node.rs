@@ -100,7 +100,6 @@ fn condition(step: &Step, now: Timestamp) -> Value {
     })
 }
 
-/// The condition as it stands.
 pub fn standing_condition(node: &Node) -> Option<bool> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let ours = conditions.iter().find(|one| one.type_ == CONDITION)?;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tidegate_publish::{Constants, Rule, Seen, Step, Write};
+use tidegate_publish::{Constants, Observation, Rule, Step, Write};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -63,7 +63,7 @@ impl Publisher {
         self.take_written().await;
         let node = newest(self.written.as_ref(), watched);
         let bound = resource::bound(pods.iter().map(Arc::as_ref));
-        let step = self.rule.step(&Seen {
+        let step = self.rule.step(&Observation {
             time_s: self.started.elapsed().as_secs(),
             surplus_milli: sample.map(|one| one.surplus_milli),
             bound_milli: bound.milli,

@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Its name.
 pub const SIDE_CPU: &str = "tidegate.dev/side-cpu";
 
 /// What the pods of a node request.

@@ -13,8 +13,8 @@ use tracing::{info, warn};
 
 use crate::agent::Agent;
 use crate::evict::{self, Answer, Mode};
-use crate::follow::Followed;
-use crate::gates::{Change, Given, Wanted};
+use crate::follow::NodeStores;
+use crate::gates::{AgentAnswers, Change, PodGate};
 use crate::groups;
 use crate::node::{self, Sampler};
 use crate::policy::{self, Labels, TidegatePolicy};
@@ -51,7 +51,7 @@ pub struct Settings {
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
     let config = Config::infer().await.context("the API server")?;
     let client = client(config).context("the API server")?;
-    let followed = Followed::start(&client, &settings.node);
+    let followed = NodeStores::start(&client, &settings.node);
     tokio::pin!(ended);
     tokio::select! {
         () = followed.is_listed(&client) => {}
@@ -87,17 +87,17 @@ struct Keeper {
     agent: Agent,
     client: Client,
     teller: Teller,
-    followed: Followed,
+    followed: NodeStores,
     publisher: Publisher,
     sampler: Sampler,
-    given: Given,
-    compared: Option<Compared>,
+    given: AgentAnswers,
+    compared: Option<Comparison>,
     started: Instant,
     is_agent_there: bool,
 }
 
 impl Keeper {
-    fn new(settings: Settings, client: Client, followed: Followed) -> Self {
+    fn new(settings: Settings, client: Client, followed: NodeStores) -> Self {
         Keeper {
             agent: Agent::at(settings.socket.clone()),
             teller: Teller::new(client.clone(), &settings.node),
@@ -110,7 +110,7 @@ impl Keeper {
             client,
             followed,
             sampler: Sampler::default(),
-            given: Given::default(),
+            given: AgentAnswers::default(),
             compared: None,
             started: Instant::now(),
             is_agent_there: true,
@@ -154,7 +154,7 @@ impl Keeper {
             self.teller.fault(pod, Reason::TermsIgnored, note);
             let group = groups.get(&pod.uid().unwrap_or_default());
             if let Some(group) = group.filter(|_| !pod_terms.terms.is_empty()) {
-                wanted.push(Wanted {
+                wanted.push(PodGate {
                     group: group.clone(),
                     pod: shown(pod),
                     terms: pod_terms.raw(),
@@ -162,7 +162,7 @@ impl Keeper {
             }
         }
         self.teller.keep(pods);
-        let is_same = |last: &Compared| last.is_still(&wanted, status);
+        let is_same = |last: &Comparison| last.is_still(&wanted, status);
         if self.compared.as_ref().is_some_and(is_same) {
             return;
         }
@@ -173,7 +173,7 @@ impl Keeper {
         let now_s = self.started.elapsed().as_secs();
         let changes = self.given.changes(&wanted, &gates, now_s);
         // What was changed is looked at once more.
-        self.compared = changes.is_empty().then(|| Compared {
+        self.compared = changes.is_empty().then(|| Comparison {
             wanted: wanted.clone(),
             uptime_seconds: status.uptime_seconds,
             at: Instant::now(),
@@ -267,15 +267,15 @@ impl Keeper {
 }
 
 /// When the agent had last just the gates that were wanted.
-struct Compared {
-    wanted: Vec<Wanted>,
+struct Comparison {
+    wanted: Vec<PodGate>,
     /// The agent's, then: one that has run for less is another one, and may have none.
     uptime_seconds: f64,
     at: Instant,
 }
 
-impl Compared {
-    fn is_still(&self, wanted: &[Wanted], status: &StatusView) -> bool {
+impl Comparison {
+    fn is_still(&self, wanted: &[PodGate], status: &StatusView) -> bool {
         self.wanted == wanted
             && self.uptime_seconds <= status.uptime_seconds
             && self.at.elapsed() < GATES_PERIOD

@@ -12,7 +12,7 @@ use crate::resource::{SIDE_CPU, request_milli};
 
 /// A term's value and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct SourcedTerm {
     /// As it is written.
     pub value: String,
     /// `annotation tidegate.dev/latency`, `policy web`, `resource tidegate.dev/side-cpu`.
@@ -23,7 +23,7 @@ pub struct Given {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTerms {
     /// Its terms, by name; none for a pod that nobody gave any.
-    pub terms: BTreeMap<String, Given>,
+    pub terms: BTreeMap<String, SourcedTerm>,
     /// What was written and does not hold, with the mend: for the pod's events.
     pub problems: Vec<String>,
 }
@@ -31,14 +31,14 @@ pub struct PodTerms {
 impl PodTerms {
     /// As the agent takes them.
     pub fn raw(&self) -> BTreeMap<String, String> {
-        let raw = |(name, given): (&String, &Given)| (name.clone(), given.value.clone());
+        let raw = |(name, given): (&String, &SourcedTerm)| (name.clone(), given.value.clone());
         self.terms.iter().map(raw).collect()
     }
 
     fn give(&mut self, term: &str, value: &str, from: String) {
         self.terms.insert(
             term.to_owned(),
-            Given {
+            SourcedTerm {
                 value: value.to_owned(),
                 from,
             },
@@ -170,8 +170,9 @@ mod tests {
     }
 
     fn shown(found: &PodTerms) -> Vec<String> {
-        let line =
-            |(name, given): (&String, &Given)| format!("{name}={} ({})", given.value, given.from);
+        let line = |(name, given): (&String, &SourcedTerm)| {
+            format!("{name}={} ({})", given.value, given.from)
+        };
         found.terms.iter().map(line).collect()
     }
 

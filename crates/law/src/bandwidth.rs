@@ -22,37 +22,22 @@
 
 mod tree;
 
+use std::mem::MaybeUninit;
+
+use crate::ffi;
+
+pub use ffi::{
+    TG_BW_LEAST_NS as LEAST_NS, TG_BW_NONE as NONE, TG_BW_PERIOD_MAX_NS as PERIOD_MAX_NS,
+    TG_BW_SLACK_WAIT_NS as SLACK_WAIT_NS, tg_bw_pool as Pool, tg_bw_silo as Silo,
+    tg_bw_terms as Terms, tg_bw_verdict as Verdict,
+};
+
 pub use tree::{DEPTH_MAX, effective_ratio, may_run, run_up};
 
-/// A quota that is no limit.
-pub const NONE: u64 = u64::MAX;
-/// The least quota and period that users may ask for.
-pub const LEAST_NS: u64 = 1_000_000;
-/// The longest period.
-pub const PERIOD_MAX_NS: u64 = 1_000_000_000;
 /// What a silo keeps when its CPU has nothing left to run.
-pub const KEEP_NS: i64 = 1_000_000;
-/// How long the kernel gathers returned CPU time before it hands it to throttled CPUs.
-pub const SLACK_WAIT_NS: u64 = 5_000_000;
+pub const KEEP_NS: i64 = ffi::TG_BW_KEEP_NS as i64;
 /// How much a silo takes at once, unless told otherwise.
 pub const SLICE_NS: u64 = 5_000_000;
-
-const KERNEL: u32 = 1;
-const EXPIRE: u32 = 2;
-
-/// What a group is limited to.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Terms {
-    /// CPU time a period; [`NONE`]: no limit.
-    pub quota_ns: u64,
-    /// Length of a period, at most [`PERIOD_MAX_NS`].
-    pub period_ns: u64,
-    /// Unused quota that may be carried over, at most the quota.
-    pub burst_ns: u64,
-    /// How much a silo takes at once, at most [`PERIOD_MAX_NS`].
-    pub slice_ns: u64,
-}
 
 impl Terms {
     /// A quota a period, with the default slice and no burst.
@@ -77,24 +62,15 @@ impl Terms {
 
     /// Would the kernel take it? (The law clamps what it is given to its own, wider ranges.)
     pub fn is_valid(&self) -> bool {
-        // SAFETY: the pointer is valid for the call, the type mirrors the C struct.
-        unsafe { tg_native_bw_valid(self) != 0 }
+        // SAFETY: the pointer is valid for the call.
+        unsafe { ffi::tg_bw_valid(self) != 0 }
     }
 
     /// Quota over period with 20 fractional bits, as the kernel compares them; [`NONE`] without limit.
     pub fn ratio(&self) -> u64 {
         // SAFETY: as in `is_valid`.
-        unsafe { tg_native_bw_ratio(self) }
+        unsafe { ffi::tg_bw_ratio(self) }
     }
-}
-
-/// May the group go on on this CPU?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing left: stop it, within the granularity that the bound counts.
-    Out,
-    /// Yes.
-    Run,
 }
 
 /// What `cpu.stat` tells of a group.
@@ -114,17 +90,6 @@ pub struct Stat {
     pub expired_ns: u64,
 }
 
-/// One CPU's part of a group's runtime.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Silo {
-    remaining_ns: i64,
-    throttled_at_ns: u64,
-    epoch: u64,
-    throttled: u32,
-    pad: u32,
-}
-
 impl Silo {
     /// What is left to run; below 0 a debt.
     pub fn remaining_ns(&self) -> i64 {
@@ -135,28 +100,6 @@ impl Silo {
     pub fn is_throttled(&self) -> bool {
         self.throttled != 0
     }
-}
-
-/// A group's runtime that no CPU has taken yet.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pool {
-    terms: Terms,
-    runtime_ns: u64,
-    turnover_ns: u64,
-    granted_ns: u64,
-    snap_ns: u64,
-    epoch: u64,
-    nr_periods: u64,
-    nr_throttled: u64,
-    throttled_ns: u64,
-    nr_bursts: u64,
-    burst_ns: u64,
-    expired_ns: u64,
-    flags: u32,
-    throttled: u32,
-    idle: u32,
-    keep_ns: u32,
 }
 
 impl Default for Pool {
@@ -174,12 +117,15 @@ impl Pool {
     /// A pool without limit, that does as the stock kernel does. Its timer's grid goes through `phase_ns`; `expire`: as in
     /// kernels before de53fd7aed, what a silo holds is void after the turnover.
     pub fn kernel(phase_ns: u64, expire: bool) -> Self {
-        Self::with_flags(KERNEL | if expire { EXPIRE } else { 0 }, phase_ns)
+        Self::with_flags(
+            ffi::TG_BW_KERNEL | if expire { ffi::TG_BW_EXPIRE } else { 0 },
+            phase_ns,
+        )
     }
 
     /// A pool that keeps the law but for slices, which expire: the comparison.
     pub fn expiring() -> Self {
-        Self::with_flags(EXPIRE, 0)
+        Self::with_flags(ffi::TG_BW_EXPIRE, 0)
     }
 
     /// A pool of which a silo keeps only this much when it goes idle: tests walk every state of machines that count in single ns.
@@ -189,28 +135,13 @@ impl Pool {
     }
 
     fn with_flags(flags: u32, phase_ns: u64) -> Self {
-        let mut pool = Self {
-            terms: Terms::new(NONE, 0),
-            runtime_ns: 0,
-            turnover_ns: 0,
-            granted_ns: 0,
-            snap_ns: 0,
-            epoch: 0,
-            nr_periods: 0,
-            nr_throttled: 0,
-            throttled_ns: 0,
-            nr_bursts: 0,
-            burst_ns: 0,
-            expired_ns: 0,
-            flags,
-            throttled: 0,
-            idle: 0,
-            keep_ns: 0,
-        };
-        // SAFETY: here and in all methods below: the pointers come from references and are valid for the call, which keeps
-        // none of them; the types mirror the C structs (their sizes are tested); every function is total.
-        unsafe { tg_native_bw_init(&mut pool, flags, phase_ns) };
-        pool
+        let mut pool = MaybeUninit::zeroed();
+        // SAFETY: here and in all methods below: the pointers come from references and are valid for the
+        // call, which keeps none of them; every function is total. Zeros are a value of the struct.
+        unsafe {
+            ffi::tg_bw_init(pool.as_mut_ptr(), flags, phase_ns);
+            pool.assume_init()
+        }
     }
 
     /// What the group is limited to, as the law clamped it.
@@ -218,7 +149,6 @@ impl Pool {
         &self.terms
     }
 
-    /// Is there a limit?
     pub fn is_limited(&self) -> bool {
         self.terms.quota_ns != NONE
     }
@@ -246,7 +176,7 @@ impl Pool {
     /// Of a [`Self::kernel`] pool: does the period timer run? It fires at [`Self::turnover_ns`]; a take or a write starts it.
     pub fn active(&self) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_active(self) != 0 }
+        unsafe { ffi::tg_bw_active(self) != 0 }
     }
 
     /// Statistics so far.
@@ -264,111 +194,72 @@ impl Pool {
     /// Catches up with the periods that ended by now, and says how many. Distribute afterwards.
     pub fn turnover(&mut self, now_ns: u64) -> u64 {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_turnover(self, now_ns) }
+        unsafe { ffi::tg_bw_turnover(self, now_ns) }
     }
 
     /// Charges the silo alone; true: it has something left.
     pub fn charge(&self, silo: &mut Silo, delta_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_charge(self, silo, delta_ns) != 0 }
+        unsafe { ffi::tg_bw_charge(self, silo, delta_ns) != 0 }
     }
 
     /// Fills a silo that is used up to `want_ns`, as far as the pool has it.
     pub fn take(&mut self, silo: &mut Silo, want_ns: u64, now_ns: u64) -> Verdict {
         // SAFETY: see `with_flags`.
-        verdict(unsafe { tg_native_bw_take(self, silo, want_ns, now_ns) })
+        unsafe { ffi::tg_bw_take(self, silo, want_ns, now_ns) }
     }
 
     /// Charges what ran, and takes a slice when the silo is used up. A throttled silo takes nothing.
     pub fn run(&mut self, silo: &mut Silo, delta_ns: u64, now_ns: u64) -> Verdict {
         // SAFETY: see `with_flags`.
-        verdict(unsafe { tg_native_bw_run(self, silo, delta_ns, now_ns) })
+        unsafe { ffi::tg_bw_run(self, silo, delta_ns, now_ns) }
     }
 
     /// Stops the group on this CPU unless the pool has something after all; true: it is throttled.
     pub fn throttle(&mut self, silo: &mut Silo, now_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_throttle(self, silo, now_ns) != 0 }
+        unsafe { ffi::tg_bw_throttle(self, silo, now_ns) != 0 }
     }
 
     /// Pays a throttled silo's debt and one ns, as far as the pool has it; true: it may run.
     pub fn distribute(&mut self, silo: &mut Silo, now_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_distribute(self, silo, now_ns) != 0 }
+        unsafe { ffi::tg_bw_distribute(self, silo, now_ns) != 0 }
     }
 
     /// The group has nothing runnable on this CPU: all but [`KEEP_NS`] goes back. Says how much.
     pub fn give_back(&mut self, silo: &mut Silo) -> u64 {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_return(self, silo) }
+        unsafe { ffi::tg_bw_return(self, silo) }
     }
 
     /// Changes the terms: debts stay, and a change back and forth gains nothing. Distribute afterwards.
     pub fn set(&mut self, terms: &Terms, now_ns: u64) {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_set(self, terms, now_ns) }
+        unsafe { ffi::tg_bw_set(self, terms, now_ns) }
     }
 
     /// Changes the terms as a write of the kernel's file does: a refill. Pass every silo through [`Self::forgive`] afterwards.
     pub fn set_kernel(&mut self, terms: &Terms, now_ns: u64) {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_set_kernel(self, terms, now_ns) }
+        unsafe { ffi::tg_bw_set_kernel(self, terms, now_ns) }
     }
 
     /// What such a write does to each silo: what it held or owed is forgotten, and it may run.
     pub fn forgive(&mut self, silo: &mut Silo, now_ns: u64) {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_forgive(self, silo, now_ns) }
+        unsafe { ffi::tg_bw_forgive(self, silo, now_ns) }
     }
 
     /// After [`Self::give_back`] gave something: is the kernel's slack timer, if it does not run, to fire in [`SLACK_WAIT_NS`]?
     pub fn slack_wanted(&self, now_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_slack_wanted(self, now_ns) != 0 }
+        unsafe { ffi::tg_bw_slack_wanted(self, now_ns) != 0 }
     }
 
     /// The slack timer has fired: distribute now?
     pub fn slack_due(&self, now_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
-        unsafe { tg_native_bw_slack_due(self, now_ns) != 0 }
-    }
-}
-
-fn verdict(raw: u32) -> Verdict {
-    if raw == 0 { Verdict::Out } else { Verdict::Run }
-}
-
-unsafe extern "C" {
-    fn tg_native_bw_init(pool: *mut Pool, flags: u32, phase_ns: u64);
-    fn tg_native_bw_valid(terms: *const Terms) -> u32;
-    fn tg_native_bw_turnover(pool: *mut Pool, now_ns: u64) -> u64;
-    fn tg_native_bw_active(pool: *const Pool) -> u32;
-    fn tg_native_bw_charge(pool: *const Pool, silo: *mut Silo, delta_ns: u64) -> u32;
-    fn tg_native_bw_take(pool: *mut Pool, silo: *mut Silo, want_ns: u64, now_ns: u64) -> u32;
-    fn tg_native_bw_run(pool: *mut Pool, silo: *mut Silo, delta_ns: u64, now_ns: u64) -> u32;
-    fn tg_native_bw_throttle(pool: *mut Pool, silo: *mut Silo, now_ns: u64) -> u32;
-    fn tg_native_bw_distribute(pool: *mut Pool, silo: *mut Silo, now_ns: u64) -> u32;
-    fn tg_native_bw_return(pool: *mut Pool, silo: *mut Silo) -> u64;
-    fn tg_native_bw_set(pool: *mut Pool, terms: *const Terms, now_ns: u64);
-    fn tg_native_bw_set_kernel(pool: *mut Pool, terms: *const Terms, now_ns: u64);
-    fn tg_native_bw_forgive(pool: *mut Pool, silo: *mut Silo, now_ns: u64);
-    fn tg_native_bw_slack_wanted(pool: *const Pool, now_ns: u64) -> u32;
-    fn tg_native_bw_slack_due(pool: *const Pool, now_ns: u64) -> u32;
-    fn tg_native_bw_ratio(terms: *const Terms) -> u64;
-    #[cfg(test)]
-    fn tg_native_bw_size(which: u32) -> u64;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mirrors_have_the_sizes_of_the_originals() {
-        let ours = [size_of::<Terms>(), size_of::<Pool>(), size_of::<Silo>()];
-        for (which, size) in (0u32..).zip(ours) {
-            // SAFETY: takes and returns integers only.
-            assert_eq!(unsafe { tg_native_bw_size(which) }, size as u64, "{which}");
-        }
+        unsafe { ffi::tg_bw_slack_due(self, now_ns) != 0 }
     }
 }

@@ -1,8 +1,13 @@
 //! How much CPU side work may use so that the asked idle stays.
 
-pub(crate) mod ffi;
+use std::mem::MaybeUninit;
 
-use ffi::{RawDecision, RawHeadroom, RawSample};
+use crate::ffi;
+
+pub use ffi::{
+    tg_headroom_config as HeadroomConfig, tg_headroom_decision as HeadroomDecision,
+    tg_reason as Reason,
+};
 
 /// What is asked of one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,58 +16,6 @@ pub struct HeadroomTerms {
     pub headroom_ppm: u32,
     /// What side work gets even when main takes all, of the domain.
     pub tolerance_ppm: u32,
-}
-
-/// Tuning of the law; `law/headroom.md` gives the reason for each value.
-#[repr(C)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadroomConfig {
-    /// Span of the mean of a quiet main.
-    pub mean_min_us: u32,
-    /// Span of the mean of a noisy main.
-    pub mean_max_us: u32,
-    /// Error of the mean to aim at, of the domain; decides between the two spans.
-    pub mean_error_ppm: u32,
-    /// A climb of main is led by this long.
-    pub lead_us: u32,
-    /// History wanted before anything above the tolerance is given.
-    pub warm_us: u32,
-    /// Integration time of the trim.
-    pub trim_us: u32,
-    /// Bound of the trim, of the domain.
-    pub trim_max_ppm: u32,
-    /// Slope of rises of the allowance, of the domain per second.
-    pub raise_ppm_per_s: u32,
-    /// Margin of the fine step detector, least.
-    pub fine_min_ppm: u32,
-    /// Margin of the fine step detector, most.
-    pub fine_max_ppm: u32,
-    /// Margin of the coarse step detector.
-    pub coarse_ppm: u32,
-    /// Exponent of the interval between false alarms, at most 64.
-    pub alarm: u32,
-    /// Least threshold of the fine detector, CPU time per CPU.
-    pub fine_threshold_us: u32,
-    /// Least threshold of the coarse detector, CPU time per CPU.
-    pub coarse_min_us: u32,
-    /// Most threshold of the coarse detector, CPU time per CPU.
-    pub coarse_max_us: u32,
-    /// Main back at its old level for this long after a cut: it was a false alarm.
-    pub proof_us: u32,
-    /// After this long an alarm counts as true.
-    pub doubt_us: u32,
-    /// Time over which main's noise is judged.
-    pub noise_block_us: u32,
-    /// Main low for this long before the mean restarts lower.
-    pub fall_us: u32,
-    /// This long after a step or a ramp the trim stands still.
-    pub calm_us: u32,
-    /// A longer window is stale.
-    pub dt_max_us: u32,
-    /// How much longer main's work takes with side work on every CPU: nothing unless CPUs share cores.
-    pub contend_ppm: u32,
-    /// Not 0: main displaces side work at once, whatever is allowed, so pulses of main need no cut and are learnt as noise.
-    pub displaced: u32,
 }
 
 impl HeadroomConfig {
@@ -164,28 +117,6 @@ pub struct HeadroomSample {
     pub valid: bool,
 }
 
-/// Why the allowance is what it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
-    /// No history yet: the tolerance.
-    #[default]
-    Warmup,
-    /// Rising, held by the slope.
-    Ramp,
-    /// The formula.
-    Track,
-    /// A step of main was seen in this window.
-    Cut,
-    /// Main leaves less than the tolerance.
-    Floor,
-    /// No usable sample for 250 ms: the tolerance.
-    Stale,
-    /// The last cut was a false alarm: back to what was given before it.
-    Restore,
-    /// The sample cannot be true and is left out: the last decision stands.
-    Skip,
-}
-
 impl Reason {
     /// By its number in law/headroom_types.h; the BPF scheduler reports that.
     pub fn from_number(number: u32) -> Self {
@@ -221,35 +152,6 @@ impl Reason {
     }
 }
 
-/// One step's outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeadroomDecision {
-    /// What side work may use from here on.
-    pub allowance_ucpu: u64,
-    /// The tolerance: the least the allowance can be.
-    pub floor_ucpu: u64,
-    /// The domain, a mean (steal moves it).
-    pub capacity_ucpu: u64,
-    /// Idle asked for.
-    pub asked_ucpu: u64,
-    /// The estimate of main.
-    pub main_est_ucpu: u64,
-    /// Main in this window.
-    pub main_now_ucpu: u64,
-    /// Side work's use, mean of about a second.
-    pub side_ucpu: u64,
-    /// Idle kept, mean of about a second.
-    pub idle_ucpu: u64,
-    /// Expected error of `main_est_ucpu`.
-    pub noise_ucpu: u64,
-    /// The integral correction in the allowance.
-    pub trim_ucpu: i64,
-    /// Why.
-    pub reason: Reason,
-    /// Steps of main detected since the start; wraps.
-    pub alarms: u32,
-}
-
 impl HeadroomDecision {
     /// The decision as one of several groups sees it: its share of the allowance, its own floor.
     /// Take the share from [`crate::share()`].
@@ -265,17 +167,23 @@ impl HeadroomDecision {
 /// The headroom law over one domain. Step it once per window.
 #[derive(Clone)]
 pub struct Headroom {
-    raw: RawHeadroom,
+    raw: ffi::tg_headroom,
 }
 
 impl Headroom {
     /// A law without history: its first decisions are the tolerance.
     pub fn new(cfg: HeadroomConfig, terms: HeadroomTerms) -> Self {
-        let mut raw = RawHeadroom::default();
-        // SAFETY: both pointers are valid for the call, the types mirror the C structs.
-        unsafe {
-            ffi::tg_native_headroom_init(&mut raw, &cfg, terms.headroom_ppm, terms.tolerance_ppm);
-        }
+        let mut raw = MaybeUninit::zeroed();
+        // SAFETY: the pointers are valid for the call, and zeros are a value of the struct.
+        let raw = unsafe {
+            ffi::tg_headroom_init(
+                raw.as_mut_ptr(),
+                &cfg,
+                terms.headroom_ppm,
+                terms.tolerance_ppm,
+            );
+            raw.assume_init()
+        };
         Self { raw }
     }
 
@@ -284,19 +192,19 @@ impl Headroom {
     pub fn set_terms(&mut self, terms: HeadroomTerms) {
         // SAFETY: as in `new`.
         unsafe {
-            ffi::tg_native_headroom_terms(&mut self.raw, terms.headroom_ppm, terms.tolerance_ppm);
+            ffi::tg_headroom_terms(&mut self.raw, terms.headroom_ppm, terms.tolerance_ppm);
         }
     }
 
     /// Changes how much side work is taken to slow main; what was learnt stays.
     pub fn set_contention(&mut self, contend_ppm: u32) {
         // SAFETY: as in `new`.
-        unsafe { ffi::tg_native_headroom_contend(&mut self.raw, contend_ppm) };
+        unsafe { ffi::tg_headroom_contend(&mut self.raw, contend_ppm) };
     }
 
     /// One window in, one decision out. Never panics, whatever the sample holds.
     pub fn step(&mut self, sample: &HeadroomSample) -> HeadroomDecision {
-        let raw_sample = RawSample {
+        let raw_sample = ffi::tg_headroom_sample {
             dt_ns: sample.dt_ns,
             capacity_ns: sample.capacity_ns,
             busy_ns: sample.busy_ns,
@@ -305,22 +213,9 @@ impl Headroom {
             valid: u32::from(sample.valid),
             pad: 0,
         };
-        let mut out = RawDecision::default();
+        let mut out = HeadroomDecision::default();
         // SAFETY: as in `new`.
-        unsafe { ffi::tg_native_headroom_step(&mut self.raw, &raw_sample, &mut out) };
-        HeadroomDecision {
-            allowance_ucpu: out.allowance_ucpu,
-            floor_ucpu: out.floor_ucpu,
-            capacity_ucpu: out.capacity_ucpu,
-            asked_ucpu: out.asked_ucpu,
-            main_est_ucpu: out.main_est_ucpu,
-            main_now_ucpu: out.main_now_ucpu,
-            side_ucpu: out.side_ucpu,
-            idle_ucpu: out.idle_ucpu,
-            noise_ucpu: out.noise_ucpu,
-            trim_ucpu: out.trim_ucpu,
-            reason: Reason::from_number(out.reason),
-            alarms: out.alarms,
-        }
+        unsafe { ffi::tg_headroom_step(&mut self.raw, &raw_sample, &mut out) };
+        out
     }
 }

@@ -3,41 +3,27 @@
 //! A tree of groups is the caller's: a [`Group`] each, whose [`Group::update`] says what is to be done in the parent, up to the
 //! root; a task's hweight is its own weight with [`SHIFT`] fractional bits, taken [`up`] from group to group.
 
-/// Fractional bits of an hweight.
-pub const SHIFT: u32 = 20;
-/// A task of nice 0, alone in the root.
-pub const ONE: u64 = 1024 << SHIFT;
-/// The least hweight, which keeps virtual times short.
-pub const MIN: u64 = 1 << 14;
-/// The kernel's weight of SCHED_IDLE and of cpu.idle.
-pub const WEIGHT_IDLE: u32 = 3;
+use crate::ffi;
 
-/// What competes in a group.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Group {
-    active: i64,
-    entities: i32,
-    weight_in_parent: u32,
-}
+pub use ffi::{
+    TG_HWEIGHT_SHIFT as SHIFT, TG_WEIGHT_IDLE as WEIGHT_IDLE, tg_hweight_group as Group,
+};
 
-unsafe extern "C" {
-    fn tg_native_nice_weight(level: u32) -> u32;
-    fn tg_native_group_weight(cgroup_weight: u32) -> u32;
-    fn tg_native_hweight_update(g: *mut Group, own: u32, change: *mut i64, by: *mut i32) -> i32;
-    fn tg_native_hweight_up(hweight: u64, group_weight: u32, active: i64, own: u64) -> u64;
-    fn tg_native_virtual_ns(ran_ns: u64, hweight: u64) -> u64;
-    fn tg_native_slice_left_ns(vruntime: u64, end: u64, hweight: u64) -> u64;
-    #[cfg(test)]
-    fn tg_native_hweight_value(which: u32) -> u64;
-}
+/// The hweight of a task of nice 0, alone in the root.
+pub const ONE: u64 = ffi::TG_HWEIGHT_ONE as u64;
+/// The smallest hweight, which keeps virtual times short.
+pub const MIN: u64 = ffi::TG_HWEIGHT_MIN as u64;
 
 impl Group {
     /// An entity of this weight comes (`by` = 1), goes (-1), or changes by it (0) in the group, which weighs `own`; `Some`: the
     /// same for the group's parent.
     pub fn update(&mut self, own: u32, mut weight: i64, mut by: i32) -> Option<(i64, i32)> {
-        // SAFETY: the pointers are valid for the call, and the type mirrors the C struct (its size is tested).
-        let changed = unsafe { tg_native_hweight_update(self, own, &mut weight, &mut by) };
+        let (mut before, mut now) = (0, 0);
+        // SAFETY: the pointers are valid for the calls.
+        let changed = unsafe {
+            ffi::tg_hweight_update(self, own, weight, by, &mut before, &mut now);
+            ffi::tg_hweight_above(before, now, &mut weight, &mut by)
+        };
         (changed != 0).then_some((weight, by))
     }
 
@@ -55,49 +41,29 @@ impl Group {
 /// Of a nice level, -20 to 19.
 pub fn nice_weight(nice: i32) -> u32 {
     // SAFETY: takes and returns integers only.
-    unsafe { tg_native_nice_weight((nice + 20).cast_unsigned()) }
+    unsafe { ffi::tg_nice_weight((nice + 20).cast_unsigned()) }
 }
 
 /// Of cpu.weight.
 pub fn group_weight(cgroup_weight: u32) -> u32 {
     // SAFETY: as in `nice_weight`.
-    unsafe { tg_native_group_weight(cgroup_weight) }
+    unsafe { ffi::tg_group_weight(cgroup_weight) }
 }
 
 /// What an hweight of an entity of weight `own` becomes a level up, past a group of this weight with `active` in it.
 pub fn up(hweight: u64, group_weight: u32, active: i64, own: u64) -> u64 {
     // SAFETY: as in `nice_weight`.
-    unsafe { tg_native_hweight_up(hweight, group_weight, active, own) }
+    unsafe { ffi::tg_hweight_up(hweight, group_weight, active, own) }
 }
 
 /// CPU time as virtual time at an hweight that is not 0; rounded up, so that no run is free.
 pub fn virtual_ns(ran_ns: u64, hweight: u64) -> u64 {
     // SAFETY: as in `nice_weight`; the C function divides by hweight alone.
-    unsafe { tg_native_virtual_ns(ran_ns, hweight.max(1)) }
+    unsafe { ffi::tg_virtual_ns(ran_ns, hweight.max(1)) }
 }
 
 /// Virtual time from `vruntime` to the `end` of a slice as CPU time; 0: the slice is over.
 pub fn slice_left_ns(vruntime: u64, end: u64, hweight: u64) -> u64 {
     // SAFETY: as in `nice_weight`.
-    unsafe { tg_native_slice_left_ns(vruntime, end, hweight) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_and_constants_are_those_of_the_header() {
-        let ours = [
-            size_of::<Group>() as u64,
-            u64::from(SHIFT),
-            ONE,
-            MIN,
-            u64::from(WEIGHT_IDLE),
-        ];
-        for (which, value) in (0u32..).zip(ours) {
-            // SAFETY: takes and returns integers only.
-            assert_eq!(unsafe { tg_native_hweight_value(which) }, value, "{which}");
-        }
-    }
+    unsafe { ffi::tg_slice_left_ns(vruntime, end, hweight) }
 }

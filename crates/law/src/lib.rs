@@ -11,6 +11,7 @@
 pub mod bandwidth;
 pub mod cap;
 pub mod delay;
+mod ffi;
 mod headroom;
 pub mod hweight;
 pub mod latency;

@@ -3,108 +3,18 @@
 //! [`Mean`] keeps V, the mean of the members' vruntime by weight, which a task that comes back is placed by ([`place`]); [`Task`]
 //! gives its place in the order.
 
-/// The least virtual time.
-pub const V_START: u64 = 1 << 50;
+use crate::ffi;
 
-/// All members of a run queue, in virtual time.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mean {
-    base: u64,
-    moment: i64,
-    weights: u64,
-    reached: u64,
-    nr_running: u64,
-    running_since_sum_ns: u64,
-    nr_waiting: u64,
-}
-
-/// What orders a task in its run queue.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Task {
-    /// What it has had.
-    pub vruntime: u64,
-    /// Its vruntime at the end of its slice.
-    pub end: u64,
-    /// Its slice in virtual time.
-    pub slice_v: u64,
-    /// Its hweight, at least 1.
-    pub hweight: u64,
-    /// Its own weight.
-    pub weight: u32,
-    /// Its latency hint.
-    pub hint: i32,
-    /// Not 0: it was woken by a task that is about to sleep.
-    pub sync: u64,
-}
-
-/// Whether a waiting task displaces a running one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Displaces {
-    /// It does not.
-    Not,
-    /// At the end of the running task's slice it is looked who is first.
-    Later,
-    /// At the end of the slice, before all others.
-    Soon,
-    /// At once.
-    Now,
-}
-
-unsafe extern "C" {
-    fn tg_native_runqueue_weight(hweight: u64) -> u64;
-    fn tg_native_runqueue_v(rq: *const Mean) -> u64;
-    fn tg_native_runqueue_settle(rq: *mut Mean, now_ns: u64);
-    fn tg_native_runqueue_add(rq: *mut Mean, vruntime: u64, hweight: u64);
-    fn tg_native_runqueue_sub(rq: *mut Mean, vruntime: u64, hweight: u64);
-    fn tg_native_runqueue_ran(rq: *mut Mean, ran_v: u64, hweight: u64);
-    fn tg_native_runqueue_starts(rq: *mut Mean, now_ns: u64);
-    fn tg_native_runqueue_stops(rq: *mut Mean, since_ns: u64);
-    fn tg_native_runqueue_load(weights: u64, cpus: u64) -> u64;
-    fn tg_native_runqueue_pulls(
-        own_weights: u64,
-        own_cpus: u64,
-        weights: u64,
-        cpus: u64,
-        members: u64,
-    ) -> i32;
-    fn tg_native_runqueue_is_near(
-        first: u64,
-        deadline: u64,
-        first_slice_v: u64,
-        slice_v: u64,
-    ) -> i32;
-    fn tg_native_runqueue_eligible(v: u64, vruntime: u64, slice_v: u64) -> i32;
-    fn tg_native_runqueue_place(
-        v: u64,
-        lag: i64,
-        left_here: i32,
-        left_at: u64,
-        slice_v: u64,
-    ) -> u64;
-    fn tg_native_runqueue_feasible(rq: *const Mean, hweight: u64, counted: u64, cpus: u64) -> u64;
-    fn tg_native_runqueue_reweighed(v: u64, vruntime: u64, was: u64, now: u64) -> u64;
-    fn tg_native_runqueue_displaces(
-        v: u64,
-        waits: *const Task,
-        runs: *const Task,
-        ran_ns: u64,
-        slice_ns: u64,
-    ) -> i32;
-    fn tg_native_runqueue_undisturbed_ns(slice_ns: u64) -> u64;
-    fn tg_native_runqueue_is_light(rq: *const Mean, hweight: u64) -> i32;
-    fn tg_native_runqueue_reweighs(hweight: u64, now: u64) -> i32;
-    fn tg_native_runqueue_deadline(v: u64, t: *const Task, period_ns: u64) -> u64;
-    #[cfg(test)]
-    fn tg_native_runqueue_value(which: u32) -> u64;
-}
+pub use ffi::{
+    TG_RUNQUEUE_V_START as V_START, tg_runqueue as Mean, tg_runqueue_displaces as Displaces,
+    tg_runqueue_task as Task,
+};
 
 impl Mean {
     /// Virtual time, as of the last change; it never goes back.
     pub fn v(&self) -> u64 {
-        // SAFETY: the pointer is valid for the call, and the type mirrors the C struct (its size is tested).
-        unsafe { tg_native_runqueue_v(self) }
+        // SAFETY: the pointer is valid for the call.
+        unsafe { ffi::tg_runqueue_v(self) }
     }
 
     /// Weights of the members, added up ([`weight`]).
@@ -126,119 +36,114 @@ impl Mean {
     /// or 0.
     pub fn feasible(&self, hweight: u64, counted: u64, cpus: u64) -> u64 {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_feasible(self, hweight, counted, cpus) }
+        unsafe { ffi::tg_runqueue_feasible(self, hweight, counted, cpus) }
     }
 
     /// Whether a member of that hweight is lighter than half the mean one: its slices end on time.
     pub fn is_light(&self, hweight: u64) -> bool {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_is_light(self, hweight) != 0 }
+        unsafe { ffi::tg_runqueue_is_light(self, hweight) != 0 }
     }
 
     /// Brings virtual time up to now.
     pub fn settle(&mut self, now_ns: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_settle(self, now_ns) }
+        unsafe { ffi::tg_runqueue_settle(self, now_ns) }
     }
 
     /// A member more.
     pub fn add(&mut self, vruntime: u64, hweight: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_add(self, vruntime, hweight) }
+        unsafe { ffi::tg_runqueue_add(self, vruntime, hweight) }
     }
 
     /// A member less; its vruntime is what was added and what it [`Self::ran`].
     pub fn sub(&mut self, vruntime: u64, hweight: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_sub(self, vruntime, hweight) }
+        unsafe { ffi::tg_runqueue_sub(self, vruntime, hweight) }
     }
 
     /// A member was charged this much virtual time.
     pub fn ran(&mut self, ran_v: u64, hweight: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_ran(self, ran_v, hweight) }
+        unsafe { ffi::tg_runqueue_ran(self, ran_v, hweight) }
     }
 
     /// A member runs from now on; what it runs counts before it is charged.
     pub fn starts(&mut self, now_ns: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_starts(self, now_ns) }
+        unsafe { ffi::tg_runqueue_starts(self, now_ns) }
     }
 
     /// One that ran since then was charged.
     pub fn stops(&mut self, since_ns: u64) {
         // SAFETY: as in `v`.
-        unsafe { tg_native_runqueue_stops(self, since_ns) }
+        unsafe { ffi::tg_runqueue_stops(self, since_ns) }
     }
 }
 
 /// What each of the CPUs that run a run queue's members has to do; members that no CPU runs come before all that one does.
 pub fn load(weights: u64, cpus: u64) -> u64 {
     // SAFETY: numbers alone.
-    unsafe { tg_native_runqueue_load(weights, cpus) }
+    unsafe { ffi::tg_runqueue_load(weights, cpus) }
 }
 
 /// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member of this weight out of another one (weights,
 /// CPUs).
 pub fn pulls(own: (u64, u64), other: (u64, u64), weight: u64) -> bool {
     // SAFETY: numbers alone.
-    unsafe { tg_native_runqueue_pulls(own.0, own.1, other.0, other.1, weight) != 0 }
+    unsafe { ffi::tg_runqueue_pulls(own.0, own.1, other.0, other.1, weight) != 0 }
 }
 
 impl Task {
     /// Its place in the order at virtual time `v`: the end of its slice, moved by the hint.
     pub fn deadline(&self, v: u64, period_ns: u64) -> u64 {
-        // SAFETY: the pointer is valid for the call, and the type mirrors the C struct (its size is tested).
-        unsafe { tg_native_runqueue_deadline(v, self, period_ns) }
+        // SAFETY: the pointer is valid for the call.
+        unsafe { ffi::tg_runqueue_deadline(v, self, period_ns) }
     }
 
     /// Whether this task, which waits, displaces one that runs, whose vruntime is as of now; it has been on its CPU for `ran_ns` of
     /// its slice.
     pub fn displaces(&self, runs: &Task, v: u64, ran_ns: u64, slice_ns: u64) -> Displaces {
         // SAFETY: as in `deadline`.
-        match unsafe { tg_native_runqueue_displaces(v, self, runs, ran_ns, slice_ns) } {
-            0 => Displaces::Not,
-            1 => Displaces::Later,
-            2 => Displaces::Soon,
-            _ => Displaces::Now,
-        }
+        unsafe { ffi::tg_runqueue_displaces(v, self, runs, ran_ns, slice_ns) }
     }
 }
 
 /// How long a task that has just begun to run is displaced by no equal.
 pub fn undisturbed_ns(slice_ns: u64) -> u64 {
     // SAFETY: takes and returns integers only.
-    unsafe { tg_native_runqueue_undisturbed_ns(slice_ns) }
+    unsafe { ffi::tg_runqueue_undisturbed_ns(slice_ns) }
 }
 
 /// What an hweight counts for in the mean.
 pub fn weight(hweight: u64) -> u64 {
     // SAFETY: takes and returns integers only.
-    unsafe { tg_native_runqueue_weight(hweight) }
+    unsafe { ffi::tg_runqueue_weight(hweight) }
 }
 
 /// The vruntime of a member whose hweight changes: what it is owed stays the same CPU time.
 pub fn reweighed(v: u64, vruntime: u64, was: u64, now: u64) -> u64 {
     // SAFETY: as in `weight`; the C function divides by hweights alone.
-    unsafe { tg_native_runqueue_reweighed(v, vruntime, was, now.max(1)) }
+    unsafe { ffi::tg_runqueue_reweighed(v, vruntime, was, now.max(1)) }
 }
 
 /// Whether a waiting task of that hweight is put in order again when it comes first.
 pub fn reweighs(hweight: u64, now: u64) -> bool {
     // SAFETY: as in `weight`.
-    unsafe { tg_native_runqueue_reweighs(hweight, now) != 0 }
+    unsafe { ffi::tg_runqueue_reweighs(hweight, now) != 0 }
 }
 
 /// Whether a CPU may take a task that ran there last before the first in order.
 pub fn is_near(first: u64, deadline: u64, first_slice_v: u64, slice_v: u64) -> bool {
     // SAFETY: as in `weight`.
-    unsafe { tg_native_runqueue_is_near(first, deadline, first_slice_v, slice_v) != 0 }
+    unsafe { ffi::tg_runqueue_is_near(first, deadline, first_slice_v, slice_v) != 0 }
 }
 
 /// Not ahead of its share by more than a quarter of its slice.
 pub fn is_eligible(v: u64, vruntime: u64, slice_v: u64) -> bool {
     // SAFETY: as in `weight`.
-    unsafe { tg_native_runqueue_eligible(v, vruntime, slice_v) != 0 }
+    unsafe { ffi::tg_runqueue_eligible(v, vruntime, slice_v) != 0 }
 }
 
 /// The vruntime of a task that comes back, `lag` behind V when it left; `left_at`: its vruntime then, if it left this run queue.
@@ -246,20 +151,6 @@ pub fn place(v: u64, lag: i64, left_at: Option<u64>, slice_v: u64) -> u64 {
     // SAFETY: as in `weight`.
     unsafe {
         let left_here = i32::from(left_at.is_some());
-        tg_native_runqueue_place(v, lag, left_here, left_at.unwrap_or(0), slice_v)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_constants_are_those_of_the_header() {
-        let ours = [size_of::<Mean>() as u64, size_of::<Task>() as u64, V_START];
-        for (which, value) in (0u32..).zip(ours) {
-            // SAFETY: takes and returns integers only.
-            assert_eq!(unsafe { tg_native_runqueue_value(which) }, value, "{which}");
-        }
+        ffi::tg_runqueue_place(v, lag, left_here, left_at.unwrap_or(0), slice_v)
     }
 }

@@ -1,6 +1,6 @@
 //! How much side CPU a node publishes as an extended resource, when it says so, and when a starved pod must move.
 //!
-//! A pure function: a [`Rule`] takes what a node sees each second ([`Seen`]) and answers with what to do ([`Step`]). It knows no
+//! A pure function: a [`Rule`] takes what a node sees each second ([`Observation`]) and answers with what to do ([`Step`]). It knows no
 //! clock and no API server, so `tidegate-kube` acts by it and `tidegate sim fleet` rehearses it, unchanged.
 //!
 //! Amounts are millicores: thousandths of one CPU.
@@ -12,7 +12,7 @@ mod rule;
 mod window;
 
 pub use constants::{Assignment, Constants};
-pub use rule::{Because, Rule, Seen, Step, Write};
+pub use rule::{Because, Observation, Rule, Step, Write};
 
 /// The finest amount that is published.
 pub const GRAIN_MILLI: u64 = 100;

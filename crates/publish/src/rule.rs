@@ -8,7 +8,7 @@ use crate::eviction::Eviction;
 
 /// What a node sees in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     /// The second, of a clock that never goes back.
     pub time_s: u64,
     /// What the law leaves to side work, before its floor: `(1 − headroom) · CPUs − main`. None where it is not known.
@@ -30,7 +30,6 @@ pub struct Seen {
 /// What to do with the key in the node's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing.
     Keep,
     /// Write this amount, or what is bound where that is more: the pods are counted once more for it.
     Set(u64),
@@ -78,7 +77,6 @@ impl fmt::Display for Because {
 pub struct Step {
     /// The key.
     pub write: Write,
-    /// Why.
     pub because: Because,
     /// What the node can promise; none while it warms up or is stale.
     pub promise_milli: Option<u64>,
@@ -127,7 +125,7 @@ impl Rule {
     }
 
     /// One second.
-    pub fn step(&mut self, seen: &Seen) -> Step {
+    pub fn step(&mut self, seen: &Observation) -> Step {
         self.take_sample(seen);
         self.take_state(seen);
         let promise_milli = self.estimate.milli();
@@ -155,7 +153,7 @@ impl Rule {
         }
     }
 
-    fn take_sample(&mut self, seen: &Seen) {
+    fn take_sample(&mut self, seen: &Observation) {
         self.began_s.get_or_insert(seen.time_s);
         if let Some(surplus_milli) = seen.surplus_milli {
             let may_rise = self.eviction.may_rise(seen.time_s);
@@ -166,7 +164,7 @@ impl Rule {
         }
     }
 
-    fn take_state(&mut self, seen: &Seen) {
+    fn take_state(&mut self, seen: &Observation) {
         if seen.has_failed {
             self.failed_s = Some(seen.time_s);
         }
@@ -181,7 +179,7 @@ impl Rule {
     /// allocatable for `settle_s`, every pod that came by the higher amount is bound, and no other comes. Those are then counted,
     /// and no less is written. A higher one after a failure could be known to the scheduler before kubelet, which would reject
     /// what it places.
-    fn may_write_amount(&self, seen: &Seen) -> bool {
+    fn may_write_amount(&self, seen: &Observation) -> bool {
         let is_over = |since_s: u64| seen.time_s >= since_s + self.constants.settle_s;
         self.failed_s.is_none_or(is_over)
             && (seen.standing_milli.is_some() || self.gone_s.is_some_and(is_over))
@@ -193,7 +191,7 @@ impl Rule {
     }
 
     /// What should stand: none for no key.
-    fn wanted(&self, seen: &Seen) -> (Option<u64>, Because) {
+    fn wanted(&self, seen: &Observation) -> (Option<u64>, Because) {
         if self.is_stale(seen.time_s) {
             return (None, Because::Stale);
         }
@@ -212,7 +210,7 @@ impl Rule {
         }
     }
 
-    fn write(&self, seen: &Seen, wanted_milli: Option<u64>) -> Write {
+    fn write(&self, seen: &Observation, wanted_milli: Option<u64>) -> Write {
         // Pods came while the amount was lowered. Kubelet would reject them: this cannot wait.
         if seen
             .standing_milli
@@ -242,7 +240,7 @@ impl Rule {
         }
     }
 
-    fn must_evict(&mut self, seen: &Seen) -> bool {
+    fn must_evict(&mut self, seen: &Observation) -> bool {
         match self.estimate.milli() {
             Some(promise_milli) if seen.surplus_milli.is_some() => {
                 let staying_milli = seen.bound_milli.saturating_sub(seen.leaving_milli);

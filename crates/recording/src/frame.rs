@@ -38,7 +38,7 @@ fn checksum(version: u8, payload: &[u8]) -> u32 {
 
 /// An item of [`Frames`].
 #[derive(Debug, PartialEq)]
-pub enum Found {
+pub enum Entry {
     /// An entry.
     Record(Record),
     /// A whole entry of a later version.
@@ -72,9 +72,9 @@ impl<'a> Frames<'a> {
 }
 
 impl Iterator for Frames<'_> {
-    type Item = Found;
+    type Item = Entry;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<Entry> {
         while !self.bytes.is_empty() {
             if let Some((found, len)) = whole(self.bytes) {
                 self.bytes = &self.bytes[len..];
@@ -87,7 +87,7 @@ impl Iterator for Frames<'_> {
 }
 
 /// The entry at the beginning of `bytes`, with its length, if there is a whole one.
-fn whole(bytes: &[u8]) -> Option<(Found, usize)> {
+fn whole(bytes: &[u8]) -> Option<(Entry, usize)> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let (mark, head) = head.split_at(MARK.len());
     let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -98,8 +98,8 @@ fn whole(bytes: &[u8]) -> Option<(Found, usize)> {
         return None;
     }
     let found = match version {
-        VERSION => Found::Record(postcard::from_bytes(payload).ok()?),
-        newer => Found::Newer(newer),
+        VERSION => Entry::Record(postcard::from_bytes(payload).ok()?),
+        newer => Entry::Newer(newer),
     };
     Some((found, HEAD + len))
 }
@@ -134,8 +134,8 @@ mod tests {
     fn read(bytes: &[u8]) -> (Vec<Record>, u64) {
         let mut frames = Frames::new(bytes);
         let records = frames.by_ref().map(|found| match found {
-            Found::Record(record) => record,
-            Found::Newer(version) => panic!("version {version}"),
+            Entry::Record(record) => record,
+            Entry::Newer(version) => panic!("version {version}"),
         });
         (records.collect(), frames.damaged_bytes)
     }
@@ -156,12 +156,12 @@ mod tests {
     fn a_later_version_is_told_and_not_misread() {
         let mut bytes = bytes_of(&[second(1)]);
         bytes[3] = VERSION + 1;
-        let found: Vec<Found> = Frames::new(&bytes).collect();
+        let found: Vec<Entry> = Frames::new(&bytes).collect();
         assert_eq!(found, [], "a damaged version");
         let sum = checksum(VERSION + 1, &bytes[HEAD..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
-        let found: Vec<Found> = Frames::new(&bytes).collect();
-        assert_eq!(found, [Found::Newer(VERSION + 1)]);
+        let found: Vec<Entry> = Frames::new(&bytes).collect();
+        assert_eq!(found, [Entry::Newer(VERSION + 1)]);
     }
 
     proptest! {
@@ -172,8 +172,8 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] ^= by;
             // Another version's number is a whole entry of that version.
-            let found: Vec<Found> = Frames::new(&bytes).collect();
-            let same = found.iter().filter(|one| matches!(one, Found::Record(record) if records.contains(record)));
+            let found: Vec<Entry> = Frames::new(&bytes).collect();
+            let same = found.iter().filter(|one| matches!(one, Entry::Record(record) if records.contains(record)));
             prop_assert_eq!(same.count(), 19);
             prop_assert!(found.len() <= 20);
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::frame::{self, Found, Frames, VERSION};
+use crate::frame::{self, Entry, Frames, VERSION};
 use crate::record::Record;
 use crate::recording::Recording;
 use crate::store;
@@ -22,7 +22,6 @@ pub enum LoadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
     /// It holds no whole entry.
@@ -33,7 +32,6 @@ pub enum LoadError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
         version: u8,
     },
     /// Nothing lies in the span.
@@ -85,8 +83,8 @@ fn read_into(recording: &mut Recording, file: &Path) -> Result<(), LoadError> {
     for found in frames.by_ref() {
         count += 1;
         match found {
-            Found::Record(record) => recording.add(record, &mut ids),
-            Found::Newer(version) => {
+            Entry::Record(record) => recording.add(record, &mut ids),
+            Entry::Newer(version) => {
                 let path = file.to_owned();
                 return Err(LoadError::Newer { path, version });
             }

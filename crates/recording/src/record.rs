@@ -10,7 +10,6 @@ pub enum Record {
     Machine(Machine),
     /// Works that later entries name by their number.
     Works(Vec<Work>),
-    /// One second.
     Second(Second),
     /// Steps of the control loop, oldest first: of the last minutes before an alert alone.
     Steps(Vec<Step>),
@@ -18,7 +17,6 @@ pub enum Record {
     Event(Event),
 }
 
-/// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Tidegate's version.
@@ -71,7 +69,6 @@ pub struct Second {
     pub main_cpus: f32,
     /// Side work.
     pub side_cpus: f32,
-    /// Idle.
     pub idle_cpus: f32,
     /// What the law gave side work.
     pub allowance_cpus: f32,
@@ -134,6 +131,5 @@ pub struct Event {
     pub kind: String,
     /// The gate, if any.
     pub gate: Option<String>,
-    /// In words.
     pub message: String,
 }

@@ -26,7 +26,6 @@ const FILES_MAX: usize = 1_000;
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes in all.
     pub bytes_max: u64,
     /// The oldest is no older than this.
     pub keep_ms: u64,
@@ -83,7 +82,6 @@ impl Store {
         &self.dir
     }
 
-    /// Bytes in all.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::delays::Delays;
 use crate::error::{ExtError, refused};
-use crate::intf::{ACCOUNTS_LEAST, Account, KINDS, Plain};
+use crate::intf::{ACCOUNTS_LEAST, Account, KINDS};
+use crate::object::value;
 
 /// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
 const KERNEL: u32 = KINDS as u32;
@@ -151,7 +152,7 @@ impl Accounts {
             .map_err(|why| refused("read an account", &why))?;
         let mut sum = WorkStat::default();
         for bytes in found.unwrap_or_default() {
-            if let Some(account) = Account::from_bytes(&bytes) {
+            if let Some(account) = value::<Account>(&bytes) {
                 sum.add(&WorkStat::from(&account));
             }
         }

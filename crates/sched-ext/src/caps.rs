@@ -1,15 +1,14 @@
 //! Caps as the scheduler enforces them: asking for one, and what became of it.
 
-use libbpf_rs::Object;
+use libbpf_rs::MapCore;
 use serde::Serialize;
+use tidegate_law::cap::NONE;
 
 use crate::error::ExtError;
-use crate::intf::{BUCKETS_MAX, Bucket, CapAsk, Plain};
-use crate::object::{self, get, map};
+use crate::intf::{Bucket, CapAsk, MainSkel, TokenBucket};
+use crate::object::{self, bytes, get};
 use crate::terms::{CapScope, CapTerms};
 
-/// `TG_CAP_NONE`.
-const NONE: u32 = u32::MAX;
 /// `ESRCH` of a task that is gone, or has no context.
 const NO_TASK: &str = "no such task, or the table of caps is full";
 
@@ -20,9 +19,7 @@ pub struct CapStat {
     pub cgroup_id: u64,
     /// The task that was given it, or 0 for a group's.
     pub pid: u32,
-    /// What was asked.
     pub terms: CapTerms,
-    /// Buckets in it.
     pub buckets: u32,
     /// What the family's own bucket of the hard cap holds; below zero: owes.
     pub level_us: i64,
@@ -42,26 +39,23 @@ pub struct CapStat {
     pub min_runs: u64,
 }
 
-/// A bucket's level at `now_ns`, with what runs have borrowed and not used: `tg_cap_fill`, without the fractions, of
-/// `tg_cap_bucket` as it lies there.
-fn level_ns(bucket: &[u64], now_ns: u64) -> i64 {
-    let &[last_ns, level_ns, depth_ns, lent_ns, rate] = bucket else {
-        return 0;
-    };
-    let rate_ppt = rate & u64::from(u32::MAX);
-    let filled_ns = u128::from(now_ns.saturating_sub(last_ns)) * u128::from(rate_ppt) / 1_000;
+/// A bucket's level at `now_ns`, with what runs have borrowed and not used: `tg_cap_fill` without the fractions.
+fn level_ns(bucket: &TokenBucket, now_ns: u64) -> i64 {
+    let waited_ns = now_ns.saturating_sub(bucket.last_ns);
+    let filled_ns = u128::from(waited_ns) * u128::from(bucket.rate_ppt) / 1_000;
     let filled_ns = i64::try_from(filled_ns).unwrap_or(i64::MAX);
-    let level_ns = level_ns.cast_signed() + lent_ns.cast_signed();
+    let level_ns = bucket.level_ns + bucket.lent_ns.cast_signed();
     level_ns
         .saturating_add(filled_ns)
-        .min(depth_ns.cast_signed().max(level_ns))
+        .min(bucket.depth_ns.cast_signed().max(level_ns))
 }
 
 impl CapStat {
     /// A family's bucket; None where it is a member, or free, or of a cap that was taken away (it asks for nothing): tasks that
     /// have not looked since still hold it, while another of the same gate may be in force by now.
     fn of(index: u32, bucket: &Bucket, buckets: u32, now_ns: u64) -> Option<CapStat> {
-        let is_none = bucket.hard_ppt == NONE && bucket.soft_ppt == NONE;
+        let terms = &bucket.terms;
+        let is_none = terms.hard_ppt == NONE && terms.soft_ppt == NONE;
         if bucket.users == 0 || bucket.family != index || is_none {
             return None;
         }
@@ -71,17 +65,17 @@ impl CapStat {
             cgroup_id: if is_gate { bucket.owner } else { 0 },
             pid: if is_gate { 0 } else { bucket.owner as u32 },
             terms: CapTerms {
-                hard_ppt: some(bucket.hard_ppt),
-                soft_ppt: some(bucket.soft_ppt),
-                scope: match bucket.scope {
+                hard_ppt: some(terms.hard_ppt),
+                soft_ppt: some(terms.soft_ppt),
+                scope: match terms.scope {
                     1 => CapScope::Process,
                     2 => CapScope::Task,
                     _ => CapScope::Group,
                 },
             },
             buckets,
-            level_us: level_ns(&bucket.cap[..5], now_ns) / 1_000,
-            soft_level_us: level_ns(&bucket.cap[5..10], now_ns) / 1_000,
+            level_us: level_ns(&bucket.cap.hard, now_ns) / 1_000,
+            soft_level_us: level_ns(&bucket.cap.soft, now_ns) / 1_000,
             reserved_us: bucket.reserved_ns / 1_000,
             used_us: bucket.used_ns / 1_000,
             background_us: bucket.background_ns / 1_000,
@@ -94,7 +88,7 @@ impl CapStat {
 
 /// Asks for a cap on a gate's group, or on one task; the caller raises the generation.
 pub fn ask(
-    object: &mut Object,
+    skel: &MainSkel<'_>,
     cgroup_id: u64,
     pid: u32,
     terms: &CapTerms,
@@ -107,18 +101,17 @@ pub fn ask(
         scope: terms.scope as u32,
         ..CapAsk::default()
     };
-    match object::call(object, "set_cap", ask.bytes())? {
+    match object::call(&skel.progs.set_cap, bytes(&ask))? {
         0 => Ok(()),
         _ => Err(ExtError::Machine(NO_TASK.to_owned())),
     }
 }
 
-/// All caps.
-pub fn all(object: &Object) -> Result<Vec<CapStat>, ExtError> {
-    let table = map(object, "buckets")?;
+pub fn all(skel: &MainSkel<'_>) -> Result<Vec<CapStat>, ExtError> {
+    let table = &skel.maps.buckets;
     let mut all = Vec::new();
-    for index in 1..BUCKETS_MAX {
-        match get::<Bucket>(&table, &index.to_ne_bytes())? {
+    for index in 1..table.max_entries() {
+        match get::<Bucket>(table, &index.to_ne_bytes())? {
             // Buckets are handed out in order, so the first that never had a user is the end.
             Some(bucket) if bucket.family != 0 => all.push(bucket),
             _ => break,
@@ -128,7 +121,7 @@ pub fn all(object: &Object) -> Result<Vec<CapStat>, ExtError> {
     let mut buckets = vec![0_u32; all.len() + 1];
     // Where each process or task has a bucket, no task draws on the family's own.
     let draws = |index: u32, bucket: &Bucket| {
-        bucket.users > 0 && (bucket.scope == 0 || bucket.family != index)
+        bucket.users > 0 && (bucket.terms.scope == 0 || bucket.family != index)
     };
     for (_, bucket) in (1_u32..)
         .zip(&all)
@@ -157,13 +150,14 @@ mod tests {
     #[test]
     fn a_bucket_fills_between_looks() {
         // Of 100 permille, 1 ms deep, owing 0.7 ms at 10 ms, of which 0.2 are only lent.
-        let bucket = [
-            10_000_000,
-            (-700_000_i64).cast_unsigned(),
-            1_000_000,
-            200_000,
-            100,
-        ];
+        let bucket = TokenBucket {
+            last_ns: 10_000_000,
+            level_ns: -700_000,
+            depth_ns: 1_000_000,
+            lent_ns: 200_000,
+            rate_ppt: 100,
+            carry_ppt: 0,
+        };
         assert_eq!(level_ns(&bucket, 10_000_000), -500_000);
         assert_eq!(
             level_ns(&bucket, 9_000_000),
@@ -173,22 +167,26 @@ mod tests {
         assert_eq!(level_ns(&bucket, 14_000_000), -100_000);
         assert_eq!(level_ns(&bucket, u64::MAX), 1_000_000, "full");
         // A soft cap of 0 has no rate and no depth.
-        assert_eq!(level_ns(&[10_000_000, 0, 0, 0, 0], 16_000_000), 0);
+        let none = TokenBucket {
+            last_ns: 10_000_000,
+            ..TokenBucket::default()
+        };
+        assert_eq!(level_ns(&none, 16_000_000), 0);
     }
 
     #[test]
     fn a_family_is_shown_and_its_members_are_not() {
-        let bucket = Bucket {
+        let mut bucket = Bucket {
             family: 3,
             users: 2,
             owner: 77,
-            hard_ppt: 200,
-            soft_ppt: NONE,
-            scope: 2,
             used_ns: 5_000_000,
             is_gate: 1,
             ..Bucket::default()
         };
+        bucket.terms.hard_ppt = 200;
+        bucket.terms.soft_ppt = NONE;
+        bucket.terms.scope = 2;
         let stat = CapStat::of(3, &bucket, 4, 0).expect("a family's");
         assert_eq!(stat.buckets, 4);
         assert_eq!((stat.cgroup_id, stat.pid, stat.used_us), (77, 0, 5_000));
@@ -203,10 +201,8 @@ mod tests {
         assert_eq!(CapStat::of(3, &own, 4, 0).map(|stat| stat.pid), Some(77));
         let free = Bucket { users: 0, ..bucket };
         assert!(CapStat::of(3, &free, 4, 0).is_none(), "free");
-        let taken_away = Bucket {
-            hard_ppt: NONE,
-            ..bucket
-        };
+        let mut taken_away = bucket;
+        taken_away.terms.hard_ppt = NONE;
         let held = "what its gate has no more, though tasks hold it";
         assert!(CapStat::of(3, &taken_away, 4, 0).is_none(), "{held}");
     }

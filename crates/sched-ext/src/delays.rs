@@ -15,12 +15,10 @@ pub struct Delays {
     pub counts: [u64; DELAYS],
     /// All added up.
     pub sum_ns: u64,
-    /// The longest.
     pub longest_ns: u64,
 }
 
 impl Delays {
-    /// All of them.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

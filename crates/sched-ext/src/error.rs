@@ -29,7 +29,6 @@ pub enum ExtError {
     /// The kernel or libbpf refused.
     #[error("sched_ext: {step}: {why}{log}; see docs/ext.md, or try another kernel")]
     Refused {
-        /// What was tried.
         step: &'static str,
         /// The error.
         why: String,

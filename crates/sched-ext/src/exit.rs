@@ -17,7 +17,7 @@ const LEFT_REAL_TIME: i64 = 1;
 
 /// The end of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ended {
+pub struct SchedulerEnd {
     /// The kernel's number for it (`enum scx_exit_kind`).
     pub kind: u32,
     /// What the scheduler itself gave for a reason, if it ended itself.
@@ -30,10 +30,10 @@ pub struct Ended {
     pub dump: String,
 }
 
-impl Ended {
+impl SchedulerEnd {
     /// None while it runs.
-    pub(crate) fn from_kernel(exit: &Exit) -> Option<Ended> {
-        (exit.kind != 0).then(|| Ended {
+    pub(crate) fn from_kernel(exit: &Exit) -> Option<SchedulerEnd> {
+        (exit.kind != 0).then(|| SchedulerEnd {
             kind: exit.kind,
             code: exit.code,
             reason: text(&exit.reason),
@@ -58,7 +58,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for SchedulerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
         if !self.message.is_empty() {
@@ -68,36 +68,38 @@ impl fmt::Display for Ended {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+fn text(chars: &[i8]) -> String {
+    let end = chars.iter().position(|char| *char == 0);
+    let chars = &chars[..end.unwrap_or(chars.len())];
+    let bytes: Vec<u8> = chars.iter().map(|char| char.cast_unsigned()).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intf::Plain;
 
     #[test]
     fn the_kernels_words_are_kept() {
-        let mut exit = Exit::from_bytes(&vec![0; size_of::<Exit>()]).unwrap();
-        assert_eq!(Ended::from_kernel(&exit), None);
+        let mut exit = Exit::default();
+        assert_eq!(SchedulerEnd::from_kernel(&exit), None);
         exit.kind = 1026;
-        exit.reason[..5].copy_from_slice(b"stall");
-        exit.message[..4].copy_from_slice(b"init");
-        let ended = Ended::from_kernel(&exit).unwrap();
+        exit.reason[..5].copy_from_slice(&b"stall".map(u8::cast_signed));
+        exit.message[..4].copy_from_slice(&b"init".map(u8::cast_signed));
+        let ended = SchedulerEnd::from_kernel(&exit).unwrap();
         assert_eq!(ended.to_string(), "stall (init)");
         assert!(ended.is_failure());
         assert!(!ended.is_ours());
         assert!(!ended.left_for_real_time());
         exit.code = 1;
-        assert!(Ended::from_kernel(&exit).unwrap().left_for_real_time());
+        assert!(
+            SchedulerEnd::from_kernel(&exit)
+                .unwrap()
+                .left_for_real_time()
+        );
         for (kind, is_ours) in [(64, true), (67, false)] {
             exit.kind = kind;
-            let ended = Ended::from_kernel(&exit).unwrap();
+            let ended = SchedulerEnd::from_kernel(&exit).unwrap();
             assert!(!ended.is_failure(), "{kind}: it was asked for");
             assert_eq!(ended.is_ours(), is_ours, "{kind}");
         }

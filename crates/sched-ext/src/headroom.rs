@@ -1,6 +1,6 @@
 //! The headroom controller's state, as its timer published it.
 
-use libbpf_rs::MapHandle;
+use libbpf_rs::MapCore;
 use serde::Serialize;
 use tidegate_law::Reason;
 
@@ -31,21 +31,17 @@ pub struct HeadroomStats {
     pub trim_ucpu: i64,
     /// CPUs that side work may use at this moment, that run it, and tasks of it that wait.
     pub cpus: u32,
-    /// See `cpus`.
     pub running: u32,
-    /// See `cpus`.
     pub waiting: u32,
     /// Steps of main that were seen; wraps.
     pub alarms: u32,
     /// Steps of the law.
     pub steps: u64,
-    /// The longest of them.
     pub longest_ns: u64,
     /// Stretches that side work had at main's cost.
     pub forced: u64,
     /// CPU time that there was.
     pub capacity_ns: u64,
-    /// Of it idle.
     pub idle_ns: u64,
     /// Of it side work's.
     pub side_ns: u64,
@@ -81,7 +77,7 @@ impl From<&HeadroomReport> for HeadroomStats {
 }
 
 /// The controller's state out of its map; None: there has been no side work.
-pub fn read(reports: &MapHandle) -> Result<Option<HeadroomStats>, ExtError> {
+pub fn read(reports: &impl MapCore) -> Result<Option<HeadroomStats>, ExtError> {
     let report = get::<HeadroomReport>(reports, &0_u32.to_ne_bytes())?;
     let report = report.filter(|report| report.steps > 0);
     Ok(report.as_ref().map(HeadroomStats::from))

@@ -34,7 +34,7 @@ pub use caps::CapStat;
 pub use cost::{CountedCost, ProgramCost, count_cost};
 pub use delays::Delays;
 pub use error::ExtError;
-pub use exit::Ended;
+pub use exit::SchedulerEnd;
 pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 pub use headroom::HeadroomStats;
 pub use intf::CAPS_NESTED_MAX;

@@ -1,11 +1,11 @@
 //! Quotas as the scheduler enforces them: what each limited group was given, and what became of it.
 
-use libbpf_rs::{MapHandle, Object};
 use serde::Serialize;
+use tidegate_law::bandwidth::NONE;
 
 use crate::error::ExtError;
-use crate::intf::{Control, Limit};
-use crate::object::{self, delete, get, map, put};
+use crate::intf::{Control, Limit, MainSkel, MirrorAsk};
+use crate::object::{self, bytes, delete, get, put};
 
 /// One limited group (or one that was: its counts stay until it is removed). Counts have the meaning of the kernel's
 /// `cpu.stat`, times of throttling and burst are sums over CPUs.
@@ -39,16 +39,17 @@ pub struct LimitStat {
 
 impl From<&Limit> for LimitStat {
     fn from(limit: &Limit) -> LimitStat {
+        let (pool, terms) = (&limit.pool, &limit.pool.terms);
         LimitStat {
             cgroup_id: limit.group_id,
-            quota_us: (limit.quota_ns != u64::MAX).then_some(limit.quota_ns / 1_000),
-            period_us: limit.period_ns / 1_000,
-            burst_us: limit.burst_ns / 1_000,
-            nr_periods: limit.nr_periods,
-            nr_throttled: limit.nr_throttled,
-            throttled_us: limit.throttled_ns / 1_000,
-            nr_bursts: limit.nr_bursts,
-            burst_used_us: limit.burst_used_ns / 1_000,
+            quota_us: (terms.quota_ns != NONE).then_some(terms.quota_ns / 1_000),
+            period_us: terms.period_ns / 1_000,
+            burst_us: terms.burst_ns / 1_000,
+            nr_periods: pool.nr_periods,
+            nr_throttled: pool.nr_throttled,
+            throttled_us: pool.throttled_ns / 1_000,
+            nr_bursts: pool.nr_bursts,
+            burst_used_us: pool.burst_ns / 1_000,
             throttles: limit.throttles,
             min_runs: limit.min_runs,
             min_run_us: limit.min_run_ns / 1_000,
@@ -56,54 +57,38 @@ impl From<&Limit> for LimitStat {
     }
 }
 
-/// The table of limits.
-#[derive(Debug)]
-pub struct Limits {
-    control: MapHandle,
-    table: MapHandle,
+/// All limited groups. A number may be a period old: it is brought up to date when a task asks.
+pub fn all(skel: &MainSkel<'_>) -> Result<Vec<LimitStat>, ExtError> {
+    let mut found = Vec::new();
+    for index in 1..=control(skel)?.limits_used {
+        if let Some(limit) = get::<Limit>(&skel.maps.limits, &index.to_ne_bytes())?
+            && limit.used == 1
+        {
+            found.push(LimitStat::from(&limit));
+        }
+    }
+    Ok(found)
 }
 
-impl Limits {
-    pub fn new(object: &Object) -> Result<Limits, ExtError> {
-        Ok(Limits {
-            control: map(object, "control")?,
-            table: map(object, "limits")?,
-        })
-    }
+/// Quotas that are not enforced because the table was full when they came.
+pub fn refused(skel: &MainSkel<'_>) -> Result<u32, ExtError> {
+    Ok(control(skel)?.limits_refused)
+}
 
-    /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
-    pub fn all(&self) -> Result<Vec<LimitStat>, ExtError> {
-        let mut found = Vec::new();
-        for index in 1..=self.control()?.limits_used {
-            if let Some(limit) = get::<Limit>(&self.table, &index.to_ne_bytes())?
-                && limit.used == 1
-            {
-                found.push(LimitStat::from(&limit));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Quotas that are not enforced because the table was full when they came.
-    pub fn refused(&self) -> Result<u32, ExtError> {
-        Ok(self.control()?.limits_refused)
-    }
-
-    fn control(&self) -> Result<Control, ExtError> {
-        Ok(get::<Control>(&self.control, &0_u32.to_ne_bytes())?.unwrap_or_default())
-    }
+fn control(skel: &MainSkel<'_>) -> Result<Control, ExtError> {
+    Ok(get::<Control>(&skel.maps.control, &0_u32.to_ne_bytes())?.unwrap_or_default())
 }
 
 /// Says whether a group's quota is a copy of what is enforced otherwise.
-pub fn set_mirror(object: &mut Object, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
-    let mirrors = map(object, "mirrors")?;
-    let key = cgroup_id.to_ne_bytes();
+pub fn set_mirror(skel: &MainSkel<'_>, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+    let (mirrors, key) = (&skel.maps.mirrors, cgroup_id.to_ne_bytes());
     if mirror {
-        put(&mirrors, &key, &1_u32.to_ne_bytes())?;
+        put(mirrors, &key, &1_u32.to_ne_bytes())?;
     } else {
-        delete(&mirrors, &key)?;
+        delete(mirrors, &key)?;
     }
-    object::call(object, "set_mirror", &key).map(|_| ())
+    let ask = MirrorAsk { cgroup_id };
+    object::call(&skel.progs.set_mirror, bytes(&ask)).map(|_| ())
 }
 
 #[cfg(test)]
@@ -112,21 +97,16 @@ mod tests {
 
     #[test]
     fn a_quota_that_is_none_is_none() {
-        let limit = Limit {
-            quota_ns: 20_000_000,
-            period_ns: 100_000_000,
-            throttled_ns: 7_500_000,
-            ..Limit::default()
-        };
+        let mut limit = Limit::default();
+        limit.pool.terms.quota_ns = 20_000_000;
+        limit.pool.terms.period_ns = 100_000_000;
+        limit.pool.throttled_ns = 7_500_000;
         let stat = LimitStat::from(&limit);
         assert_eq!(
             (stat.quota_us, stat.period_us, stat.throttled_us),
             (Some(20_000), 100_000, 7_500)
         );
-        let lifted = Limit {
-            quota_ns: u64::MAX,
-            ..limit
-        };
-        assert_eq!(LimitStat::from(&lifted).quota_us, None);
+        limit.pool.terms.quota_ns = NONE;
+        assert_eq!(LimitStat::from(&limit).quota_us, None);
     }
 }

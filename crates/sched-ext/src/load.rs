@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use libbpf_rs::{Link, MapCore, MapHandle, Object};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, MapCore, MapHandle};
 use tidegate_law::HeadroomConfig;
 use tidegate_terms::{Tolerance, combine};
 
@@ -10,16 +11,16 @@ use crate::accounts::{Accounts, WorkStat};
 use crate::caps::{self, CapStat};
 use crate::cost::{self, ProgramCost};
 use crate::error::{ExtError, refused};
-use crate::exit::Ended;
+use crate::exit::SchedulerEnd;
 use crate::headroom::{self, HeadroomStats};
 use crate::hints;
-use crate::intf::{Config, Exit, GROUPS_MAX, Gate, LIMITS_MAX, Plain, TermsAsk};
-use crate::limits::{self, LimitStat, Limits};
+use crate::intf::{Config, Exit, Gate, LIMITS_MAX, MainSkel, TermsAsk};
+use crate::limits::{self, LimitStat};
 use crate::machine::Machine;
-use crate::object::{self, delete, get, map, put};
+use crate::object::{self, bytes, delete, get, put};
 use crate::rcu::RcuThread;
 use crate::stats::{CpuStats, GateStat, Stats};
-use crate::support::{NAME, support};
+use crate::support::support;
 use crate::terms::{CapTerms, GateTerms, Kind};
 
 /// The fair class's slice on a machine of one CPU.
@@ -91,20 +92,15 @@ fn limits_for(cpus: u32) -> u32 {
 
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
 pub struct Ext {
-    gates: MapHandle,
-    limits: Limits,
-    ended: MapHandle,
-    cpus: MapHandle,
-    headroom_reports: MapHandle,
     asked: BTreeMap<u64, GateTerms>,
     accounts: Accounts,
     headroom_ppm: u32,
     tolerance_ppm: u32,
     /// Gates with a cap.
     capped: BTreeSet<u64>,
-    // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
+    // The order matters on drop: the scheduler is detached before the skeleton that owns its programs goes.
     link: Option<Link>,
-    object: Object,
+    skel: MainSkel<'static>,
     // Last: the scheduler's end needs it.
     rcu: Option<RcuThread>,
 }
@@ -123,20 +119,17 @@ impl Ext {
             return Err(ExtError::NotRoot);
         }
         let config = Config::from(options);
-        let object = object::load(&config, &options.tuning, options.partial)?;
+        let skel = object::load(&config, &options.tuning, options.partial)?;
+        let accounts = MapHandle::try_from(&skel.maps.accounts);
+        let accounts = accounts.map_err(|why| refused("open a map", &why))?;
         let mut ext = Ext {
-            gates: map(&object, "gates")?,
-            limits: Limits::new(&object)?,
-            ended: map(&object, "ended")?,
-            cpus: map(&object, "cpus")?,
-            headroom_reports: map(&object, "headroom_reports")?,
             asked: BTreeMap::new(),
-            accounts: Accounts::new(map(&object, "accounts")?),
+            accounts: Accounts::new(accounts),
             headroom_ppm: options.headroom_ppm,
             tolerance_ppm: Tolerance::ONE_PERCENT.ppm(),
             capped: BTreeSet::new(),
             link: None,
-            object,
+            skel,
             rcu: None,
         };
         ext.tell(options)?;
@@ -144,16 +137,16 @@ impl Ext {
     }
 
     fn tell(&mut self, options: &Options) -> Result<(), ExtError> {
+        let maps = &self.skel.maps;
         for (cpu, place) in (0_u32..).zip(options.machine.table()) {
-            put(&self.cpus, &cpu.to_ne_bytes(), place.bytes())?;
+            put(&maps.cpus, &cpu.to_ne_bytes(), bytes(&place))?;
         }
-        let nearest = map(&self.object, "nearest")?;
         for (index, near) in (0_u32..).zip(options.machine.nearest()) {
-            put(&nearest, &index.to_ne_bytes(), near.bytes())?;
+            put(&maps.nearest, &index.to_ne_bytes(), bytes(&near))?;
         }
-        let idle = map(&self.object, "idle_groups")?;
-        for id in options.idle_groups.iter().take(GROUPS_MAX) {
-            put(&idle, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;
+        let most = maps.idle_groups.max_entries() as usize;
+        for id in options.idle_groups.iter().take(most) {
+            put(&maps.idle_groups, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;
         }
         self.next_generation()
     }
@@ -164,13 +157,7 @@ impl Ext {
     /// The kernel's refusal, or why the scheduler ended while it began.
     pub fn attach(&mut self) -> Result<(), ExtError> {
         self.rcu = RcuThread::raise();
-        let mut ops = self
-            .object
-            .maps_mut()
-            .find(|map| map.name() == NAME)
-            .ok_or_else(|| ExtError::Machine("the object has no scheduler".to_owned()))?;
-        let attached = ops.attach_struct_ops();
-        match attached {
+        match self.skel.maps.tidegate.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
             Err(why) => {
                 return Err(match self.ended()? {
@@ -191,7 +178,11 @@ impl Ext {
     /// The kernel's refusal.
     pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
         let gate = Gate::new(terms, self.accounts.open(cgroup_id)?);
-        put(&self.gates, &cgroup_id.to_ne_bytes(), gate.bytes())?;
+        put(
+            &self.skel.maps.gates,
+            &cgroup_id.to_ne_bytes(),
+            bytes(&gate),
+        )?;
         self.asked.insert(cgroup_id, *terms);
         self.set_gate_cap(cgroup_id, terms.cap)?;
         self.next_generation()
@@ -206,7 +197,7 @@ impl Ext {
     /// Takes a gate away; one that was never set is none, too.
     pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), ExtError> {
         self.asked.remove(&cgroup_id);
-        delete(&self.gates, &cgroup_id.to_ne_bytes())?;
+        delete(&self.skel.maps.gates, &cgroup_id.to_ne_bytes())?;
         self.set_gate_cap(cgroup_id, None)?;
         self.accounts.close(cgroup_id);
         self.next_generation()
@@ -215,11 +206,11 @@ impl Ext {
     fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), ExtError> {
         match cap {
             Some(terms) => {
-                caps::ask(&mut self.object, cgroup_id, 0, &terms)?;
+                caps::ask(&self.skel, cgroup_id, 0, &terms)?;
                 self.capped.insert(cgroup_id);
             }
             None if self.capped.remove(&cgroup_id) => {
-                caps::ask(&mut self.object, cgroup_id, 0, &CapTerms::default())?;
+                caps::ask(&self.skel, cgroup_id, 0, &CapTerms::default())?;
             }
             None => {}
         }
@@ -230,21 +221,21 @@ impl Ext {
     /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
     pub fn set_task_cap(&mut self, pid: u32, terms: Option<&CapTerms>) -> Result<(), ExtError> {
         let none = CapTerms::default();
-        caps::ask(&mut self.object, 0, pid, terms.unwrap_or(&none))?;
+        caps::ask(&self.skel, 0, pid, terms.unwrap_or(&none))?;
         self.next_generation()
     }
 
     /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
     /// any more. It counts at once, for the value that is in force.
     pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
-        limits::set_mirror(&mut self.object, cgroup_id, mirror)
+        limits::set_mirror(&self.skel, cgroup_id, mirror)
     }
 
     /// Every group looks its gates up again. A program does it: others raise the generation, too (quotas, `cpu.idle`), and take places
     /// in the table of limits, which would be lost where the whole is read and written back here.
     fn next_generation(&mut self) -> Result<(), ExtError> {
         let ask = self.terms();
-        object::call(&mut self.object, "set_terms", ask.bytes()).map(|_| ())
+        object::call(&self.skel.progs.set_terms, bytes(&ask)).map(|_| ())
     }
 
     /// What the gates ask for together, by the rule of [`combine`].
@@ -266,17 +257,16 @@ impl Ext {
 
     /// The headroom controller's state; None: there has been no side work.
     pub fn headroom(&self) -> Result<Option<HeadroomStats>, ExtError> {
-        headroom::read(&self.headroom_reports)
+        headroom::read(&self.skel.maps.headroom_reports)
     }
 
     /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
     pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
-        self.limits.all()
+        limits::all(&self.skel)
     }
 
-    /// All caps.
     pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
-        caps::all(&self.object)
+        caps::all(&self.skel)
     }
 
     /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
@@ -303,12 +293,12 @@ impl Ext {
             })
         });
         Ok(Stats {
-            total: CpuStats::read(&self.cpus)?,
+            total: CpuStats::read(&self.skel.maps.cpus)?,
             gates: gates.collect::<Result<_, ExtError>>()?,
             rest: self.accounts.rest()?,
-            limits_refused: self.limits.refused()?,
+            limits_refused: limits::refused(&self.skel)?,
             headroom: self.headroom()?,
-            programs: cost::programs(&self.object)?,
+            programs: cost::programs(self.skel.object())?,
             limits,
             caps,
         })
@@ -320,17 +310,17 @@ impl Ext {
     /// # Errors
     /// The kernel's refusal.
     pub fn audit(&mut self) -> Result<u32, ExtError> {
-        object::call(&mut self.object, "audit", &[])
+        object::call(&self.skel.progs.audit, &[])
     }
 
     /// Why it is no more; None while it runs.
-    pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
-        let exit = get::<Exit>(&self.ended, &0_u32.to_ne_bytes())?;
-        Ok(exit.as_ref().and_then(Ended::from_kernel))
+    pub fn ended(&self) -> Result<Option<SchedulerEnd>, ExtError> {
+        let exit = get::<Exit>(&self.skel.maps.ended, &0_u32.to_ne_bytes())?;
+        Ok(exit.as_ref().and_then(SchedulerEnd::from_kernel))
     }
 
     /// Gives all tasks back now, and says what the kernel noted of the end.
-    pub fn unload(mut self) -> Result<Option<Ended>, ExtError> {
+    pub fn unload(mut self) -> Result<Option<SchedulerEnd>, ExtError> {
         self.link = None;
         self.ended()
     }
@@ -339,11 +329,8 @@ impl Ext {
 /// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
 pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
     support()?;
-    cost::programs(&object::load(
-        &Config::from(options),
-        &options.tuning,
-        options.partial,
-    )?)
+    let skel = object::load(&Config::from(options), &options.tuning, options.partial)?;
+    cost::programs(skel.object())
 }
 
 #[cfg(test)]

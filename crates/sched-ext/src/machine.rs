@@ -6,7 +6,6 @@ use crate::intf::{CPUS_MAX, Cpu, LLCS_MAX, Near};
 /// One CPU's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
-    /// Its number.
     pub cpu: u32,
     /// Any number that CPUs of one core have in common, and no others.
     pub core: u32,

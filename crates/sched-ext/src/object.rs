@@ -1,45 +1,31 @@
-//! The compiled BPF object: opening it, fitting it to the machine, loading it.
+//! Loads the BPF object, fitted to the machine, and accesses its maps and programs.
 
 use std::ffi::OsStr;
+use std::mem::{MaybeUninit, transmute};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum64, Struct};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
-};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput, ProgramMut};
+use plain::Plain;
 use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
 use crate::error::{ExtError, refused};
-use crate::intf::{Config, KINDS, Plain};
+use crate::intf::{Config, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel};
 use crate::log;
-use crate::support::NAME;
-
-/// The compiled programs; libelf reads its headers in place, so they must be aligned.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/main.bpf.o")));
-
-/// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/core/kernel.h`.
-const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
-
-/// Maps with an element for each possible CPU.
-const PER_CPU: [&str; 4] = ["cpus", "slice_timers", "resched_timers", "cpu_times"];
-
-fn lacking(name: &str) -> ExtError {
-    ExtError::Refused {
-        step: "look into the object",
-        why: format!("it has no {name}"),
-        log: String::new(),
-    }
-}
 
 /// Loads the programs for a machine; nothing runs yet.
-pub fn load(config: &Config, headroom: &HeadroomConfig, partial: bool) -> Result<Object, ExtError> {
+pub fn load(
+    config: &Config,
+    headroom: &HeadroomConfig,
+    partial: bool,
+) -> Result<MainSkel<'static>, ExtError> {
     log::capture();
-    let mut open = ObjectBuilder::default()
-        .name("tidegate_sched_ext")
-        .and_then(|builder| builder.open_memory(&OBJECT.0))
+    // The skeleton borrows the memory of this pointer to the object for as long as it lives.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = MainSkelBuilder::default()
+        .open(storage)
         .map_err(|why| refused("open the programs", &why))?;
     fit(&mut open, config, headroom, partial)
         .map_err(|why| refused("fit the programs to the machine", &why))?;
@@ -48,40 +34,42 @@ pub fn load(config: &Config, headroom: &HeadroomConfig, partial: bool) -> Result
 }
 
 fn fit(
-    open: &mut OpenObject,
+    open: &mut OpenMainSkel<'_>,
     config: &Config,
     headroom: &HeadroomConfig,
     partial: bool,
 ) -> libbpf_rs::Result<()> {
-    for mut map in open.maps_mut() {
-        let name = map.name().to_owned();
-        if name == OsStr::new(".rodata.config") {
-            map.set_initial_value(config.bytes())?;
-        } else if name == OsStr::new(".rodata.headroom") {
-            map.set_initial_value(headroom.bytes())?;
-        } else if PER_CPU.iter().any(|map| name == OsStr::new(map)) {
-            map.set_max_entries(config.cpus)?;
-        } else if name == OsStr::new("cap_timers") {
-            map.set_max_entries(config.llcs)?;
-        } else if name == OsStr::new("runqueues") {
-            map.set_max_entries(config.llcs * KINDS as u32)?;
-        } else if name == OsStr::new("nearest") {
-            map.set_max_entries(config.llcs * config.llcs)?;
-        } else if name == OsStr::new("limits") {
-            map.set_max_entries(config.limits)?;
-        } else if name == OsStr::new("accounts") {
-            map.set_max_entries(accounts_for(config.cpus))?;
-        } else if name == OsStr::new("silos") {
-            map.set_max_entries(config.limits * config.cpus)?;
-        } else if name == OsStr::new(NAME) {
-            leave_out(&mut map)?;
-            if partial {
-                set_flag(&mut map, SWITCH_PARTIAL)?;
-            }
-            if kernel_has_flag("SCX_OPS_ALLOW_QUEUED_WAKEUP") {
-                set_flag(&mut map, ALLOW_QUEUED_WAKEUP)?;
-            }
-        }
+    let maps = &mut open.maps;
+    if let Some(section) = &mut maps.rodata_config_data {
+        section.config = *config;
+    }
+    if let Some(section) = &mut maps.rodata_headroom_data {
+        // SAFETY: both types are generated from struct tg_headroom_config of law/headroom_types.h.
+        section.headroom_tuning = unsafe { transmute(headroom.clone()) };
+    }
+    maps.cpus.set_max_entries(config.cpus)?;
+    maps.cpu_times.set_max_entries(config.cpus)?;
+    maps.slice_timers.set_max_entries(config.cpus)?;
+    maps.resched_timers.set_max_entries(config.cpus)?;
+    maps.cap_timers.set_max_entries(config.llcs)?;
+    maps.runqueues.set_max_entries(config.llcs * KINDS as u32)?;
+    maps.nearest.set_max_entries(config.llcs * config.llcs)?;
+    maps.limits.set_max_entries(config.limits)?;
+    maps.silos.set_max_entries(config.limits * config.cpus)?;
+    maps.accounts.set_max_entries(accounts_for(config.cpus))?;
+    let ops = open.struct_ops.tidegate_mut();
+    // libbpf refuses the whole scheduler because of a callback that this kernel does not have.
+    if !kernel_has("sched_ext_ops", "cgroup_set_idle") {
+        ops.cgroup_set_idle = std::ptr::null_mut();
+    }
+    if !kernel_tells_quotas() {
+        ops.cgroup_set_bandwidth = std::ptr::null_mut();
+    }
+    if partial {
+        ops.flags |= SWITCH_PARTIAL;
+    }
+    if kernel_has_flag("SCX_OPS_ALLOW_QUEUED_WAKEUP") {
+        ops.flags |= ALLOW_QUEUED_WAKEUP;
     }
     Ok(())
 }
@@ -95,34 +83,17 @@ fn kernel_has(structure: &str, member: &str) -> bool {
     known.is_some_and(|known| known.iter().any(|one| one.name == Some(OsStr::new(member))))
 }
 
-/// Whether this kernel tells of quotas (6.17): where it does not, those that others write are not enforced.
+/// Whether this kernel reports quotas to the scheduler (6.17); without that, quotas that others write are not enforced.
 pub fn kernel_tells_quotas() -> bool {
     kernel_has("sched_ext_ops", "cgroup_set_bandwidth")
 }
 
-/// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.
-fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
-    let btf = Btf::from_vmlinux()?;
-    let known = btf.type_by_name::<Struct<'_>>("sched_ext_ops");
-    let Some(pointers) = ops.initial_value_mut() else {
-        return Ok(());
-    };
-    for (name, pointer) in OPTIONAL.iter().zip(pointers.chunks_exact_mut(8)) {
-        let has =
-            |member: libbpf_rs::btf::types::StructMember<'_>| member.name == Some(OsStr::new(name));
-        if !known.as_ref().is_some_and(|known| known.iter().any(has)) {
-            pointer.fill(0);
-        }
-    }
-    Ok(())
-}
-
 /// SCX_OPS_SWITCH_PARTIAL, since 6.12.
-const SWITCH_PARTIAL: u8 = 1 << 3;
+const SWITCH_PARTIAL: u64 = 1 << 3;
 
 /// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task that is to run on another
 /// CPU is queued there, by an interrupt. Without it the waker does that, and moves more cache lines.
-const ALLOW_QUEUED_WAKEUP: u8 = 1 << 5;
+const ALLOW_QUEUED_WAKEUP: u64 = 1 << 5;
 
 /// Whether this kernel knows a flag of a scheduler.
 fn kernel_has_flag(flag: &str) -> bool {
@@ -133,34 +104,9 @@ fn kernel_has_flag(flag: &str) -> bool {
         .is_some_and(|flags| flags.iter().any(|one| one.name == Some(OsStr::new(flag))))
 }
 
-/// `flags` stands after the optional callbacks.
-fn set_flag(ops: &mut OpenMapMut<'_>, flag: u8) -> libbpf_rs::Result<()> {
-    let flags = ops
-        .initial_value_mut()
-        .and_then(|value| value.get_mut(8 * OPTIONAL.len()));
-    match flags {
-        Some(flags) => *flags |= flag,
-        None => return Err(std::io::Error::other("the scheduler has no flags").into()),
-    }
-    Ok(())
-}
-
-/// A map of the object, by a handle of its own.
-pub fn map(object: &Object, name: &str) -> Result<MapHandle, ExtError> {
-    let map = object
-        .maps()
-        .find(|map| map.name() == OsStr::new(name))
-        .ok_or_else(|| lacking(name))?;
-    MapHandle::try_from(&map).map_err(|why| refused("open a map", &why))
-}
-
-/// Runs a program that is there to be called; what it returned.
-pub fn call(object: &mut Object, name: &'static str, argument: &[u8]) -> Result<u32, ExtError> {
+/// Runs a syscall program; returns its return value.
+pub fn call(program: &ProgramMut<'_>, argument: &[u8]) -> Result<u32, ExtError> {
     let mut bytes = argument.to_vec();
-    let program = object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .ok_or_else(|| lacking(name))?;
     let input = ProgramInput {
         // The kernel refuses an argument without a length.
         context_in: (!bytes.is_empty()).then_some(&mut bytes),
@@ -173,13 +119,13 @@ pub fn call(object: &mut Object, name: &'static str, argument: &[u8]) -> Result<
 }
 
 /// Writes one element.
-pub fn put(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
+pub fn put(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|why| refused("write a map", &why))
 }
 
-/// Takes one element away; one that is not there is none, too.
-pub fn delete(map: &MapHandle, key: &[u8]) -> Result<(), ExtError> {
+/// Deletes one element, if it is there.
+pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<(), ExtError> {
     match map.delete(key) {
         Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
             Err(refused("take an element out of a map", &why))
@@ -189,9 +135,22 @@ pub fn delete(map: &MapHandle, key: &[u8]) -> Result<(), ExtError> {
 }
 
 /// Reads one element.
-pub fn get<T: Plain>(map: &MapHandle, key: &[u8]) -> Result<Option<T>, ExtError> {
+pub fn get<T: Plain + Default>(map: &impl MapCore, key: &[u8]) -> Result<Option<T>, ExtError> {
     let found = map
         .lookup(key, MapFlags::ANY)
         .map_err(|why| refused("read a map", &why))?;
-    Ok(found.and_then(|bytes| T::from_bytes(&bytes)))
+    Ok(found.and_then(|bytes| value(&bytes)))
+}
+
+/// A value as the kernel's bytes.
+pub fn bytes<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: the generated types name their padding as fields, so that all bytes are initialised.
+    unsafe { plain::as_bytes(value) }
+}
+
+/// The value in the kernel's bytes; None if there are too few.
+pub fn value<T: Plain + Default>(bytes: &[u8]) -> Option<T> {
+    let mut value = T::default();
+    plain::copy_from_bytes(&mut value, bytes).ok()?;
+    Some(value)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 use serde::Serialize;
 
 use crate::accounts::{RestStat, WorkStat};
@@ -88,7 +88,6 @@ impl AddAssign for CpuStats {
 pub struct GateStat {
     /// The group's cgroup id, which is the inode number of its directory.
     pub cgroup_id: u64,
-    /// What was asked.
     pub terms: GateTerms,
     /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks count for the next gate
     /// above or in the rest.
@@ -104,7 +103,6 @@ pub struct GateStat {
     pub min_runs: u64,
 }
 
-/// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// All CPUs together.
@@ -117,7 +115,6 @@ pub struct Stats {
     pub headroom: Option<HeadroomStats>,
     /// Gates and tasks with caps.
     pub caps: Vec<CapStat>,
-    /// The gates.
     pub gates: Vec<GateStat>,
     /// Tasks without a gate.
     pub rest: RestStat,
@@ -127,7 +124,7 @@ pub struct Stats {
 
 impl CpuStats {
     /// All possible CPUs together.
-    pub(crate) fn read(cpus: &MapHandle) -> Result<CpuStats, ExtError> {
+    pub(crate) fn read(cpus: &impl MapCore) -> Result<CpuStats, ExtError> {
         let mut total = CpuStats::default();
         for cpu in 0..cpus.max_entries() {
             if let Some(cpu) = get::<Cpu>(cpus, &cpu.to_ne_bytes())? {

@@ -27,7 +27,6 @@ pub enum TermError {
     /// No term or setting has this name.
     #[error("{}: {source_place}: no such {kind}; {mend}", quoted(name))]
     Unknown {
-        /// The name.
         name: String,
         /// Where it stands.
         source_place: Source,
@@ -59,7 +58,6 @@ pub enum TermError {
         input: String,
         /// What it contradicts.
         why: String,
-        /// What to do.
         mend: &'static str,
     },
     /// A file holds something that is neither text nor a number.
@@ -84,15 +82,12 @@ pub enum TermError {
         name: String,
         /// Where it stands.
         source_place: Source,
-        /// What is wrong with it.
         why: String,
-        /// What to do.
         mend: String,
     },
     /// A file is not TOML.
     #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]
     Toml {
-        /// Where.
         source_place: Source,
         /// What the parser says.
         why: String,
@@ -100,7 +95,6 @@ pub enum TermError {
     /// A file or folder cannot be read.
     #[error("{}: cannot be read: {why}; make it readable or move it away", path.display())]
     Read {
-        /// The path.
         path: PathBuf,
         /// The system's reason.
         why: String,

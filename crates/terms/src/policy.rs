@@ -51,7 +51,6 @@ impl Mode {
 pub enum Kind {
     /// Whole groups.
     Groups,
-    /// Processes one by one.
     Processes,
 }
 
@@ -152,7 +151,6 @@ pub(crate) struct WrittenRule {
 /// A rule as all files together have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
     pub name: String,
     /// Where it stands first.
     pub place: Source,

@@ -43,7 +43,6 @@ impl fmt::Display for Source {
 /// One value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawTerm {
-    /// The text.
     pub text: String,
     /// Where it stands.
     pub source: Source,
@@ -67,11 +66,9 @@ impl fmt::Display for Overridden {
 /// A value that was decided on, where it came from, and what it overrode (weakest first).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved<T> {
-    /// The value.
     pub value: T,
     /// Where it came from.
     pub source: Source,
-    /// What it overrode.
     pub overrode: Vec<Overridden>,
 }
 
@@ -85,7 +82,6 @@ impl<T> Resolved<T> {
 /// A resolved term or setting without its type, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The name.
     pub name: &'static str,
     /// The value, as a user would write it.
     pub value: String,

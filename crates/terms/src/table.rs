@@ -101,7 +101,6 @@ macro_rules! table {
                 $Enum::ALL.iter().copied().find(is)
             }
 
-            /// All names.
             pub fn names() -> Vec<&'static str> {
                 $Enum::ALL.iter().map(|one| one.name()).collect()
             }

@@ -25,7 +25,6 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing.
     pub const ZERO: Share = Share { ppm: 0 };
     /// 1 %.
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_publish::{Constants, Seen, Write};
+use tidegate_publish::{Constants, Observation, Write};
 use tidegate_sim::Prng;
 
 use crate::days::{Days, NodeDay};
@@ -115,7 +115,7 @@ impl<'a> Cluster<'a> {
         let bound_milli = node.bound_milli(settings.request_milli);
         let granted_milli = bound_milli.min(surplus_milli.max(floor_milli));
         let standing_milli = node.standing_milli;
-        let seen = Seen {
+        let seen = Observation {
             time_s,
             surplus_milli: Some(surplus_milli),
             bound_milli,

@@ -9,7 +9,7 @@ use tidegate_api::ApiError;
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::cpus;
 use tidegate_sched_ext::{
-    CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, Machine, WorkStat,
+    CapStat, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, Machine, SchedulerEnd, WorkStat,
 };
 
 use super::machine::{self, MachineError};
@@ -49,9 +49,9 @@ pub(crate) trait Scheduler: Send {
     /// Puts all ordinary tasks under it.
     fn attach(&mut self) -> Result<(), ExtError>;
     /// Why it is no more; `None` while it runs.
-    fn ended(&self) -> Option<Ended>;
+    fn ended(&self) -> Option<SchedulerEnd>;
     /// Takes it out; the cause where it had ended before.
-    fn unload(self: Box<Self>) -> Option<Ended>;
+    fn unload(self: Box<Self>) -> Option<SchedulerEnd>;
     /// Asks something of a group, by its cgroup's id.
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError>;
     /// No more.
@@ -132,11 +132,11 @@ impl Scheduler for Loaded {
         self.ext.attach()
     }
 
-    fn ended(&self) -> Option<Ended> {
+    fn ended(&self) -> Option<SchedulerEnd> {
         self.ext.ended().ok().flatten()
     }
 
-    fn unload(self: Box<Self>) -> Option<Ended> {
+    fn unload(self: Box<Self>) -> Option<SchedulerEnd> {
         self.ext.unload().ok().flatten()
     }
 

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{CapStat, Ended, ExtError, GateTerms, LimitStat};
+use tidegate_sched_ext::{CapStat, ExtError, GateTerms, LimitStat, SchedulerEnd};
 
 use backoff::Backoff;
 use kernel::{Kernel, Scheduler, SchedulerError};
@@ -57,7 +57,7 @@ pub(crate) struct ExtHistory {
     /// Why it is off, in a sentence; `None` while it is on, or before it was first loaded.
     pub why: Option<String>,
     /// The kernel's account of the last end, and when that was.
-    pub last: Option<(Ended, u64)>,
+    pub last: Option<(SchedulerEnd, u64)>,
     /// Why it could not be told of the gates, until it is told of all.
     pub update_error: Option<String>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::sched::hint::{Latency, Seen};
+use tidegate_cgroup::sched::hint::{HintCensus, Latency};
 use tidegate_cgroup::sched::tasks::TaskId;
 
 /// For the sweep and for who asks.
@@ -41,7 +41,7 @@ pub(crate) struct HintCounts {
 }
 
 impl HintCounts {
-    pub fn of(seen: &Seen) -> Self {
+    pub fn of(seen: &HintCensus) -> Self {
         Self {
             with: seen.ours.len() as u64,
             others: seen.others.len() as u64,

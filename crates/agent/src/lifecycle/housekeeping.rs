@@ -63,7 +63,6 @@ pub struct Housekeeping {
     pub(crate) starts: StartFollower,
     /// How long the last poll of main gates without tasks took.
     pub(crate) vacant_took_ns: u64,
-    /// Some gate asks for `burst = auto`.
     idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,

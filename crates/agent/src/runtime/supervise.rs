@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_api::ApiError;
 use tidegate_engine::limit::tighter;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{Ended, ExtError};
+use tidegate_sched_ext::{ExtError, SchedulerEnd};
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;
@@ -347,7 +347,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
     };
     runtime.ext.set_watch(OFF);
     // Until the kernel is done with it, which is when it tells why.
-    let ended = scheduler.unload().unwrap_or_else(|| Ended {
+    let ended = scheduler.unload().unwrap_or_else(|| SchedulerEnd {
         kind: 0,
         code: 0,
         reason: "the kernel did not say why".to_owned(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_cgroup::KernelFs;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{CapScope, CapTerms, Ended, Kind as Work, LimitStat};
+use tidegate_sched_ext::{CapScope, CapTerms, Kind as Work, LimitStat, SchedulerEnd};
 
 use super::ext_outside::{supervise, view_at};
 use super::fake_scheduler::FakeKernel;
@@ -21,8 +21,8 @@ use crate::runtime::mains::poll_vacant;
 
 const S: u64 = 1_000_000_000;
 
-fn stall() -> Ended {
-    Ended {
+fn stall() -> SchedulerEnd {
+    SchedulerEnd {
         kind: 1026,
         code: 0,
         reason: "runnable task stall".to_owned(),
@@ -190,7 +190,7 @@ fn real_time_tasks_are_waited_for_and_no_reason_to_give_up() {
     for _ in 0..15 {
         supervise(&agent, now_ns);
         assert!(view_at(&agent, now_ns).on);
-        let left = Ended {
+        let left = SchedulerEnd {
             kind: 1025,
             code: 1,
             message: "real-time tasks withhold CPU 0 from all others".to_owned(),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{CapStat, Ended, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
+use tidegate_sched_ext::{
+    CapStat, ExtError, GateTerms, HeadroomStats, LimitStat, SchedulerEnd, WorkStat,
+};
 
 use crate::ext::kernel::{Kernel, Scheduler, SchedulerError};
 
@@ -16,7 +18,7 @@ pub(super) struct Told {
     pub gates: BTreeMap<u64, GateTerms>,
     pub mirrors: BTreeSet<u64>,
     pub machine: (u32, u32),
-    pub ended: Option<Ended>,
+    pub ended: Option<SchedulerEnd>,
     pub refuses: Option<&'static str>,
     /// Another's scheduler that is in force.
     pub other: Option<&'static str>,
@@ -89,10 +91,10 @@ impl Scheduler for FakeScheduler {
         self.in_force.store(true, Ordering::Relaxed);
         Ok(())
     }
-    fn ended(&self) -> Option<Ended> {
+    fn ended(&self) -> Option<SchedulerEnd> {
         lock(&self.told).ended.clone()
     }
-    fn unload(self: Box<Self>) -> Option<Ended> {
+    fn unload(self: Box<Self>) -> Option<SchedulerEnd> {
         self.in_force.store(false, Ordering::Relaxed);
         let mut told = lock(&self.told);
         told.unloads += 1;

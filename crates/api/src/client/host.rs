@@ -70,7 +70,6 @@ impl Host {
         })
     }
 
-    /// The socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

@@ -17,7 +17,6 @@ pub(crate) fn internal(path: &str, what: &str) -> ApiError {
     ApiError::new(ErrorKind::Internal, format!("agent: {path}: {what}"))
 }
 
-/// A request.
 pub(crate) fn request(
     method: Method,
     path: &str,

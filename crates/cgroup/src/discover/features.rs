@@ -32,7 +32,6 @@ impl Feature {
             how: how.into(),
         }
     }
-    /// Unknown.
     pub fn unknown(how: impl Into<String>) -> Self {
         Self {
             present: None,

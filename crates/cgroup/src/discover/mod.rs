@@ -47,12 +47,7 @@ pub enum DiscoverError {
     #[error(
         "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
     )]
-    Base {
-        /// What was asked.
-        base: String,
-        /// Why not.
-        why: String,
-    },
+    Base { base: String, why: String },
 }
 
 /// Which kind of cgroup tree carries the cpu controller.
@@ -90,7 +85,6 @@ pub enum Writable {
 /// One hierarchy that a gate has a group in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
-    /// The controllers on it.
     pub controllers: Vec<String>,
     /// Where it is mounted.
     pub mount: PathBuf,
@@ -115,7 +109,6 @@ impl Hierarchy {
         }
     }
 
-    /// A file of a group.
     pub fn file(&self, group: &GroupPath, name: &str) -> PathBuf {
         self.dir(group).join(name)
     }
@@ -138,7 +131,6 @@ pub struct Machine {
     pub cpu_enabled: Feature,
     /// What the kernel can do.
     pub features: Features,
-    /// The CPUs online.
     pub online_cpus: Vec<u32>,
     /// Kernel release.
     pub kernel: String,

@@ -9,11 +9,9 @@ use crate::clip;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: line {line}: {why}: {text:?}; is this file the kernel's own?")]
 pub struct ParseError {
-    /// The file.
     pub file: String,
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub why: &'static str,
     /// The line, shortened.
     pub text: String,

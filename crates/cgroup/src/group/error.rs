@@ -13,7 +13,6 @@ pub enum GroupError {
     /// The kernel refused.
     #[error("group {group}: {source}")]
     Kfs {
-        /// Which group.
         group: GroupPath,
         /// What was refused.
         source: KfsError,
@@ -21,13 +20,10 @@ pub enum GroupError {
     /// A file of the group held garbage.
     #[error("group {group}: {}: {why}: {text:?}; is the cgroup mount the kernel's own?", .path.display())]
     Garbage {
-        /// Which group.
         group: GroupPath,
-        /// Which file.
         path: PathBuf,
         /// What was found, shortened.
         text: String,
-        /// What is wrong with it.
         why: &'static str,
     },
     /// A group cannot be removed because something is in it.
@@ -36,11 +32,9 @@ pub enum GroupError {
         why_busy(.pids, .groups)
     )]
     Busy {
-        /// Which group.
         group: GroupPath,
         /// The processes in it (none: they were just leaving, try again).
         pids: Vec<i32>,
-        /// The groups in it.
         groups: Vec<String>,
     },
     /// A process with real-time threads may not enter a group of a kernel with RT_GROUP_SCHED.
@@ -53,7 +47,6 @@ pub enum GroupError {
         pid: i32,
         /// Its real-time threads.
         tids: Vec<i32>,
-        /// Where it was to go.
         group: GroupPath,
     },
     /// A process was moved in one hierarchy, refused in the next, and could not be moved back.
@@ -61,9 +54,7 @@ pub enum GroupError {
     HalfMoved {
         /// The process.
         pid: i32,
-        /// Where it was to go.
         group: GroupPath,
-        /// The first refusal.
         why: Box<GroupError>,
         /// The refusal of the way back.
         back: Box<KfsError>,
@@ -73,21 +64,16 @@ pub enum GroupError {
     /// This machine's tree does not allow it.
     #[error("group {group}: {why}; {mend}")]
     NotPossible {
-        /// Which group.
         group: GroupPath,
-        /// Why not.
         why: String,
-        /// What to do.
         mend: String,
     },
     /// Some of several writes were made. What stands is no looser than both what was and what was asked.
     #[error("group {group}: bandwidth half changed from {} to {}: {source}; what stands is no looser than either", .ends.0, .ends.1)]
     HalfBandwidth {
-        /// Which group.
         group: GroupPath,
         /// What stood, and what was to stand.
         ends: Box<(Bandwidth, Bandwidth)>,
-        /// The refusal.
         source: KfsError,
         /// Writes that were made, each a refill.
         writes: u32,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use cpuset::GatherReport;
 pub use error::GroupError;
-pub use placement::{Origin, Placement, Returned};
+pub use placement::{Origin, Placement, PlacementUndo};
 pub use restrictions::restriction;
 pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,

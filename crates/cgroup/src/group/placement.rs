@@ -34,7 +34,7 @@ pub struct Placement {
 
 /// What undoing a placement found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Returned {
+pub enum PlacementUndo {
     /// The process was where it had been before: nothing to do.
     AtHome,
     /// It went back.
@@ -176,8 +176,8 @@ impl Groups {
     /// Undoes a placement, or as much of a planned one as was done: in each hierarchy where the process is in our group
     /// it goes back to where it was, or to the nearest ancestor that is still there. Where another program has moved it
     /// since, it is left. What was made for it is removed. Idempotent.
-    pub fn place_back(&self, placement: &Placement) -> GroupResult<Returned> {
-        let mut returned = Returned::AtHome;
+    pub fn place_back(&self, placement: &Placement) -> GroupResult<PlacementUndo> {
+        let mut returned = PlacementUndo::AtHome;
         for (hierarchy, ours) in self.tree.places(&placement.group) {
             let Some(origin) = placement
                 .from
@@ -189,16 +189,16 @@ impl Groups {
             let now = match group_in(&*self.tree.fs, hierarchy, self.tree.version, placement.pid) {
                 Ok(now) => now,
                 Err(DiscoverError::Kfs(error)) if error.is_gone() => {
-                    returned = Returned::Exited;
+                    returned = PlacementUndo::Exited;
                     break;
                 }
                 Err(error) => return Err(error.into()),
             };
             if now.as_ref() == Some(&ours) {
                 self.back_to(placement.pid, origin)?;
-                returned = returned.max(Returned::Moved);
+                returned = returned.max(PlacementUndo::Moved);
             } else if now != origin.group {
-                returned = Returned::Elsewhere;
+                returned = PlacementUndo::Elsewhere;
             }
         }
         if placement.made_group {

@@ -18,7 +18,6 @@ pub(super) struct Tree {
     pub cpuset: Option<PathBuf>,
     /// Whether the kernel has `cpu.idle`, as far as discovery could tell.
     pub has_idle: Option<bool>,
-    /// ... and burst.
     pub has_burst: Option<bool>,
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::{self, TaskId, Whose};
-use super::{BATCH, Compiled, EXT, IDLE, NORMAL, SchedWrite, Support, TaskSched};
+use super::{BATCH, EXT, HintSetting, IDLE, NORMAL, SchedWrite, Support, TaskSched};
 use crate::group::{GroupPath, GroupResult, Groups};
 use crate::{KernelFs, KfsError, KfsResult};
 
@@ -23,19 +23,17 @@ pub const TASKS_MAX: usize = 50_000;
 /// What a task had before the hint, other than the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
-    /// The task.
     pub task: TaskId,
     /// What it had.
-    pub was: Compiled,
+    pub was: HintSetting,
 }
 
 /// A gate's hint as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What was asked for.
     pub hint: i8,
     /// What it is on this kernel.
-    pub ours: Compiled,
+    pub ours: HintSetting,
     /// For which tasks.
     pub whose: Whose,
     /// It is for a command that we started, and stays until that ends.
@@ -49,7 +47,6 @@ pub struct Latency {
 /// What belongs to another gate's hint, and is not looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
-    /// Groups.
     pub groups: Vec<GroupPath>,
     /// Tasks.
     pub tids: BTreeSet<i32>,
@@ -63,12 +60,11 @@ pub fn ticks(at_boot_ns: u64) -> u64 {
 /// How a task stands to a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has it.
     Ours,
     /// It has nothing of its own.
     Lacks,
     /// It has something else.
-    Other(Compiled),
+    Other(HintSetting),
     /// Real-time or deadline: a hint is of no account.
     RealTime,
     /// SCHED_IDLE: the kernel gives it no slice.
@@ -76,29 +72,29 @@ pub enum Standing {
 }
 
 /// Compares a task with a hint.
-pub fn standing(task: &TaskSched, ours: Compiled, is_default: impl Fn(u64) -> bool) -> Standing {
+pub fn standing(task: &TaskSched, ours: HintSetting, is_default: impl Fn(u64) -> bool) -> Standing {
     match (task.policy, ours) {
         (IDLE, _) => Standing::Idle,
-        (BATCH, Compiled::Batch) => Standing::Ours,
-        (NORMAL | EXT, Compiled::Batch) => Standing::Lacks,
-        (NORMAL | BATCH | EXT, Compiled::SliceNs(ours_ns)) => match task.slice_ns {
+        (BATCH, HintSetting::Batch) => Standing::Ours,
+        (NORMAL | EXT, HintSetting::Batch) => Standing::Lacks,
+        (NORMAL | BATCH | EXT, HintSetting::SliceNs(ours_ns)) => match task.slice_ns {
             same if same == ours_ns => Standing::Ours,
             default if is_default(default) => Standing::Lacks,
-            other => Standing::Other(Compiled::SliceNs(other)),
+            other => Standing::Other(HintSetting::SliceNs(other)),
         },
         _ => Standing::RealTime,
     }
 }
 
 /// Gives a task a slice or SCHED_BATCH. Its nice level, policy and reset-on-fork stay.
-pub fn give(fs: &dyn KernelFs, tid: i32, to: Compiled) -> KfsResult<()> {
+pub fn give(fs: &dyn KernelFs, tid: i32, to: HintSetting) -> KfsResult<()> {
     let now = fs.sched(tid)?;
     let write = match to {
-        Compiled::SliceNs(slice_ns) => SchedWrite::Slice {
+        HintSetting::SliceNs(slice_ns) => SchedWrite::Slice {
             nice: now.nice,
             slice_ns,
         },
-        Compiled::Batch => SchedWrite::Policy {
+        HintSetting::Batch => SchedWrite::Policy {
             policy: BATCH,
             nice: now.nice,
             reset_on_fork: now.reset_on_fork,
@@ -109,10 +105,10 @@ pub fn give(fs: &dyn KernelFs, tid: i32, to: Compiled) -> KfsResult<()> {
 }
 
 /// Takes the hint `ours` from a task: back to the default.
-pub fn take(fs: &dyn KernelFs, tid: i32, ours: Compiled) -> KfsResult<()> {
+pub fn take(fs: &dyn KernelFs, tid: i32, ours: HintSetting) -> KfsResult<()> {
     match ours {
-        Compiled::SliceNs(_) => give(fs, tid, Compiled::SliceNs(0)),
-        Compiled::Batch => {
+        HintSetting::SliceNs(_) => give(fs, tid, HintSetting::SliceNs(0)),
+        HintSetting::Batch => {
             let now = fs.sched(tid)?;
             let policy = SchedWrite::Policy {
                 policy: NORMAL,
@@ -127,13 +123,13 @@ pub fn take(fs: &dyn KernelFs, tid: i32, ours: Compiled) -> KfsResult<()> {
 
 /// What a look at some tasks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct HintCensus {
     /// They have the hint.
     pub ours: Vec<i32>,
     /// They have nothing of their own.
     pub lacking: Vec<i32>,
     /// They have something else.
-    pub others: Vec<(i32, Compiled)>,
+    pub others: Vec<(i32, HintSetting)>,
     /// Real-time tasks.
     pub real_time: u64,
     /// SCHED_IDLE tasks.
@@ -147,10 +143,10 @@ pub struct Seen {
 pub fn inspect(
     fs: &dyn KernelFs,
     tids: &[i32],
-    ours: Compiled,
+    ours: HintSetting,
     support: &Support,
-) -> KfsResult<Seen> {
-    let mut seen = Seen::default();
+) -> KfsResult<HintCensus> {
+    let mut seen = HintCensus::default();
     for tid in tids {
         let task = match fs.sched(*tid) {
             Err(error) if error.is_gone() => continue,

@@ -110,7 +110,7 @@ fn no_thread(error: std::io::Error) -> KfsError {
 /// What a hint is on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Compiled {
+pub enum HintSetting {
     /// A slice of the task's own.
     SliceNs(u64),
     /// SCHED_BATCH.
@@ -121,13 +121,13 @@ pub enum Compiled {
 pub const SLICES_SINCE: &str = "6.12";
 
 /// Hint to slice; `None` for a hint of 0 and where there is nothing for it.
-pub fn compile(hint: i8, support: &Support) -> Option<Compiled> {
+pub fn compile(hint: i8, support: &Support) -> Option<HintSetting> {
     match hint {
         _ if support.slices => {
             let slice_ns = tidegate_law::latency::slice_ns(i32::from(hint), support.base_ns);
-            Some(Compiled::SliceNs(slice_ns))
+            Some(HintSetting::SliceNs(slice_ns))
         }
-        1.. => Some(Compiled::Batch),
+        1.. => Some(HintSetting::Batch),
         _ => None,
     }
 }
@@ -144,13 +144,13 @@ mod tests {
         let support = probe(&fake).unwrap();
         assert!(support.slices);
         assert_eq!(support.base_ns, 1_400_000);
-        assert_eq!(compile(-20, &support), Some(Compiled::SliceNs(100_000)));
-        assert_eq!(compile(-5, &support), Some(Compiled::SliceNs(458_752)));
-        assert_eq!(compile(0, &support), Some(Compiled::SliceNs(1_400_000)));
+        assert_eq!(compile(-20, &support), Some(HintSetting::SliceNs(100_000)));
+        assert_eq!(compile(-5, &support), Some(HintSetting::SliceNs(458_752)));
+        assert_eq!(compile(0, &support), Some(HintSetting::SliceNs(1_400_000)));
         fake.without_slices();
         let old = probe(&fake).unwrap();
         assert!(!old.slices);
-        assert_eq!(compile(5, &old), Some(Compiled::Batch));
+        assert_eq!(compile(5, &old), Some(HintSetting::Batch));
         assert_eq!((compile(-5, &old), compile(0, &old)), (None, None));
     }
 

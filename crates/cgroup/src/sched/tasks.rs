@@ -19,7 +19,6 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// A process or a thread, told from a later one with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskId {
-    /// Its number.
     pub tid: i32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
@@ -40,7 +39,6 @@ impl TaskId {
     }
 }
 
-/// Whose tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {

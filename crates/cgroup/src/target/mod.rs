@@ -20,7 +20,6 @@ pub enum TargetError {
     Form {
         /// What was given, shortened.
         text: String,
-        /// What is wrong with it.
         why: &'static str,
     },
     /// A form that later versions will know.
@@ -43,7 +42,6 @@ pub enum TargetError {
     GateName {
         /// What was given, shortened.
         name: String,
-        /// What is wrong with it.
         why: &'static str,
     },
     /// No such process (any more).
@@ -59,7 +57,6 @@ pub enum TargetError {
     KernelThread {
         /// The number.
         pid: i32,
-        /// Its name.
         comm: String,
     },
     /// Its files could not be read.

@@ -71,7 +71,6 @@ impl GateName {
         })
     }
 
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

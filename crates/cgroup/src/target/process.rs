@@ -15,7 +15,6 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// One process, told from a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessRef {
-    /// Its number.
     pub pid: i32,
     /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start_ticks: u64,

@@ -56,7 +56,6 @@ impl UnitName {
         Ok(Self(full))
     }
 
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -56,7 +56,6 @@ pub struct Rule {
     pub op: Option<Op>,
     /// Paths that end so.
     pub path_suffix: Option<String>,
-    /// What happens.
     pub fault: Fault,
     /// How often, at most.
     pub times: u64,

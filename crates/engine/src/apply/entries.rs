@@ -3,7 +3,7 @@
 use super::journal::Journal;
 use crate::ledger::{self, Change, Entry};
 use tidegate_cgroup::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT};
-use tidegate_cgroup::sched::Compiled;
+use tidegate_cgroup::sched::HintSetting;
 use tidegate_cgroup::sched::tasks::Whose;
 use tidegate_cgroup::subgroups::Family;
 
@@ -17,7 +17,7 @@ pub struct HintPlace {
     /// Whose tasks have it.
     pub whose: Whose,
     /// What it comes to.
-    pub ours: Compiled,
+    pub ours: HintSetting,
 }
 
 impl Journal {

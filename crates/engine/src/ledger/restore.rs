@@ -7,7 +7,7 @@ use tidegate_cgroup::class;
 use tidegate_cgroup::cpu_list::format_list;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{
-    CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
+    CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, PlacementUndo, WEIGHT_DEFAULT,
 };
 use tidegate_cgroup::sched::hint::{Apart, Latency, undo};
 use tidegate_cgroup::sched::tasks::Whose;
@@ -271,9 +271,9 @@ fn restore_membership(
 ) -> GroupResult<Outcome> {
     if lives(groups, start_ticks, placement) {
         return Ok(match groups.place_back(placement)? {
-            Returned::AtHome | Returned::Moved => Outcome::Restored,
-            Returned::Exited => Outcome::Gone,
-            Returned::Elsewhere => Outcome::NotOurs {
+            PlacementUndo::AtHome | PlacementUndo::Moved => Outcome::Restored,
+            PlacementUndo::Exited => Outcome::Gone,
+            PlacementUndo::Elsewhere => Outcome::NotOurs {
                 found: format!("process {} was moved elsewhere", placement.pid),
             },
         });

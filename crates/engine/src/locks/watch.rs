@@ -3,29 +3,34 @@
 //! Needs root, BTF and a kernel from 6.9, and to be in the machine's own pid namespace, whose numbers it tells. Without it
 //! `/proc/locks` is read again and again.
 
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use plain::Plain;
 
 use super::{Kind, Lock, Wait};
 
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/locks.bpf.o")));
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/locks.skel.rs"));
+}
+
+use skeleton::types::told as Told;
+use skeleton::{LocksSkel, LocksSkelBuilder};
+
+// SAFETY: a C struct of integers, for which all bytes are values.
+unsafe impl Plain for Told {}
 
 /// Waits that are kept between two calls.
 const KEPT_MAX: usize = 256;
-
-/// `struct told` of the program.
-const TOLD: usize = 24;
 
 /// The watch; the programs live as long as it does.
 pub struct Watch {
     ring: RingBuffer<'static>,
     told: Arc<Mutex<Vec<Wait>>>,
-    _links: Vec<Link>,
-    _object: Object,
+    _skel: LocksSkel<'static>,
 }
 
 /// Refuses a pid namespace that is not the machine's own: programs tell the machine's numbers.
@@ -49,34 +54,25 @@ impl Watch {
     }
 
     fn load() -> libbpf_rs::Result<Self> {
-        let object = ObjectBuilder::default()
-            .name("tidegate_locks")?
-            .open_memory(&OBJECT.0)?
-            .load()?;
+        // The skeleton borrows the memory of this pointer to the object for as long as it lives.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut skel = LocksSkelBuilder::default().open(storage)?.load()?;
         let told: Arc<Mutex<Vec<Wait>>> = Arc::default();
         let mut builder = RingBufferBuilder::new();
-        let maps: Vec<_> = object.maps().collect();
-        for map in maps.iter().filter(|map| map.name() == "waits") {
-            let told = Arc::clone(&told);
-            builder.add(map, move |bytes| {
-                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                if told.len() < KEPT_MAX {
-                    told.extend(parse(bytes));
-                }
-                0
-            })?;
-        }
+        let kept = Arc::clone(&told);
+        builder.add(&skel.maps.waits, move |bytes| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < KEPT_MAX {
+                kept.extend(parse(bytes));
+            }
+            0
+        })?;
         let ring = builder.build()?;
-        drop(maps);
-        let links = object
-            .progs_mut()
-            .map(|program| program.attach_trace())
-            .collect::<libbpf_rs::Result<Vec<Link>>>()?;
+        skel.attach()?;
         Ok(Self {
             ring,
             told,
-            _links: links,
-            _object: object,
+            _skel: skel,
         })
     }
 
@@ -89,24 +85,21 @@ impl Watch {
 }
 
 fn parse(bytes: &[u8]) -> Option<Wait> {
-    let bytes: &[u8; TOLD] = bytes.get(..TOLD)?.try_into().ok()?;
-    let word = |at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-    };
-    let inode = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
-    let device = word(8)?;
-    let kind = match word(20)? {
+    let mut told = Told::default();
+    plain::copy_from_bytes(&mut told, bytes).ok()?;
+    let kind = match told.kind {
         0 => Kind::Flock,
         1 => Kind::Posix,
         _ => Kind::OpenFile,
     };
+    // As /proc writes it; the kernel's own numbers have 20 bits of minor.
+    let (major, minor) = (told.device >> 20, told.device & 0xf_ffff);
     Some(Wait {
-        waiter: word(12)?.cast_signed(),
+        waiter: told.waiter.cast_signed(),
         held: Lock {
             kind,
-            pid: word(16)?.cast_signed(),
-            // As /proc writes it; the kernel's own numbers have 20 bits of minor.
-            file: format!("{:02x}:{:02x}:{inode}", device >> 20, device & 0xf_ffff),
+            pid: told.holder,
+            file: format!("{major:02x}:{minor:02x}:{}", told.inode),
             waits: false,
         },
     })

@@ -27,9 +27,9 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 
-use super::object::{failed, load, missing, object_program};
+use super::object::{SenseSkel, failed, load};
 use super::online::Online;
 use super::settled::Withheld;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
@@ -67,7 +67,6 @@ const HIDDEN_MEMORY_NS: u64 = 10_000_000_000;
 pub struct BpfSensor {
     slots: Mapped<Slot>,
     control: Mapped<Control>,
-    roots: MapHandle,
     roots_now: Vec<(u64, u32)>,
     look: RawFd,
     online: Online,
@@ -85,9 +84,9 @@ pub struct BpfSensor {
     /// When a switch away from a busy task, and away from the idle task, was last found hidden.
     hidden_ns: [u64; 2],
     total: Counters,
-    // The order matters on drop: programs are detached before the object that owns them goes.
+    // The order matters on drop: programs are detached before the skeleton that owns them goes.
     _links: Vec<Link>,
-    _object: Object,
+    skel: SenseSkel<'static>,
 }
 
 impl BpfSensor {
@@ -102,11 +101,11 @@ impl BpfSensor {
                 mend,
             });
         }
-        let (object, cpus) = load().map_err(|why| failed("load", &why))?;
-        let mut sensor = Self::around(object, cpus, config)?;
+        let (skel, cpus) = load().map_err(|why| failed("load", &why))?;
+        let mut sensor = Self::around(skel, cpus, config)?;
         sensor.set_groups(side, main)?;
-        for name in ["on_switch", "on_move"] {
-            let program = object_program(&sensor._object, name)?;
+        let programs = &sensor.skel.progs;
+        for program in [&programs.on_switch, &programs.on_move] {
             let link = program
                 .attach_trace()
                 .map_err(|why| failed("attach", &why))?;
@@ -123,33 +122,28 @@ impl BpfSensor {
         Ok(sensor)
     }
 
-    fn around(object: Object, cpus: usize, config: &SenseConfig) -> Result<Self, SenseError> {
+    fn around(
+        skel: SenseSkel<'static>,
+        cpus: usize,
+        config: &SenseConfig,
+    ) -> Result<Self, SenseError> {
         let errno = |why: rustix::io::Errno| SenseError::Bpf {
             step: "map the slots",
             why: why.to_string(),
             mend: "see `tidegate doctor`",
         };
-        let find = |name: &'static str| {
-            object
-                .maps()
-                .find(|map| map.name() == name)
-                .ok_or_else(|| missing(name))
-        };
-        let slots = Mapped::new(find("slots")?.as_fd(), cpus).map_err(errno)?;
-        let control = Mapped::<Control>::new(find("control")?.as_fd(), 1).map_err(errno)?;
+        let slots = Mapped::new(skel.maps.slots.as_fd(), cpus).map_err(errno)?;
+        let control = Mapped::<Control>::new(skel.maps.control.as_fd(), 1).map_err(errno)?;
         // No objective yet: no wait is late.
         control.all()[0]
             .late_after_ns
             .store(u64::MAX, Ordering::Relaxed);
-        let roots =
-            MapHandle::try_from(&find("roots")?).map_err(|why| failed("open maps", &why))?;
-        let look = object_program(&object, "look")?.as_fd().as_raw_fd();
+        let look = skel.progs.look.as_fd().as_raw_fd();
         let online = Online::open(&config.cpu_dir)?;
         let steal = StealMeter::open(&config.proc_dir, monotonic_ns())?;
         Ok(Self {
             slots,
             control,
-            roots,
             roots_now: Vec::new(),
             look,
             online,
@@ -164,7 +158,7 @@ impl BpfSensor {
             hidden_ns: [0; 2],
             total: Counters::default(),
             _links: Vec::new(),
-            _object: object,
+            skel,
         })
     }
 
@@ -185,7 +179,7 @@ impl BpfSensor {
             flags: BPF_F_TEST_RUN_ON_CPU,
             ..Default::default()
         };
-        // SAFETY: the descriptor belongs to a program of `_object`, which lives as long as self;
+        // SAFETY: the descriptor belongs to a program of `skel`, which lives as long as self;
         // `opts` has its own size in it and no pointers.
         let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.look, &mut opts) };
         if result == 0 || result == -libc::ENXIO {
@@ -325,7 +319,7 @@ impl Sensor for BpfSensor {
         let stays = |id: &u64| wanted.binary_search_by_key(id, |root| root.0).is_ok();
         // Removals first, so that a full map has room.
         for (id, _) in self.roots_now.iter().filter(|root| !stays(&root.0)) {
-            match self.roots.delete(&id.to_ne_bytes()) {
+            match self.skel.maps.roots.delete(&id.to_ne_bytes()) {
                 Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
                     return Err(update(why));
                 }
@@ -334,7 +328,9 @@ impl Sensor for BpfSensor {
         }
         for (id, class) in &wanted {
             let (key, value) = (id.to_ne_bytes(), class.to_ne_bytes());
-            self.roots
+            self.skel
+                .maps
+                .roots
                 .update(&key, &value, MapFlags::ANY)
                 .map_err(update)?;
         }

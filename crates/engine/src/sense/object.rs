@@ -1,21 +1,24 @@
-//! The compiled BPF object: loading it, finding its parts, and saying what went wrong.
+//! The skeleton that build.rs generates from `bpf/sense.bpf.c`: loading it, and errors with their remedies.
 
+use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-use libbpf_rs::{Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::PrintLevel;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::SenseError;
 
-/// The compiled program; libelf reads its headers in place, so it must be aligned.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/sense.skel.rs"));
+}
+
+pub use skeleton::{SenseSkel, types};
 
 /// The last warning that libbpf printed: its return values are bare errno.
 static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
 
 /// Loads the object with one slot per possible CPU.
-pub fn load() -> libbpf_rs::Result<(Object, usize)> {
+pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize)> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
         let text = text.trim_end();
         tracing::debug!(target: "tidegate::bpf", "{text}");
@@ -25,33 +28,12 @@ pub fn load() -> libbpf_rs::Result<(Object, usize)> {
         }
     })));
     let cpus = libbpf_rs::num_possible_cpus()?;
-    let mut open = ObjectBuilder::default()
-        .name("tidegate_sense")?
-        .open_memory(&OBJECT.0)?;
-    for mut map in open.maps_mut().filter(|map| map.name() == "slots") {
-        // The kernel numbers CPUs below 8192.
-        map.set_max_entries(cpus as u32)?;
-    }
+    // The skeleton borrows the memory of this pointer to the object for as long as it lives.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = skeleton::SenseSkelBuilder::default().open(storage)?;
+    // The kernel numbers CPUs below 8192.
+    open.maps.slots.set_max_entries(cpus as u32)?;
     Ok((open.load()?, cpus))
-}
-
-pub fn object_program<'o>(
-    object: &'o Object,
-    name: &'static str,
-) -> Result<libbpf_rs::ProgramMut<'o>, SenseError> {
-    object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .ok_or_else(|| missing(name))
-}
-
-pub fn missing(name: &'static str) -> SenseError {
-    let why = format!("the object has no {name}");
-    SenseError::Bpf {
-        step: "load",
-        why,
-        mend: "build Tidegate again",
-    }
 }
 
 /// libbpf's error with its last warning, and what is likely to mend it.

@@ -1,12 +1,13 @@
 //! The memory that the BPF sensor and userspace share, and how to read it without a lock.
 //!
-//! The layout is `struct slot` and `struct control` in `bpf/sense.bpf.c`. A CPU's slot is written
+//! The layout is that of `struct slot` and `struct control` in `bpf/sense.bpf.c`, which is asserted. A CPU's slot is written
 //! by that CPU only. In every complete state the four times add up to the time since `base_ns`,
 //! and the last switch's time shares a word with the class that runs since; so a reader that
 //! catches half a switch sees a sum that is off and reads again. Two stores seen in the wrong
 //! order could cancel each other only if two runs of different classes had the same length to the
 //! nanosecond, and then the reading is off by that one run, once.
 
+use std::mem::offset_of;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::object::types;
 use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 
 /// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
@@ -47,7 +49,17 @@ pub struct Slot {
     waits: [WaitSlot; 2],
 }
 
-const _: () = assert!(size_of::<Slot>() == 128 + 2 * 224);
+const _: () = {
+    assert!(size_of::<Slot>() == size_of::<types::slot>());
+    assert!(offset_of!(Slot, ran_ns) == offset_of!(types::slot, ran_ns));
+    assert!(offset_of!(Slot, switches) == offset_of!(types::slot, switches));
+    assert!(offset_of!(Slot, hidden_idle) == offset_of!(types::slot, hidden_idle));
+    assert!(offset_of!(Slot, waits) == offset_of!(types::slot, waits));
+    assert!(size_of::<WaitSlot>() == size_of::<types::waits>());
+    assert!(offset_of!(WaitSlot, buckets) == offset_of!(types::waits, buckets));
+    assert!(size_of::<Control>() == size_of::<types::control>());
+    assert!(offset_of!(Control, late_after_ns) == offset_of!(types::control, late_after_ns));
+};
 
 /// `struct waits` of the BPF program.
 #[repr(C)]

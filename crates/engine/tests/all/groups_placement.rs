@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
 use tidegate_cgroup::bandwidth::Bandwidth;
-use tidegate_cgroup::group::{GroupError, GroupPath, Placement, Returned};
+use tidegate_cgroup::group::{GroupError, GroupPath, Placement, PlacementUndo};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Rule};
 use tidegate_cgroup::{KernelFs, Op};
 
@@ -149,7 +149,10 @@ fn v2_limits_a_process_in_place() {
         .set_bandwidth(&placed.group, None, Bandwidth::limit(1_000, 100_000))
         .unwrap();
 
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::Moved
+    );
     assert!(!bed.groups.exists(&placed.group));
     assert_eq!(
         bed.fs
@@ -161,7 +164,10 @@ fn v2_limits_a_process_in_place() {
         bed.fs.inner().text("/sys/fs/cgroup/app/cgroup.type"),
         "domain"
     );
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::AtHome);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::AtHome
+    );
 }
 
 #[test]
@@ -295,7 +301,10 @@ fn a_v1_process_goes_to_the_side_root_and_back() {
         bed.groups.group_of(7).unwrap(),
         Some(path("/tidegate-side/job"))
     );
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::Moved
+    );
     assert!(bed.places_of(7).contains("1:cpu:/app\n2:cpuacct:/app"));
 
     // Its old group is gone meanwhile: the nearest ancestor that is there.
@@ -313,6 +322,9 @@ fn a_v1_process_goes_to_the_side_root_and_back() {
         .place_in_place(7, "unused", &path("/tidegate-side/job"))
         .unwrap();
     bed.fs.inner().end_process(7);
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Exited);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::Exited
+    );
     assert!(!bed.groups.exists(&path("/tidegate-side/job")));
 }

@@ -4,7 +4,7 @@ use crate::in_place::PlaceInPlace;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class;
 use tidegate_cgroup::discover::CgroupVersion;
-use tidegate_cgroup::group::{CpuClass, GroupError, Returned};
+use tidegate_cgroup::group::{CpuClass, GroupError, PlacementUndo};
 use tidegate_engine::sense::{self, Prefer, SenseConfig};
 
 use crate::support::host::bed;
@@ -33,11 +33,14 @@ fn a_group_lives_its_life() {
         GroupError::Busy { pids, .. } => assert_eq!(pids, [pid]),
         error => panic!("{error}"),
     }
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::Moved
+    );
     assert_eq!(bed.groups.group_of(pid).unwrap(), Some(home));
     assert_eq!(
         bed.groups.place_back(&placed).unwrap(),
-        Returned::AtHome,
+        PlacementUndo::AtHome,
         "idempotent"
     );
     bed.end_all();
@@ -186,10 +189,16 @@ fn a_process_is_limited_where_it_is_and_comes_back() {
         both.sort_unstable();
         assert_eq!(pids, both, "its memory is still the service's");
     }
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::Moved
+    );
     assert_eq!(bed.groups.group_of(pid).unwrap(), Some(service.clone()));
     assert!(!bed.groups.exists(&placed.group));
-    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::AtHome);
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        PlacementUndo::AtHome
+    );
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Bandwidth in a hierarchy (`law/bandwidth_tree.h`): every level is charged, and a task runs only while all have runtime.
 
 use super::{Pool, Silo};
+use crate::ffi;
 
 /// The deepest tree; levels below are refused where the tree is built.
-pub const DEPTH_MAX: usize = 32;
+pub const DEPTH_MAX: usize = ffi::TG_BW_DEPTH_MAX as usize;
 
 /// The ratio that counts for a child below a parent of this effective ratio: the smaller one. `None` where cgroup v1 refuses it.
 pub fn effective_ratio(own: u64, parent: u64, v1: bool) -> Option<u64> {
     // SAFETY: takes and returns integers only.
-    match unsafe { tg_native_bw_effective(own, parent, u32::from(v1)) } {
+    match unsafe { ffi::tg_bw_effective(own, parent, i32::from(v1)) } {
         0 => None,
         ratio => Some(ratio),
     }
@@ -34,7 +35,7 @@ pub fn run_up(
     let groups = u32::try_from(parents.len()).unwrap_or(0);
     // SAFETY: all three hold `groups` elements; the callee checks each index against that and keeps no pointer.
     let out = unsafe {
-        tg_native_bw_run_up(
+        ffi::tg_bw_run_up(
             pools.as_mut_ptr(),
             silos.as_mut_ptr(),
             parents.as_ptr(),
@@ -55,24 +56,5 @@ pub fn may_run(silos: &[Silo], parents: &[u32], group: u32) -> bool {
     assert_eq!(silos.len(), parents.len(), "one parent for each silo");
     let groups = u32::try_from(parents.len()).unwrap_or(0);
     // SAFETY: as in `run_up`.
-    unsafe { tg_native_bw_may_run(silos.as_ptr(), parents.as_ptr(), groups, group) != 0 }
-}
-
-unsafe extern "C" {
-    fn tg_native_bw_effective(own: u64, parent: u64, v1: u32) -> u64;
-    fn tg_native_bw_run_up(
-        pools: *mut Pool,
-        silos: *mut Silo,
-        parents: *const u32,
-        groups: u32,
-        group: u32,
-        delta_ns: u64,
-        now_ns: u64,
-    ) -> u32;
-    fn tg_native_bw_may_run(
-        silos: *const Silo,
-        parents: *const u32,
-        groups: u32,
-        group: u32,
-    ) -> u32;
+    unsafe { ffi::tg_bw_may_run(silos.as_ptr(), parents.as_ptr(), groups, group) != 0 }
 }

@@ -66,13 +66,13 @@ impl World {
         self.allocatable_milli.push_front(allocatable_milli);
         self.place(asked_milli);
 
-        let step = self.rule.step(&Seen {
+        let step = self.rule.step(&Observation {
             time_s: self.time_s,
             surplus_milli: Some(surplus_milli),
             bound_milli: *at(&self.bound_milli, self.lags.pods_s),
             standing_milli: self.capacity_milli,
             is_allocatable: allocatable_milli.is_some(),
-            ..Seen::default()
+            ..Observation::default()
         });
         match step.write {
             Write::Keep => {}
@@ -180,13 +180,13 @@ fn no_amount_is_written_for_a_while_after_a_failure_of_the_api_server() {
     let mut written_s = Vec::new();
     for time_s in 0..2_000 {
         let surplus_milli = if time_s < 400 { 2_000 } else { 6_000 };
-        let step = rule.step(&Seen {
+        let step = rule.step(&Observation {
             time_s,
             surplus_milli: Some(surplus_milli),
             standing_milli,
             is_allocatable: standing_milli.is_some(),
             has_failed: time_s == 150 || (390..1_200).contains(&time_s),
-            ..Seen::default()
+            ..Observation::default()
         });
         if let Write::Set(milli) = step.write {
             standing_milli = Some(milli);

@@ -23,9 +23,9 @@ impl Node {
         }
     }
 
-    fn second(&mut self, seen: Seen) -> Step {
+    fn second(&mut self, seen: Observation) -> Step {
         self.time_s += 1;
-        let seen = Seen {
+        let seen = Observation {
             time_s: self.time_s,
             standing_milli: self.standing_milli,
             is_allocatable: self.standing_milli.is_some(),
@@ -51,17 +51,17 @@ impl Node {
         step
     }
 
-    fn seconds(&mut self, count: u64, seen: Seen) {
+    fn seconds(&mut self, count: u64, seen: Observation) {
         for _ in 0..count {
             self.second(seen);
         }
     }
 }
 
-fn surplus(milli: u64) -> Seen {
-    Seen {
+fn surplus(milli: u64) -> Observation {
+    Observation {
         surplus_milli: Some(milli),
-        ..Seen::default()
+        ..Observation::default()
     }
 }
 
@@ -85,7 +85,7 @@ fn a_restart_keeps_what_stands() {
 fn pods_beyond_what_stands_delete_the_key_at_once_even_within_the_gap() {
     let mut node = Node::with(None);
     node.seconds(181, surplus(1_000));
-    node.second(Seen {
+    node.second(Observation {
         bound_milli: 2_500,
         ..surplus(1_000)
     });
@@ -105,7 +105,7 @@ fn a_lower_amount_comes_ninety_seconds_after_the_key_is_deleted_and_counts_the_p
         );
     }
     // Placed by what stood before.
-    let bound = Seen {
+    let bound = Observation {
         bound_milli: 4_000,
         ..surplus(3_800)
     };
@@ -123,7 +123,7 @@ fn a_lower_amount_comes_ninety_seconds_after_the_key_is_deleted_and_counts_the_p
 #[test]
 fn a_node_that_is_short_takes_no_more_until_enough_pods_have_ended() {
     let mut node = Node::with(None);
-    let bound = |surplus_milli, bound_milli| Seen {
+    let bound = |surplus_milli, bound_milli| Observation {
         bound_milli,
         ..surplus(surplus_milli)
     };
@@ -150,12 +150,12 @@ fn nothing_to_give_deletes_the_key_and_never_writes_zero() {
 #[test]
 fn without_samples_the_key_stands_three_minutes_and_is_then_deleted() {
     let mut node = Node::with(None);
-    let bound = Seen {
+    let bound = Observation {
         bound_milli: 1_500,
         ..surplus(4_000)
     };
     node.seconds(300, bound);
-    let unseen = Seen {
+    let unseen = Observation {
         surplus_milli: None,
         ..bound
     };
@@ -172,12 +172,12 @@ fn ten_starved_minutes_move_one_pod_a_minute_and_no_sample_none() {
     let mut node = Node::with(None);
     node.seconds(
         300,
-        Seen {
+        Observation {
             bound_milli: 4_000,
             ..surplus(4_000)
         },
     );
-    let starved = Seen {
+    let starved = Observation {
         bound_milli: 4_000,
         is_starved: true,
         ..surplus(500)
@@ -199,7 +199,7 @@ fn ten_starved_minutes_move_one_pod_a_minute_and_no_sample_none() {
     let before = node.evictions_s.len();
     node.seconds(
         170,
-        Seen {
+        Observation {
             surplus_milli: None,
             ..starved
         },
@@ -217,12 +217,12 @@ fn pods_that_are_leaving_count_as_moved() {
     let mut node = Node::with(None);
     node.seconds(
         300,
-        Seen {
+        Observation {
             bound_milli: 4_000,
             ..surplus(4_000)
         },
     );
-    let leaving = Seen {
+    let leaving = Observation {
         bound_milli: 4_000,
         leaving_milli: 3_200,
         is_starved: true,
@@ -237,13 +237,13 @@ fn after_an_eviction_nothing_rises_for_a_quarter_of_an_hour() {
     let mut node = Node::with(None);
     node.seconds(
         300,
-        Seen {
+        Observation {
             bound_milli: 4_000,
             ..surplus(4_000)
         },
     );
     while node.evictions_s.is_empty() {
-        node.second(Seen {
+        node.second(Observation {
             bound_milli: 4_000,
             is_starved: true,
             ..surplus(500)
@@ -263,7 +263,7 @@ fn after_an_eviction_nothing_rises_for_a_quarter_of_an_hour() {
 fn both_tolerances_may_add_up() {
     let mut node = Node::with(None);
     node.seconds(168, surplus(8_877));
-    let steady = Seen {
+    let steady = Observation {
         bound_milli: 7_501,
         ..surplus(6_427)
     };
@@ -273,16 +273,16 @@ fn both_tolerances_may_add_up() {
 }
 
 /// A stretch of seconds that are alike.
-fn stretch() -> impl Strategy<Value = (u64, Seen)> {
+fn stretch() -> impl Strategy<Value = (u64, Observation)> {
     let surplus_milli = prop::option::weighted(0.9, 0_u64..16_000);
     let bound_milli = prop_oneof![Just(0_u64), 0_u64..12_000];
     (1_u64..200, surplus_milli, bound_milli, any::<bool>()).prop_map(
         |(count, surplus_milli, bound_milli, is_starved)| {
-            let seen = Seen {
+            let seen = Observation {
                 surplus_milli,
                 bound_milli,
                 is_starved,
-                ..Seen::default()
+                ..Observation::default()
             };
             (count, seen)
         },
@@ -329,7 +329,7 @@ proptest! {
         for (count, seen) in stretches {
             node.seconds(count, seen);
         }
-        let steady = Seen { bound_milli, ..surplus(surplus_milli) };
+        let steady = Observation { bound_milli, ..surplus(surplus_milli) };
         // Fifteen minutes after an eviction, fifteen more of the window, and a minute for each CPU.
         node.seconds(900 + 900 + 60 * 20, steady);
         let writes = node.writes.len();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the scheduler and its loader (src/intf.rs) share. Each size is asserted on both sides.
+ * What the scheduler and its loader share; build.rs generates the structs for src/intf.rs from BTF.
  */
 #ifndef TIDEGATE_EXT_INTF_H
 #define TIDEGATE_EXT_INTF_H
@@ -46,7 +46,6 @@ struct ext_config {
 	/* The least slice that stands for a hint or one after it; the first is 0. */
 	u32 hint_from_ns[EXT_HINTS];
 };
-_Static_assert(sizeof(struct ext_config) == 352, "src/intf.rs");
 
 #define EXT_HAS_HINT 1
 #define EXT_HAS_CLASS 2
@@ -61,7 +60,6 @@ struct ext_gate {
 	u32 kind;
 	u32 account; /* where its tasks count (account.h) */
 };
-_Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
 
 /* Of which group `mirrors` has changed. */
 struct ext_mirror_ask {
@@ -74,7 +72,6 @@ struct ext_terms_ask {
 	u32 headroom_ppm;
 	u32 tolerance_ppm;
 };
-_Static_assert(sizeof(struct ext_terms_ask) == 12, "src/intf.rs");
 
 /*
  * Shared memory, one element. Only programs write it, and the loader asks them to: it could write
@@ -89,7 +86,6 @@ struct ext_control {
 	u32 tolerance_ppm;    /* what side work gets though main takes all */
 	u32 unused;
 };
-_Static_assert(sizeof(struct ext_control) == 32, "src/intf.rs");
 
 /* Shared memory, one element: the headroom controller's state, written at each step. */
 struct ext_headroom {
@@ -116,7 +112,6 @@ struct ext_headroom {
 	u32 waiting;
 	u32 unused;
 };
-_Static_assert(sizeof(struct ext_headroom) == 152, "src/intf.rs");
 
 /* What the program set_cap is asked: the cap of a gate, or of a task and what it forks. */
 struct ext_cap_ask {
@@ -128,7 +123,6 @@ struct ext_cap_ask {
 	u32 bucket; /* the answer: where its counts are; 0: it has none (any more) */
 	u32 unused;
 };
-_Static_assert(sizeof(struct ext_cap_ask) == 32, "src/intf.rs");
 
 /* Accounts below EXT_KINDS are those of tasks without a gate, by kind of work; then the kernel's
  * threads'; the rest are gates'. */
@@ -146,7 +140,6 @@ struct ext_account {
 	u64 longest_ns; /* of those */
 	u64 delays[EXT_DELAYS];
 };
-_Static_assert(sizeof(struct ext_account) == 264, "src/intf.rs");
 
 /* Counts of one CPU; each has one writer. */
 struct ext_counts {
@@ -161,7 +154,6 @@ struct ext_counts {
 	u64 min_runs;	/* least runs: for the watchdog, or of tasks inside the kernel */
 	u64 min_run_ns; /* what they took */
 };
-_Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");
 
 #define EXT_CACHE_LINE 64
 
@@ -195,14 +187,13 @@ struct ext_cpu {
 	u64 hidden_dsq; /* more wait there than a pick passes over (pick_sort); 0: nowhere */
 	struct ext_counts counts;
 } __attribute__((aligned(EXT_CACHE_LINE)));
-_Static_assert(sizeof(struct ext_cpu) == 256, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 4 * EXT_CACHE_LINE, "four cache lines");
 
 /* A cache, as seen from another. */
 struct ext_near {
 	u32 llc;
 	u32 first_cpu; /* where its ring begins */
 };
-_Static_assert(sizeof(struct ext_near) == 8, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	  /* a task of this class */
 #define EXT_CPU_YIELDS 2  /* one of the idle class */
@@ -223,6 +214,5 @@ struct ext_exit {
 	char message[EXT_MESSAGE_MAX];
 	char dump[EXT_DUMP_MAX];
 };
-_Static_assert(sizeof(struct ext_exit) == 16 + 128 + 1024 + 32768, "src/intf.rs");
 
 #endif

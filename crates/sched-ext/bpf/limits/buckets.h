@@ -37,7 +37,6 @@ struct bucket {
 	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
 	u64 recall_ns;	     /* no background task is let go before (cap_recall) */
 };
-_Static_assert(sizeof(struct bucket) == 232, "src/caps.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);

@@ -31,8 +31,6 @@ struct limit {
 	u32 seen;	     /* `throttles` when the timer last fired */
 	u32 used;
 };
-_Static_assert(sizeof(struct limit) == 224, "src/limits.rs");
-_Static_assert(sizeof(struct tg_bw_pool) == 136, "src/limits.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::common::{Background, Instance, children, cpu_mount, wait_for};
 use tidegate_cgroup::sched::hint::{self, give};
-use tidegate_cgroup::sched::{Compiled, probe};
+use tidegate_cgroup::sched::{HintSetting, probe};
 use tidegate_cgroup::{KernelFs, RealFs};
 
 /// The instance, and the kernel's default slice; `None` with the reason printed where tasks take no slices.
@@ -142,7 +142,7 @@ fn a_group_gives_its_hint_to_new_tasks_and_keeps_foreign_slices() {
     give(
         &RealFs::new(),
         own.pid() as i32,
-        Compiled::SliceNs(9_000_000),
+        HintSetting::SliceNs(9_000_000),
     )
     .unwrap();
     group.enter(early.pid());
@@ -155,7 +155,7 @@ fn a_group_gives_its_hint_to_new_tasks_and_keeps_foreign_slices() {
     give(
         &RealFs::new(),
         late.pid() as i32,
-        Compiled::SliceNs(5_000_000),
+        HintSetting::SliceNs(5_000_000),
     )
     .unwrap();
     instance.ok(&["unset", &group.target()]);
@@ -229,7 +229,7 @@ fn a_real_time_thread_is_left_alone_and_said() {
     wait_for("SCHED_FIFO", || {
         let task = RealFs::new().sched(process.pid() as i32);
         task.is_ok_and(|task| {
-            hint::standing(&task, Compiled::Batch, |_| false) == hint::Standing::RealTime
+            hint::standing(&task, HintSetting::Batch, |_| false) == hint::Standing::RealTime
         })
     });
     let target = format!("pid:{}", process.pid());

@@ -3,16 +3,16 @@
 mod katalyst;
 mod koordinator;
 
-use tidegate_publish::{Constants, Rule, Seen, Write};
+use tidegate_publish::{Constants, Observation, Rule, Write};
 
 use katalyst::Katalyst;
 use koordinator::Koordinator;
 
-/// What a rule sees beyond [`Seen`], of which peers use other parts.
+/// What a rule sees beyond [`Observation`], of which peers use other parts.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSeen {
     /// As our rule sees it.
-    pub seen: Seen,
+    pub seen: Observation,
     /// CPUs of the node.
     pub cpus_milli: u64,
     /// What main uses.

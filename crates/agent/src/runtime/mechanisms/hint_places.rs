@@ -2,7 +2,7 @@
 
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::sched::Compiled;
+use tidegate_cgroup::sched::HintSetting;
 use tidegate_cgroup::sched::hint::Apart;
 use tidegate_cgroup::sched::tasks::{self, Whose};
 use tidegate_engine::apply::HintPlace;
@@ -34,7 +34,7 @@ pub(crate) fn hints_around(
     gate: &str,
     group: &GroupPath,
     whose: Whose,
-) -> Vec<Compiled> {
+) -> Vec<HintSetting> {
     let around = |other: &&HintPlace| {
         let is_around = whose != Whose::Group || is_below(group, &other.group);
         other.gate != gate && other.whose == Whose::Group && is_around

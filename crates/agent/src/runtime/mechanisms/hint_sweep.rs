@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::LatencyView;
 use tidegate_cgroup::sched::hint::{self, Latency};
 use tidegate_cgroup::sched::tasks::{self, Whose};
-use tidegate_cgroup::sched::{Compiled, Support, probe};
+use tidegate_cgroup::sched::{HintSetting, Support, probe};
 use tidegate_engine::apply::HintPlace;
 use tracing::{debug, warn};
 
@@ -164,8 +164,8 @@ fn ms(ns: u64) -> f64 {
 pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
     let state = gate.hint.as_ref()?;
     let slice_ns = match state.latency.ours {
-        Compiled::SliceNs(slice_ns) => Some(slice_ns),
-        Compiled::Batch => None,
+        HintSetting::SliceNs(slice_ns) => Some(slice_ns),
+        HintSetting::Batch => None,
     };
     let what = match slice_ns {
         Some(_) if state.latency.hint == 0 => {

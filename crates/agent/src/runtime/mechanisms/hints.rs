@@ -13,7 +13,7 @@ use tidegate_cgroup::KfsError;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
 use tidegate_cgroup::sched::tasks::{self, TaskId, Whose};
-use tidegate_cgroup::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
+use tidegate_cgroup::sched::{HintSetting, SLICES_SINCE, Support, compile, probe};
 use tidegate_engine::ledger::{Change, Entry};
 
 use super::hint_places::{apart_from, hints_around};
@@ -161,9 +161,9 @@ fn hinted_tids(
 fn note_before(
     kernel: &Kernel,
     tids: &[i32],
-    (hint, ours): (i8, Compiled),
+    (hint, ours): (i8, HintSetting),
     support: &Support,
-    inherited: &[Compiled],
+    inherited: &[HintSetting],
 ) -> Result<Vec<Before>, ApiError> {
     let seen = hint::inspect(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
     // With a hint of 0 these are those that have nothing of their own.
@@ -228,7 +228,7 @@ pub(crate) fn pass_hint(
     tids: &[i32],
     latency: &Latency,
     support: &Support,
-    inherited: &[Compiled],
+    inherited: &[HintSetting],
     mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
 ) -> Result<Passed, ApiError> {
     let fs = &*kernel.fs;

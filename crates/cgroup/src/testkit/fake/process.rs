@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A process for the fake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeProcess {
-    /// Its number.
     pub pid: i32,
-    /// When it started.
     pub start_ticks: u64,
     /// Real and effective user.
     pub uid: u32,

@@ -44,7 +44,6 @@ impl Audit {
     }
 }
 
-/// Reads the log.
 pub fn read(log: &Path) -> Audit {
     let text = std::fs::read_to_string(log).expect("the log is there");
     let mut audit = Audit::default();

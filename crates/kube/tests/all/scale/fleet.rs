@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
-use tidegate_kube::follow::Followed;
+use tidegate_kube::follow::NodeStores;
 use tidegate_kube::node::Sample;
 use tidegate_kube::publish::Publisher;
 use tidegate_publish::{Assignment, Constants};
@@ -43,7 +43,7 @@ async fn publisher(admin: Config, at: usize, mut lives: watch::Receiver<u32>, be
     tokio::time::sleep(Duration::from_millis(20) * at as u32).await;
     loop {
         let client = client(&admin, &name).await;
-        let followed = Followed::start(&client, &name);
+        let followed = NodeStores::start(&client, &name);
         followed.is_listed(&client).await;
         let mut publisher =
             Publisher::new(client, name.clone(), constants(), followed.failures.clone());

@@ -1,6 +1,6 @@
 //! Latency hints.
 
-use tidegate_cgroup::sched::{Compiled, SLICES_SINCE, compile};
+use tidegate_cgroup::sched::{HintSetting, SLICES_SINCE, compile};
 
 use super::{Facts, Mechanism, Now};
 
@@ -25,7 +25,7 @@ pub(super) fn latency(facts: &Facts) -> Mechanism {
         },
         Ok(support) => {
             let ms = |hint| match compile(hint, support) {
-                Some(Compiled::SliceNs(slice_ns)) => slice_ns as f64 / 1e6,
+                Some(HintSetting::SliceNs(slice_ns)) => slice_ns as f64 / 1e6,
                 _ => support.base_ns as f64 / 1e6,
             };
             Mechanism {
