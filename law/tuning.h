@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * tuning.h - the constants of Tidegate's own scheduler (crates/sched-ext).
- *
  */
 #ifndef TG_LAW_TUNING_H
 #define TG_LAW_TUNING_H
