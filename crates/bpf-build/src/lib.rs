@@ -39,13 +39,12 @@ pub fn compile(names: &[&str], includes: &[&str]) {
 }
 
 fn installed_clang() -> PathBuf {
-    let runs = |clang: &&str| {
+    let clang = CLANGS.iter().find(|clang| {
         let status = Command::new(clang)
             .arg("--version")
             .stdout(Stdio::null())
             .status();
         status.is_ok_and(|status| status.success())
-    };
-    let clang = CLANGS.iter().find(runs);
+    });
     Path::new(clang.expect("the BPF programs need clang: apt-get install clang-19")).into()
 }

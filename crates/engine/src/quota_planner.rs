@@ -124,6 +124,8 @@ pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
         period_us,
         burst_us: 0,
     }
+}
+
 /// One step of the planner, at least [`QuotaPlannerConfig::rewrite_min_ns`] after the last write.
 struct Step<'a> {
     now_ns: u64,

@@ -52,5 +52,4 @@ impl Sensor for FakeSensor {
     fn online_cpus(&self) -> u32 {
         CPUS as u32
     }
-    }
 }

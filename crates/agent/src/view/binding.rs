@@ -134,9 +134,7 @@ fn soft_binding(gate: &GateView) -> Option<String> {
 
 /// The gate's side work is in the idle class alone: no headroom is asked for, and it does not starve.
 pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
-    status.engine == "knobs"
-        && status.headroom_pct == 0.0
-        && gate.allowance_cpus.is_none()
+    status.engine == "knobs" && status.headroom_pct == 0.0 && gate.allowance_cpus.is_none()
 }
 
 /// What the headroom leaves.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
-use tidegate_cgroup::cpus::format_list;
 use tidegate_engine::control::{Allotment, Control, Figure, Protection, Write};
 use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_engine::sense::WaitHistogram;

@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 const CLANG: &str = "clang-19";
 const INPUTS: u64 = 100_000;
 /// Law, map, program, in the order of native/ops.c.
-const LAWS: [(&str, &str, &str); 7] = [
+const LAWS: [(&str, &str, &str); 6] = [
     ("cap.h", ".bss.cap", "law_cap"),
     ("latency.h", ".bss.latency", "law_latency"),
     ("headroom.h", ".bss.headroom", "law_headroom"),

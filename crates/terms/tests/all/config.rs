@@ -5,8 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tidegate_terms::{
-    Class, Config, CpusetMode, Fallback, Headroom, RawTerm, RawTerms, Roots, Sense, Setting,
-    Source, Term, TimeSpan, Tolerance, Weight,
+    Class, Config, Fallback, Headroom, RawTerm, RawTerms, Roots, Sense, Setting, Source, Term,
+    TimeSpan, Tolerance, Weight,
 };
 
 fn write(root: &Path, name: &str, text: &str) {

@@ -9,14 +9,7 @@ use crate::engines::cgroup::Sensing;
 use crate::registry;
 use crate::spec::Class;
 
-pub(super) const KEYS: &[&str] = &[
-    "name",
-    "policy",
-    "headroom",
-    "tolerance",
-    "sense",
-    "quota",
-];
+pub(super) const KEYS: &[&str] = &["name", "policy", "headroom", "tolerance", "sense", "quota"];
 
 /// What enforces the terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! What the exhaustive walks share.
 
-
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -122,7 +122,6 @@ pub struct Knobs {
     control: Control,
     side: Vec<Side>,
     main: Vec<GroupId>,
-    compiled: Compiled,
     cores: Option<Cores>,
     /// How side work gives way now: in the idle class where no CPU is kept from it.
     yields: Yields,
@@ -162,7 +161,6 @@ impl Knobs {
             control,
             side: compiled.side.clone(),
             main: compiled.main.clone(),
-            compiled: compiled.clone(),
             cores: None,
             yields: config.yields,
             shared,
