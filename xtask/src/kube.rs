@@ -37,7 +37,6 @@ usage: cargo xtask kube [TEST...]
   `cost` measures the processes of a node with 110 pods on this machine, as root, in six minutes.
   `up` starts a control plane with so many nodes (3) and stays until its input ends.";
 
-/// Runs the task.
 pub fn main(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|one| one == "--help" || one == "-h") {
         println!("{USAGE}");

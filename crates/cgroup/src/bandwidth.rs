@@ -25,7 +25,6 @@ pub struct Bandwidth {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bandwidth: {text:?}: {why}; is this file a cgroup's own?")]
 pub struct BandwidthError {
-    /// The text found.
     pub text: String,
     pub why: &'static str,
 }

@@ -18,7 +18,6 @@ pub struct GroupPath(String);
     "group path: {path:?}: {why}; give it as it stands below the cgroup mount, like /system.slice/nginx.service"
 )]
 pub struct GroupPathError {
-    /// The path, shortened.
     pub path: String,
     pub why: &'static str,
 }

@@ -40,11 +40,9 @@ pub enum Op {
     Read,
     /// Write a kernel file: one write(2).
     Write,
-    /// Make a directory.
     Mkdir,
     /// Remove an empty directory.
     Rmdir,
-    /// List a directory.
     List,
     /// Look at a file's identity.
     Stat,
@@ -56,7 +54,6 @@ pub enum Op {
     Append,
     /// Give a file another name.
     Rename,
-    /// Remove a file.
     Unlink,
     /// Ask how a task is scheduled.
     SchedGet,
@@ -93,7 +90,6 @@ impl fmt::Display for Op {
 pub struct KfsError {
     pub op: Op,
     pub path: PathBuf,
-    /// The kernel's answer.
     pub errno: i32,
 }
 
@@ -147,13 +143,10 @@ pub fn clip(text: &str) -> String {
 /// What tells one file from another, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileStat {
-    /// The file system.
     pub dev: u64,
     /// The inode; for a cgroup directory, its id as BPF programs see it.
     pub ino: u64,
-    /// The owner.
     pub uid: u32,
-    /// Whether it is a directory.
     pub is_dir: bool,
 }
 
@@ -161,7 +154,6 @@ pub struct FileStat {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
     pub name: String,
-    /// Whether it is a directory.
     pub is_dir: bool,
 }
 
@@ -193,7 +185,6 @@ pub trait KernelFs: Send + Sync {
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()>;
     /// Writes to an existing kernel file, in exactly one write(2).
     fn write(&self, path: &Path, value: &str) -> KfsResult<()>;
-    /// Makes a directory.
     fn mkdir(&self, path: &Path) -> KfsResult<()>;
     /// Removes a directory (for a cgroup: with the kernel's files in it).
     fn rmdir(&self, path: &Path) -> KfsResult<()>;
@@ -205,7 +196,6 @@ pub trait KernelFs: Send + Sync {
         let dirs = entries.filter(|entry| entry.is_dir);
         Ok(dirs.map(|entry| entry.name).collect())
     }
-    /// Identity and owner.
     fn stat(&self, path: &Path) -> KfsResult<FileStat>;
     /// Whether the caller may write there, by asking, not by trying.
     fn access_write(&self, path: &Path) -> KfsResult<()>;

@@ -7,15 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// SCHED_NORMAL.
 pub const NORMAL: u32 = 0;
-/// SCHED_FIFO.
 pub const FIFO: u32 = 1;
-/// SCHED_BATCH.
 pub const BATCH: u32 = 3;
 /// SCHED_IDLE: the kernel gives such a task no slice of its own, and does not say so.
 pub const IDLE: u32 = 5;
-/// SCHED_DEADLINE.
 pub const DEADLINE: u32 = 6;
 /// SCHED_EXT: in the fair class while no BPF scheduler is loaded.
 pub const EXT: u32 = 7;
@@ -30,7 +26,6 @@ pub struct TaskSched {
     pub policy: u32,
     /// Whether what it forks starts afresh.
     pub reset_on_fork: bool,
-    /// Its nice level.
     pub nice: i32,
     /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12. Of a deadline task, its turn.
     pub slice_ns: u64,
@@ -48,22 +43,15 @@ pub enum SchedWrite {
     },
     /// Another policy of the fair class.
     Policy {
-        /// One of the fair class.
         policy: u32,
         /// The nice level it has.
         nice: i32,
-        /// As it stands.
         reset_on_fork: bool,
         /// A slice of its own, or 0.
         slice_ns: u64,
     },
     /// A turn of so much CPU in each period, before all of the fair class; what it forks is ordinary.
-    Deadline {
-        /// The turn.
-        runtime_ns: u64,
-        /// Its period and deadline.
-        period_ns: u64,
-    },
+    Deadline { runtime_ns: u64, period_ns: u64 },
 }
 
 /// `struct sched_attr`, first version (include/uapi/linux/sched/types.h).

@@ -27,26 +27,21 @@ const SWEEP_TASKS_MAX: usize = 256;
 /// The subgroup of those that have none of their own; no task has this number.
 const SHARED: i32 = 0;
 
-/// Whose group one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// One process's, with all its threads.
     Process,
-    /// One thread's.
     Task,
 }
 
 /// Where a gate's subgroups are and how they are called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// The gate's group.
     pub group: GroupPath,
     /// The group in which the subgroups are: the gate's own, or that in which it is itself.
     pub dir: GroupPath,
-    /// How their names begin.
     pub stem: String,
-    /// Whose they are.
     pub per: Per,
     /// v2: they are threaded groups, because processes are beside them in one domain.
     pub threaded: bool,
@@ -98,7 +93,6 @@ pub struct SweepReport {
     pub sharing: bool,
     /// Real-time tasks that were left alone.
     pub real_time: BTreeSet<i32>,
-    /// The last refusal.
     pub refused: Option<String>,
 }
 

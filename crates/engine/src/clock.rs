@@ -18,7 +18,6 @@ pub trait Clock: Send + Sync {
     fn sleep(&self, span: Duration);
 }
 
-/// The machine's clock.
 pub struct SystemClock;
 
 impl Clock for SystemClock {

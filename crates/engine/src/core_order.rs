@@ -16,7 +16,6 @@ const MARGIN_PPM: u64 = 100_000;
 /// A poll's weight in the mean is one in so many.
 const MEAN_POLLS: u64 = 10;
 
-/// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cache {
     llc: u32,
@@ -31,7 +30,6 @@ impl Cache {
     }
 }
 
-/// The order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoreOrder {
     topology: Topology,

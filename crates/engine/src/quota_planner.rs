@@ -82,16 +82,13 @@ const SMALL_KEEP: u32 = 2;
 /// A drop that lasts for so long is main's, and no pulse of it.
 const CLEAR_NS: u64 = 50_000_000;
 
-/// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaReason {
     /// Nothing of ours stands: first write, adoption, an outside write.
     Initial,
-    /// Main stepped up.
     Cut,
     /// A smaller correction downwards.
     Lower,
-    /// Main left more.
     Raise,
 }
 
@@ -107,12 +104,9 @@ impl QuotaReason {
     }
 }
 
-/// One quota to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaPlan {
-    /// What to write.
     pub bandwidth: Bandwidth,
-    /// Why.
     pub reason: QuotaReason,
 }
 
@@ -129,7 +123,6 @@ pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
 /// One step of the planner, at least [`QuotaPlannerConfig::rewrite_min_ns`] after the last write.
 struct Step<'a> {
     now_ns: u64,
-    /// Since the last write.
     since_ns: u64,
     decision: &'a HeadroomDecision,
     budget: &'a WriteBudget,

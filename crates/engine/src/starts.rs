@@ -36,12 +36,10 @@ pub enum Start {
     Group(GroupPath),
 }
 
-/// What is to be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Topics {
     /// Processes that run another program.
     pub execs: bool,
-    /// New groups.
     pub groups: bool,
 }
 

@@ -13,7 +13,6 @@ use crate::gates::Change;
 /// A step of the node is a second: an agent that takes longer has missed it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The node's agent.
 #[derive(Clone, Debug)]
 pub struct Agent {
     socket: PathBuf,
@@ -39,7 +38,6 @@ impl Agent {
         self.call(move |client| client.explain(&target)).await
     }
 
-    /// One change of a gate.
     pub async fn apply(&self, change: Change) -> Result<(), ApiError> {
         match change {
             Change::Set { target, terms } => {

@@ -44,14 +44,12 @@ pub struct NodeStores {
     pub namespaces: Store<Namespace>,
     /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,
-    /// Those of the watches.
     pub failures: Failures,
     /// The watches; they end with it.
     _watches: JoinSet<()>,
 }
 
 impl NodeStores {
-    /// Starts to follow.
     pub fn start(client: &Client, node: &str) -> Self {
         let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         let the_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
@@ -92,7 +90,6 @@ impl NodeStores {
         }
     }
 
-    /// A namespace's labels.
     pub fn namespace_labels(&self, name: &str) -> Labels {
         let key = reflector::ObjectRef::new(name);
         self.namespaces

@@ -15,20 +15,17 @@ pub struct PodGate {
     pub group: String,
     /// `namespace/name`, for messages.
     pub pod: String,
-    /// Its terms; never empty.
     pub terms: RawTerms,
 }
 
 /// A call to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Gives terms.
     Set {
         /// `cgroup:/...`.
         target: String,
         terms: RawTerms,
     },
-    /// Takes terms back.
     Unset {
         /// `cgroup:/...`.
         target: String,

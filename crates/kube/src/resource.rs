@@ -10,9 +10,7 @@ pub const SIDE_CPU: &str = "tidegate.dev/side-cpu";
 pub struct Bound {
     /// Of all that have not ended.
     pub milli: u64,
-    /// Of those that are leaving.
     pub leaving_milli: u64,
-    /// How many there are.
     pub pods: u64,
 }
 

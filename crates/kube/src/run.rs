@@ -29,14 +29,10 @@ const GATES_PERIOD: Duration = Duration::from_secs(10);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How it is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The node's name.
     pub node: String,
-    /// The agent's socket.
     pub socket: PathBuf,
-    /// Where cgroups are mounted.
     pub cgroups: PathBuf,
     /// Whether pods are really told to move.
     pub evict: Mode,
@@ -81,7 +77,6 @@ pub fn client(mut config: Config) -> kube::Result<Client> {
     Client::try_from(config)
 }
 
-/// What one node's process remembers.
 struct Keeper {
     settings: Settings,
     agent: Agent,

@@ -14,7 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The API server takes 1 kB.
 const NOTE_MAX: usize = 1_000;
 
-/// Why an event is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// What is written for the pod does not hold.
@@ -90,7 +89,6 @@ pub fn shown(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
-/// It is not waited for.
 fn publish(recorder: Recorder, pod: &Pod, reason: &str, action: &str, note: String) {
     let event = Event {
         type_: EventType::Warning,

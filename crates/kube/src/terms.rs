@@ -13,13 +13,11 @@ use crate::resource::{SIDE_CPU, request_milli};
 /// A term's value and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedTerm {
-    /// As it is written.
     pub value: String,
     /// `annotation tidegate.dev/latency`, `policy web`, `resource tidegate.dev/side-cpu`.
     pub from: String,
 }
 
-/// What a pod gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTerms {
     /// Its terms, by name; none for a pod that nobody gave any.
@@ -29,7 +27,6 @@ pub struct PodTerms {
 }
 
 impl PodTerms {
-    /// As the agent takes them.
     pub fn raw(&self) -> BTreeMap<String, String> {
         let raw = |(name, given): (&String, &SourcedTerm)| (name.clone(), given.value.clone());
         self.terms.iter().map(raw).collect()

@@ -50,12 +50,10 @@ impl Terms {
         }
     }
 
-    /// The same with this burst.
     pub const fn burst(self, burst_ns: u64) -> Self {
         Self { burst_ns, ..self }
     }
 
-    /// The same with this slice.
     pub const fn slice(self, slice_ns: u64) -> Self {
         Self { slice_ns, ..self }
     }
@@ -84,7 +82,6 @@ pub struct Stat {
     pub throttled_ns: u64,
     /// Periods in which more than the quota was taken.
     pub nr_bursts: u64,
-    /// How much more.
     pub burst_ns: u64,
     /// Lost in silos whose slices expired (never by the law).
     pub expired_ns: u64,
@@ -153,12 +150,10 @@ impl Pool {
         self.terms.quota_ns != NONE
     }
 
-    /// What silos may take.
     pub fn runtime_ns(&self) -> u64 {
         self.runtime_ns
     }
 
-    /// When the current period ends.
     pub fn turnover_ns(&self) -> u64 {
         self.turnover_ns
     }
@@ -179,7 +174,6 @@ impl Pool {
         unsafe { ffi::tg_bw_active(self) != 0 }
     }
 
-    /// Statistics so far.
     pub fn stat(&self) -> Stat {
         Stat {
             nr_periods: self.nr_periods,

@@ -30,11 +30,9 @@ pub use ffi::{
     tg_cap_state as State, tg_cap_terms as Terms,
 };
 
-/// Which tasks share a bucket.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// All tasks of the group.
     #[default]
     Group = ffi::TG_CAP_GROUP,
     /// The tasks of one process.

@@ -78,7 +78,6 @@ impl Delay {
         unsafe { ffi::tg_delay_extra_ppm(self) }
     }
 
-    /// Where it stands.
     pub fn state(&self) -> State {
         self.state
     }

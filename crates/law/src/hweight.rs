@@ -32,7 +32,6 @@ impl Group {
         self.active
     }
 
-    /// How many compete in it.
     pub fn entities(&self) -> i32 {
         self.entities
     }
@@ -44,7 +43,6 @@ pub fn nice_weight(nice: i32) -> u32 {
     unsafe { ffi::tg_nice_weight((nice + 20).cast_unsigned()) }
 }
 
-/// Of cpu.weight.
 pub fn group_weight(cgroup_weight: u32) -> u32 {
     // SAFETY: as in `nice_weight`.
     unsafe { ffi::tg_group_weight(cgroup_weight) }

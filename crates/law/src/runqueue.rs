@@ -22,12 +22,10 @@ impl Mean {
         self.weights
     }
 
-    /// How many members there are.
     pub fn members(&self) -> u64 {
         self.nr_waiting + self.nr_running
     }
 
-    /// How many of them run.
     pub fn running(&self) -> u64 {
         self.nr_running
     }
@@ -51,7 +49,6 @@ impl Mean {
         unsafe { ffi::tg_runqueue_settle(self, now_ns) }
     }
 
-    /// A member more.
     pub fn add(&mut self, vruntime: u64, hweight: u64) {
         // SAFETY: as in `v`.
         unsafe { ffi::tg_runqueue_add(self, vruntime, hweight) }

@@ -8,7 +8,6 @@ pub use ffi::{TG_WEIGHT_MAX as WEIGHT_MAX, tg_demand as Demand};
 pub const SHARE_MAX: usize = ffi::TG_SHARE_MAX as usize;
 
 impl Demand {
-    /// A target's demand.
     pub fn new(weight: u32, demand_ucpu: u64, floor_ucpu: u64) -> Self {
         Self {
             weight: u64::from(weight),

@@ -8,9 +8,7 @@ pub use ffi::tg_side_credit as Credit;
 /// What side work used over one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// What the decision before allowed.
     pub before_ucpu: u64,
-    /// The window's length.
     pub dt_ns: u64,
     /// CPU time that side work used in it.
     pub side_ns: u64,

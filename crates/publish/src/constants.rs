@@ -3,7 +3,6 @@
 /// The numbers of the rule. The defaults are those that `tidegate-kube` uses; others are for rehearsals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constants {
-    /// How far back samples count.
     pub window_s: u64,
     /// Of those samples in order, the part that lies below the promise.
     pub low_percent: u64,
@@ -13,13 +12,11 @@ pub struct Constants {
     pub warm_up_s: u64,
     /// A difference that is not larger than both this and [`Constants::slack_milli`] does not count.
     pub slack_percent: u64,
-    /// The same, in millicores.
     pub slack_milli: u64,
     /// Between two rises of the promise.
     pub rise_gap_s: u64,
     /// One rise is at most the larger of this and [`Constants::rise_milli`].
     pub rise_percent: u64,
-    /// The same, in millicores.
     pub rise_milli: u64,
     /// Between two writes, but for one that pods beyond the published amount demand.
     pub write_gap_s: u64,

@@ -48,7 +48,6 @@ impl Eviction {
         self.starved_since_s = None;
     }
 
-    /// Whether the estimate may rise.
     pub fn may_rise(&self, time_s: u64) -> bool {
         self.last_s
             .is_none_or(|last_s| time_s >= last_s + self.constants.no_rise_s)

@@ -43,7 +43,6 @@ pub enum Write {
 pub enum Because {
     /// Too few samples yet: what stands is kept.
     WarmingUp,
-    /// No samples for three minutes.
     Stale,
     /// The pods bound here request more than the node can promise.
     Short,
@@ -75,14 +74,12 @@ impl fmt::Display for Because {
 /// What to do in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The key.
     pub write: Write,
     pub because: Because,
     /// What the node can promise; none while it warms up or is stale.
     pub promise_milli: Option<u64>,
     /// Whether the node can promise less than what is bound: its condition `TidegateSidePressure`.
     pub is_short: bool,
-    /// One side pod must move.
     pub must_evict: bool,
 }
 
@@ -108,7 +105,6 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// With these numbers.
     pub fn new(constants: Constants) -> Self {
         Rule {
             estimate: Estimate::new(&constants),

@@ -26,7 +26,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty one.
     pub fn new(constants: &Constants) -> Self {
         Window {
             window_s: constants.window_s,

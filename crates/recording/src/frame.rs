@@ -39,7 +39,6 @@ fn checksum(version: u8, payload: &[u8]) -> u32 {
 /// An item of [`Frames`].
 #[derive(Debug, PartialEq)]
 pub enum Entry {
-    /// An entry.
     Record(Record),
     /// A whole entry of a later version.
     Newer(u8),

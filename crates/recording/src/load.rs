@@ -19,21 +19,12 @@ const STEPS: usize = 1_000;
 pub enum LoadError {
     /// The file cannot be read or written.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        error: io::Error,
-    },
-    /// It holds no whole entry.
+    Io { path: PathBuf, error: io::Error },
     #[error("{}: no recording; write one with tidegate record --out FILE", .0.display())]
     NoRecording(PathBuf),
     /// A later Tidegate wrote it.
     #[error("{}: recorded in format {version} and this tidegate reads up to {VERSION}; use the one that recorded it, or a later one", .path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        version: u8,
-    },
+    Newer { path: PathBuf, version: u8 },
     /// Nothing lies in the span.
     #[error("{}: nothing was recorded in that span", .0.display())]
     Empty(PathBuf),

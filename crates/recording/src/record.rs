@@ -13,15 +13,12 @@ pub enum Record {
     Second(Second),
     /// Steps of the control loop, oldest first: of the last minutes before an alert alone.
     Steps(Vec<Step>),
-    /// Something happened.
     Event(Event),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Tidegate's version.
     pub version: String,
-    /// The kernel's release.
     pub kernel: String,
     /// CPUs online.
     pub cpus: u32,
@@ -36,11 +33,9 @@ pub struct Machine {
 /// Something that uses CPU: a gate, or a group without one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Its number, in this file.
     pub id: u32,
     /// The gate's name; of a group without a gate its unit or its path.
     pub name: String,
-    /// Whether it is a gate.
     pub is_gate: bool,
     /// `main`, `side` or `neutral`.
     pub class: String,
@@ -67,7 +62,6 @@ pub struct Second {
     pub capacity_cpus: f32,
     /// Everything but side and idle.
     pub main_cpus: f32,
-    /// Side work.
     pub side_cpus: f32,
     pub idle_cpus: f32,
     /// What the law gave side work.
@@ -88,7 +82,6 @@ pub struct Second {
     pub main_wait_p99_us: u32,
     /// Works that used CPU, or were throttled, in this second.
     pub works: Vec<WorkSecond>,
-    /// What needs a person.
     pub alerts: Vec<String>,
 }
 
@@ -122,7 +115,6 @@ pub struct Step {
     pub allowance_ucpu: u32,
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When, milliseconds since 1970.

@@ -11,11 +11,9 @@ pub struct Recording {
     pub machine: Machine,
     /// Every work that a second names, by number.
     pub works: BTreeMap<u32, Work>,
-    /// In order of time.
     pub seconds: Vec<Second>,
     /// In order of time; empty in most recordings.
     pub steps: Vec<Step>,
-    /// In order of time.
     pub events: Vec<Event>,
     /// Bytes that are damaged and were left out.
     pub damaged_bytes: u64,

@@ -23,7 +23,6 @@ const FILE_PART: u64 = 8;
 /// An agent that restarts again and again begins a file each time.
 const FILES_MAX: usize = 1_000;
 
-/// How much is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub bytes_max: u64,
@@ -77,7 +76,6 @@ impl Store {
         Ok(store)
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -246,7 +244,6 @@ impl Store {
     }
 }
 
-/// By its name.
 fn began_ms(path: &Path) -> Option<u64> {
     let is_ours = path.extension().is_some_and(|ending| ending == ENDING);
     let name = path.file_stem()?.to_str()?;

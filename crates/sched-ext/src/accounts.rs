@@ -32,12 +32,10 @@ pub struct WorkStat {
     pub side_ns: u64,
     /// CPU time out of a soft cap.
     pub background_ns: u64,
-    /// From wakeup to run.
     pub run_delay: Delays,
 }
 
 impl WorkStat {
-    /// All CPU time.
     pub fn used_ns(&self) -> u64 {
         self.main_ns + self.side_ns + self.background_ns
     }
@@ -86,7 +84,6 @@ pub struct RestStat {
     pub side: WorkStat,
     /// What is out of a task's own soft cap.
     pub background: WorkStat,
-    /// The kernel's threads.
     pub kernel: WorkStat,
 }
 

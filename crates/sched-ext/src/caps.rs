@@ -33,7 +33,6 @@ pub struct CapStat {
     pub background_us: u64,
     /// Times that a task was throttled.
     pub throttles: u64,
-    /// For how long, added up.
     pub throttled_us: u64,
     /// Runs that only the kernel's watchdog made necessary.
     pub min_runs: u64,

@@ -13,7 +13,6 @@ const FIRST_NS: u64 = 1_024;
 pub struct Delays {
     /// How many: below 1,024 ns, 2,048 ns and so on.
     pub counts: [u64; DELAYS],
-    /// All added up.
     pub sum_ns: u64,
     pub longest_ns: u64,
 }

@@ -12,7 +12,6 @@ pub enum ExtError {
     Unsupported {
         /// `uname -r`.
         release: String,
-        /// What is missing.
         why: &'static str,
     },
     /// Another scheduler is loaded already.
@@ -30,7 +29,6 @@ pub enum ExtError {
     #[error("sched_ext: {step}: {why}{log}; see docs/ext.md, or try another kernel")]
     Refused {
         step: &'static str,
-        /// The error.
         why: String,
         /// The end of libbpf's log, on lines of its own; empty if it said nothing.
         log: String,

@@ -24,7 +24,6 @@ pub struct SchedulerEnd {
     pub code: i64,
     /// The kernel's words for the kind: "runnable task stall", "disabled by sysrq-S", ...
     pub reason: String,
-    /// What happened, in particular.
     pub message: String,
     /// The state of all CPUs and tasks then; empty for an end that was asked for.
     pub dump: String,

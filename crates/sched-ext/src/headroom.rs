@@ -17,9 +17,7 @@ pub struct HeadroomStats {
     pub allowance_ucpu: u64,
     /// What it gets in any case: the tolerance, or what the watchdog makes necessary for so many tasks, if that is more.
     pub floor_ucpu: u64,
-    /// The machine.
     pub capacity_ucpu: u64,
-    /// Idle to keep.
     pub asked_ucpu: u64,
     /// Idle kept, a mean of about a second.
     pub idle_ucpu: u64,
@@ -43,7 +41,6 @@ pub struct HeadroomStats {
     /// CPU time that there was.
     pub capacity_ns: u64,
     pub idle_ns: u64,
-    /// Of it side work's.
     pub side_ns: u64,
     /// Time in which main left side work no more than the floor.
     pub floor_ns: u64,

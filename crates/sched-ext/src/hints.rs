@@ -43,7 +43,6 @@ fn least(hint: i32, base_ns: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// As the programs read them.
     fn read(from: &[u32; HINTS], slice_ns: u64) -> i32 {
         let reached = from.iter().rposition(|least| slice_ns >= u64::from(*least));
         HINT_FIRST + reached.unwrap_or(0) as i32

@@ -23,11 +23,9 @@ pub struct LimitStat {
     pub nr_periods: u64,
     /// Periods at whose end some CPU was throttled.
     pub nr_throttled: u64,
-    /// How long it was throttled.
     pub throttled_us: u64,
     /// Periods in which more than the quota was used.
     pub nr_bursts: u64,
-    /// How much more.
     pub burst_used_us: u64,
     /// Times that a task was throttled.
     pub throttles: u64,

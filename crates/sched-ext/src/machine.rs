@@ -3,7 +3,6 @@
 use crate::error::ExtError;
 use crate::intf::{CPUS_MAX, Cpu, LLCS_MAX, Near};
 
-/// One CPU's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
     pub cpu: u32,
@@ -18,7 +17,6 @@ pub struct CpuPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     places: Vec<CpuPlace>,
-    /// Which of them are known.
     known: Vec<bool>,
     /// Distance from a cache to another, row by row.
     distances: Vec<u32>,
@@ -117,7 +115,6 @@ impl Machine {
         self.known.iter().filter(|known| **known).count() as u32
     }
 
-    /// Last-level caches.
     pub fn llcs(&self) -> u32 {
         1 + self.places.iter().map(|place| place.llc).max().unwrap_or(0)
     }

@@ -118,7 +118,6 @@ pub fn call(program: &ProgramMut<'_>, argument: &[u8]) -> Result<u32, ExtError> 
     Ok(output.return_value)
 }
 
-/// Writes one element.
 pub fn put(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|why| refused("write a map", &why))
@@ -134,7 +133,6 @@ pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<(), ExtError> {
     }
 }
 
-/// Reads one element.
 pub fn get<T: Plain + Default>(map: &impl MapCore, key: &[u8]) -> Result<Option<T>, ExtError> {
     let found = map
         .lookup(key, MapFlags::ANY)

@@ -19,7 +19,6 @@ const KERNELS_PRIORITY: &str = "/sys/module/rcutree/parameters/kthread_prio";
 /// What RCU's thread is called with and without preemption of readers.
 const NAMES: [&str; 2] = ["rcu_preempt", "rcu_sched"];
 
-/// Real-time until dropped.
 #[derive(Debug)]
 pub struct RcuThread {
     pid: libc::pid_t,

@@ -40,7 +40,6 @@ pub struct CpuStats {
     pub no_context: u64,
     /// Runs that only the kernel's watchdog made necessary.
     pub min_runs: u64,
-    /// What they took.
     pub min_run_ns: u64,
 }
 

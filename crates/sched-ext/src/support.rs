@@ -11,7 +11,6 @@ pub const NAME: &str = "tidegate";
 const BTF: &str = "sys/kernel/btf/vmlinux";
 const FOLDER: &str = "sys/kernel/sched_ext";
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
     /// `enabled`, `disabled`, or a state on the way from one to the other.

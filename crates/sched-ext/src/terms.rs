@@ -22,7 +22,6 @@ pub struct GateTerms {
     pub cap: Option<CapTerms>,
     /// The latency hint, -20 (first) to 19 (last).
     pub hint: Option<i32>,
-    /// Its kind of work.
     pub kind: Option<Kind>,
     /// Idle to keep for it, of the machine; of all gates' the largest counts.
     pub headroom_ppm: Option<u32>,
@@ -39,6 +38,5 @@ pub struct CapTerms {
     pub hard_ppt: Option<u32>,
     /// A bound on what others are held up for; 0: only where no other task wants to run.
     pub soft_ppt: Option<u32>,
-    /// Who shares it.
     pub scope: CapScope,
 }

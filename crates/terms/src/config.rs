@@ -25,11 +25,8 @@ use crate::values::Class;
 /// The folders that hold configuration, weakest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
-    /// The distribution's.
     pub vendor: PathBuf,
-    /// The administrator's.
     pub admin: PathBuf,
-    /// Until the next boot.
     pub runtime: PathBuf,
 }
 
@@ -111,7 +108,6 @@ fn drop_ins_of(root: &Path) -> Result<BTreeMap<OsString, PathBuf>, TermError> {
 pub struct Config {
     /// One entry a file, weakest first.
     layers: Vec<Layer>,
-    /// What their rules come to.
     rules: Vec<Rule>,
 }
 
@@ -221,7 +217,6 @@ impl Config {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    /// The machine's settings.
     pub fn settings(&self) -> Settings {
         Settings::from_candidates(|setting| {
             self.layers

@@ -13,22 +13,16 @@ pub enum TermError {
     /// The text is not a value of the term.
     #[error("{name}: {source_place}: \"{}\" {why}; write {range}", quoted(input))]
     Value {
-        /// The term.
         name: &'static str,
-        /// Where the text stands.
         source_place: Source,
-        /// The text.
         input: String,
-        /// Why it is refused.
         why: Refusal,
-        /// What is accepted.
         range: &'static str,
     },
     /// No term or setting has this name.
     #[error("{}: {source_place}: no such {kind}; {mend}", quoted(name))]
     Unknown {
         name: String,
-        /// Where it stands.
         source_place: Source,
         /// `term`, `setting` and the like.
         kind: &'static str,
@@ -38,25 +32,17 @@ pub enum TermError {
     /// The term means nothing for gates of this class.
     #[error("{name}: {source_place}: a {class} gate does not take it; {mend}")]
     WrongClass {
-        /// The term.
         name: &'static str,
-        /// Where it stands.
         source_place: Source,
-        /// The gate's class.
         class: Class,
-        /// Which classes do.
         mend: String,
     },
     /// The term contradicts another one, or means nothing without it.
     #[error("{name}: {source_place}: \"{}\" {why}; {mend}", quoted(input))]
     Together {
-        /// The term.
         name: &'static str,
-        /// Where it stands.
         source_place: Source,
-        /// Its value.
         input: String,
-        /// What it contradicts.
         why: String,
         mend: &'static str,
     },
@@ -66,13 +52,9 @@ pub enum TermError {
         quoted(name)
     )]
     NotText {
-        /// The key.
         name: String,
-        /// Where it stands.
         source_place: Source,
-        /// What stands there.
         found: String,
-        /// How it should look.
         example: String,
     },
     /// A rule, or a part of one, that cannot be.
@@ -80,36 +62,22 @@ pub enum TermError {
     Rule {
         /// The rule or the part.
         name: String,
-        /// Where it stands.
         source_place: Source,
         why: String,
         mend: String,
     },
     /// A file is not TOML.
     #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]
-    Toml {
-        source_place: Source,
-        /// What the parser says.
-        why: String,
-    },
+    Toml { source_place: Source, why: String },
     /// A file or folder cannot be read.
     #[error("{}: cannot be read: {why}; make it readable or move it away", path.display())]
-    Read {
-        path: PathBuf,
-        /// The system's reason.
-        why: String,
-    },
+    Read { path: PathBuf, why: String },
     /// An assignment without `=`.
     #[error(
         "\"{}\": {source_place}: not of the form term=value; write it as in headroom=30%",
         quoted(input)
     )]
-    NotAssignment {
-        /// The text.
-        input: String,
-        /// Where it stands.
-        source_place: Source,
-    },
+    NotAssignment { input: String, source_place: Source },
 }
 
 impl TermError {

@@ -9,7 +9,6 @@ use crate::source::{RawTerm, Source};
 use crate::table::Term;
 use crate::values::Class;
 
-/// One file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) settings: RawTerms,

@@ -17,7 +17,6 @@ const UCPU_PER_PPT: u64 = 1_000;
 /// CPU time that a gate may use in each period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Quota {
-    /// No limit.
     #[default]
     None,
     /// This much in each period, whatever the period is.
@@ -73,7 +72,6 @@ impl Value for Quota {
 /// Unused quota that may be carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Burst {
-    /// At most this much.
     Of(TimeSpan),
     /// The quota, or as much as the limits of the groups above leave.
     Max,
@@ -108,7 +106,6 @@ impl Value for Burst {
 pub enum Cap {
     /// At most this many parts per thousand of one CPU.
     Ppt(u32),
-    /// No cap.
     #[default]
     None,
 }
@@ -236,7 +233,6 @@ impl Value for Latency {
     }
 }
 
-/// Yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Switch(pub bool);
 

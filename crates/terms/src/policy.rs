@@ -22,7 +22,6 @@ use crate::source::Source;
 /// What a rule does with what it matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Its terms hold.
     #[default]
     Enforce,
     /// What would be done is told, and nothing is written.
@@ -30,7 +29,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As files write it.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Enforce => "enforce",
@@ -46,10 +44,8 @@ impl Mode {
     }
 }
 
-/// What a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole groups.
     Groups,
     Processes,
 }
@@ -80,7 +76,6 @@ pub struct SeenProcess<'a> {
     pub group: &'a str,
     /// The file that it runs.
     pub exe: &'a str,
-    /// Its user's number.
     pub uid: u32,
     /// Its user's name, where there is one.
     pub user: Option<&'a str>,
@@ -106,7 +101,6 @@ fn any(patterns: &[Pattern], text: &str) -> bool {
 }
 
 impl Match {
-    /// What it is for.
     pub fn kind(&self) -> Kind {
         match self.exe.is_empty() && self.user.is_empty() {
             true => Kind::Groups,
@@ -152,11 +146,8 @@ pub(crate) struct WrittenRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub name: String,
-    /// Where it stands first.
     pub place: Source,
-    /// What it is for.
     pub matches: Match,
-    /// What it does there.
     pub mode: Mode,
     /// Its terms, one layer a file, weakest first.
     pub terms: Vec<RawTerms>,

@@ -45,7 +45,6 @@ impl RawTerms {
         Ok(terms)
     }
 
-    /// Whether no term is written.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -13,7 +13,6 @@ use crate::source::{RawTerm, Source};
 use crate::table::{Setting, Term};
 use crate::values::Class;
 
-/// One file being read.
 pub(crate) struct Reader<'t> {
     pub(crate) path: &'t Path,
     pub(crate) text: &'t str,

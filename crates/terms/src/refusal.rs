@@ -7,7 +7,6 @@ use std::fmt;
 pub struct Refusal(pub String);
 
 impl Refusal {
-    /// From a clause.
     pub fn new(why: impl Into<String>) -> Refusal {
         Refusal(why.into())
     }

@@ -12,9 +12,7 @@ pub enum Source {
     /// Nobody said anything; the table's default.
     #[default]
     Default,
-    /// A configuration file.
     File {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: u32,
@@ -44,7 +42,6 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawTerm {
     pub text: String,
-    /// Where it stands.
     pub source: Source,
 }
 
@@ -53,7 +50,6 @@ pub struct RawTerm {
 pub struct Overridden {
     /// The value, as a user would write it.
     pub value: String,
-    /// Where it came from.
     pub source: Source,
 }
 
@@ -67,7 +63,6 @@ impl fmt::Display for Overridden {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved<T> {
     pub value: T,
-    /// Where it came from.
     pub source: Source,
     pub overrode: Vec<Overridden>,
 }
@@ -85,8 +80,6 @@ pub struct View {
     pub name: &'static str,
     /// The value, as a user would write it.
     pub value: String,
-    /// Where it came from.
     pub source: Source,
-    /// What it overrode, weakest first.
     pub overrode: Vec<Overridden>,
 }

@@ -44,12 +44,10 @@ macro_rules! table {
                 match self { $($Enum::$Variant => stringify!($field)),+ }
             }
 
-            /// What is accepted, in words.
             pub fn range(self) -> &'static str {
                 match self { $($Enum::$Variant => $range),+ }
             }
 
-            /// One line of help.
             pub fn doc(self) -> &'static str {
                 match self { $($Enum::$Variant => $doc),+ }
             }
@@ -184,7 +182,6 @@ impl<T: std::fmt::Display> Resolved<T> {
 }
 
 table! {
-    /// A term's name.
     enum Term;
     /// The terms of one gate, resolved: the only form that anything past this crate sees.
     struct Terms;

@@ -30,7 +30,6 @@ impl Share {
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };
     /// 5 %.
     pub const FIVE_PERCENT: Share = Share { ppm: 50_000 };
-    /// Everything.
     pub const WHOLE: Share = Share {
         ppm: PPM_WHOLE as u32,
     };
@@ -44,7 +43,6 @@ impl Share {
         }
     }
 
-    /// In millionths.
     pub const fn ppm(self) -> u32 {
         self.ppm
     }
@@ -196,12 +194,10 @@ pub struct CpuAmount {
 }
 
 impl CpuAmount {
-    /// From millionths of one CPU.
     pub const fn from_ucpu(ucpu: u64) -> CpuAmount {
         CpuAmount { ucpu }
     }
 
-    /// In millionths of one CPU.
     pub const fn ucpu(self) -> u64 {
         self.ucpu
     }

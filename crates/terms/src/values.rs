@@ -42,7 +42,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// As a user writes it.
     pub fn name(self) -> &'static str {
         match self {
             Class::Main => "main",
@@ -117,7 +116,6 @@ pub struct Tolerance(Share);
 impl Tolerance {
     /// The default: 1 ms in each 100 ms of every CPU (seed 000).
     pub const ONE_PERCENT: Tolerance = Tolerance(Share::ONE_PERCENT);
-    /// Explicitly no floor.
     pub const NONE: Tolerance = Tolerance(Share::ZERO);
 
     /// As a share of the machine.
@@ -125,7 +123,6 @@ impl Tolerance {
         self.0
     }
 
-    /// In millionths of the machine.
     pub const fn ppm(self) -> u32 {
         self.0.ppm()
     }
@@ -234,7 +231,6 @@ pub enum CpusetMode {
     Auto,
     /// Wherever there are cpusets.
     On,
-    /// Nowhere.
     Off,
 }
 
@@ -259,15 +255,12 @@ impl Value for CpusetMode {
     }
 }
 
-/// How use is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sense {
     /// BPF where it works, else usage.
     #[default]
     Auto,
-    /// BPF or fail.
     Bpf,
-    /// Group usage only.
     Usage,
 }
 
@@ -292,13 +285,10 @@ impl Value for Sense {
     }
 }
 
-/// What enforces the terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// Knobs.
     #[default]
     Auto,
-    /// Kernel files.
     Knobs,
     /// A scheduler of our own, with kernel files for what holds when it is off.
     Ext,
@@ -361,10 +351,8 @@ impl Value for ApiListen {
 /// Time between steps of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopPeriod {
-    /// By the sensor.
     #[default]
     Auto,
-    /// This.
     Every(TimeSpan),
 }
 
@@ -387,7 +375,6 @@ impl Count {
         Count(if count == 0 { 1 } else { count })
     }
 
-    /// As a length.
     pub fn get(self) -> usize {
         self.0 as usize
     }

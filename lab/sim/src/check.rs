@@ -35,7 +35,6 @@ struct Limit {
     least_ns: i64,
 }
 
-/// The books.
 pub(crate) struct Checker {
     /// When what runs on a CPU came in, or was last written down.
     since: Vec<Ns>,

@@ -3,7 +3,6 @@
 use crate::contention::Contention;
 use crate::topology::Topology;
 
-/// Which scheduler runs ordinary tasks.
 #[derive(Clone, Debug)]
 pub enum Scheduler {
     /// The fair class of kernels from 6.6 on.
@@ -25,7 +24,6 @@ pub struct EevdfConfig {
     /// DELAY_DEQUEUE: a task that sleeps with negative lag stays in the
     /// competition until the lag is used up.
     pub delay_dequeue: bool,
-    /// WAKEUP_PREEMPTION.
     pub wakeup_preemption: bool,
     /// The protection of RUN_TO_PARITY ends with the shortest slice that is
     /// queued, not with the running task's own (from 6.17 on).
@@ -56,9 +54,7 @@ impl EevdfConfig {
 pub struct CfsConfig {
     /// sched_latency_ns: the period in which every runnable task runs once.
     pub latency_ns: u64,
-    /// sched_min_granularity_ns.
     pub min_granularity_ns: u64,
-    /// sched_wakeup_granularity_ns.
     pub wakeup_granularity_ns: u64,
     /// Whether seed 001's latency-nice patches are in.
     pub latency_nice: bool,
@@ -128,18 +124,14 @@ impl Default for Costs {
 pub struct MachineConfig {
     /// Its CPUs.
     pub topology: Topology,
-    /// Its scheduler.
     pub scheduler: Scheduler,
     /// The timer tick (HZ=250: 4 ms).
     pub tick_ns: u64,
-    /// sched_cfs_bandwidth_slice_us.
     pub bandwidth_slice_us: u64,
     /// Whether slices expire with their period (kernels before de53fd7aed):
     /// kept as a comparison only.
     pub slices_expire: bool,
-    /// What the kernel itself takes.
     pub costs: Costs,
-    /// How neighbours slow each other.
     pub contention: Contention,
     /// The seed of everything random.
     pub seed: u64,

@@ -22,7 +22,6 @@
 
 use serde::Deserialize;
 
-/// Full speed.
 pub const SPEED_PPM_FULL: u32 = 1_000_000;
 
 /// The least speed that the function gives: a task always gets on.
@@ -53,7 +52,6 @@ pub struct Neighbours {
     pub machine: (u32, u32),
 }
 
-/// Why coefficients are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentionError {
     /// The file is no TOML of the expected form.
@@ -63,12 +61,7 @@ pub enum ContentionError {
     #[error(
         "contention: {name}: {got}: not between 0 and {SPEED_PPM_FULL}; it is a share in millionths"
     )]
-    Range {
-        /// Which coefficient.
-        name: &'static str,
-        /// What was given.
-        got: u32,
-    },
+    Range { name: &'static str, got: u32 },
 }
 
 /// The measured file's form: what else it holds (where each number came from) is for readers.

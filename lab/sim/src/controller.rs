@@ -5,13 +5,10 @@ use crate::Ns;
 use crate::error::Violation;
 use crate::machine::Machine;
 
-/// An engine.
 pub trait Controller: Send {
-    /// When it steps first.
     fn first_ns(&self) -> Ns;
     /// One step; returns the absolute time of the next (later than now).
     fn step(&mut self, machine: &mut Machine) -> Ns;
-    /// For messages.
     fn name(&self) -> &str;
     /// What the machine refused it, the last of it.
     fn refusal(&self) -> Option<String> {
@@ -26,9 +23,7 @@ pub trait Controller: Send {
 /// A machine and the engines that act on it. At one instant the machine's own
 /// events come first, then the engines in their order.
 pub struct Simulation {
-    /// The machine.
     pub machine: Machine,
-    /// The engines.
     pub controllers: Vec<Box<dyn Controller>>,
     next_ns: Vec<Ns>,
 }

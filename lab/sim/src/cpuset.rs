@@ -25,7 +25,6 @@ pub struct CpuListError {
 }
 
 impl CpuSet {
-    /// No CPU.
     pub const EMPTY: CpuSet = CpuSet { words: [0; WORDS] };
 
     /// CPUs 0 to `cpus - 1`.
@@ -33,7 +32,6 @@ impl CpuSet {
         CpuSet::range(0..cpus)
     }
 
-    /// One CPU.
     pub fn single(cpu: CpuId) -> Self {
         CpuSet::range(cpu.0..cpu.0 + 1)
     }
@@ -102,7 +100,6 @@ impl CpuSet {
             .is_some_and(|word| word >> (cpu.0 % WORD_BITS) & 1 == 1)
     }
 
-    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
@@ -112,7 +109,6 @@ impl CpuSet {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The lowest CPU.
     pub fn first(&self) -> Option<CpuId> {
         self.next_from(CpuId(0))
     }

@@ -12,9 +12,7 @@ pub enum SimError {
     /// A number outside its range.
     #[error("{what}: {got}: out of range {low}..={high}; give a value within it")]
     Range {
-        /// Which number.
         what: &'static str,
-        /// What was given.
         got: u64,
         /// The least that is allowed.
         low: u64,
@@ -35,7 +33,6 @@ pub enum SimError {
         "{what}: the CPUs that it names and those of its group have none in common; name one below {cpus} of its group's"
     )]
     NoCpu {
-        /// Whose set.
         what: String,
         /// CPUs of the machine.
         cpus: u32,
@@ -43,11 +40,8 @@ pub enum SimError {
     /// A change that this kernel refuses.
     #[error("{what}: {why}; {mend}")]
     Refused {
-        /// What was to change.
         what: &'static str,
-        /// Why it is refused.
         why: &'static str,
-        /// What to do instead.
         mend: &'static str,
     },
 }
@@ -61,16 +55,12 @@ pub enum SimError {
     task.map(|t| format!(", task {t}")).unwrap_or_default()
 )]
 pub struct Violation {
-    /// Which invariant.
     pub rule: &'static str,
-    /// When it was seen.
     pub at_ns: Ns,
     /// On which CPU, where that is known.
     pub cpu: Option<CpuId>,
     /// Which task, where that is known.
     pub task: Option<TaskId>,
-    /// The machine's seed.
     pub seed: u64,
-    /// What was found.
     pub detail: String,
 }

@@ -13,10 +13,8 @@
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 
-/// Later than everything.
 pub(crate) const NEVER: Ns = Ns::MAX;
 
-/// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// A sleep ends, or a task starts.
@@ -27,12 +25,10 @@ pub(crate) enum Timer {
     Slack(GroupId),
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// What the CPU's task is doing is done.
     End(CpuId),
-    /// A timer.
     Timer(Timer),
     /// The CPU's tick.
     Tick(CpuId),

@@ -9,7 +9,6 @@ use hdrhistogram::Histogram as Buckets;
 /// How far above a recorded value a reported one may lie, in millionths.
 pub const ERROR_PPM: u64 = 1_000;
 
-/// Counts of times.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// None until the first value: most series of a large machine stay empty.
@@ -27,7 +26,6 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
     pub fn new() -> Histogram {
         Histogram {
             buckets: None,
@@ -38,7 +36,6 @@ impl Histogram {
         }
     }
 
-    /// Counts one value.
     pub fn record(&mut self, value_ns: u64) {
         self.record_n(value_ns, 1);
     }
@@ -84,12 +81,10 @@ impl Histogram {
         later
     }
 
-    /// How many values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
@@ -105,7 +100,6 @@ impl Histogram {
         if self.count == 0 { 0 } else { self.min_ns }
     }
 
-    /// The greatest.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }

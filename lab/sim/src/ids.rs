@@ -33,10 +33,7 @@ id!(
     /// A group of tasks (a cgroup of the cpu controller).
     GroupId
 );
-id!(
-    /// A logical CPU.
-    CpuId
-);
+id!(CpuId);
 id!(
     /// A pipe: a bounded queue of messages.
     PipeId

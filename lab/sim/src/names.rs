@@ -3,12 +3,9 @@
 use crate::ids::{GroupId, SeriesId, TaskId};
 use crate::trace::Event;
 
-/// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Player {
-    /// Its name.
     pub name: String,
-    /// Its group.
     pub group: GroupId,
 }
 
@@ -91,7 +88,6 @@ impl Names {
         &self.groups
     }
 
-    /// Every series' name.
     pub fn all_series(&self) -> &[String] {
         &self.series
     }

@@ -5,14 +5,11 @@ use crate::hist::Histogram;
 use crate::scenario::Override;
 use crate::spec::Class;
 
-/// One run's result.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The scenario's name.
     pub scenario: String,
     /// What was laid over the file for this run alone (a sweep's values).
     pub point: Vec<Override>,
-    /// The seed.
     pub seed: u64,
     /// CPUs of the machine.
     pub cpus: u32,
@@ -28,7 +25,6 @@ pub struct Outcome {
     pub at_tolerance_ns: Option<u64>,
     /// The groups, the root first (it holds everything).
     pub groups: Vec<GroupOutcome>,
-    /// What the workloads recorded.
     pub series: Vec<SeriesOutcome>,
     /// Use over time, a sample a window.
     pub samples: Vec<Sample>,
@@ -38,10 +34,8 @@ pub struct Outcome {
     pub refusals: Vec<String>,
 }
 
-/// A group's part.
 #[derive(Clone, Debug)]
 pub struct GroupOutcome {
-    /// Its name.
     pub name: String,
     /// Its class, its own or that of the nearest group above which has one.
     pub class: Class,
@@ -65,27 +59,22 @@ pub struct GroupOutcome {
     pub throttled_ns: u64,
     /// Periods in which it used more than its quota, from burst.
     pub bursts: u64,
-    /// How much more.
     pub burst_ns: u64,
 }
 
-/// One recorded series.
 #[derive(Clone, Debug)]
 pub struct SeriesOutcome {
-    /// The workload.
     pub workload: String,
     /// The workload's group, by its name.
     pub group: String,
     /// What was recorded, such as `latency`.
     pub what: &'static str,
-    /// The values.
     pub values: Histogram,
 }
 
 /// Use in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The window's end.
     pub at_ns: Ns,
     /// CPU time in it, by group, the root first.
     pub usage_ns: Vec<u64>,

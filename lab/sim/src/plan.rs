@@ -16,7 +16,6 @@ use crate::spec::{Class, GroupSpec};
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";
 
-/// The layout.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Groups in the order in which they are added: their numbers count from 1, as the root is 0.
@@ -25,7 +24,6 @@ pub struct Plan {
     pub slices: Vec<Option<u64>>,
     /// The group that a policy limits, when there is side work.
     pub side_root: Option<GroupId>,
-    /// Main's groups.
     pub main: Vec<GroupId>,
     /// Idle to keep for main's groups together.
     pub headroom_ppm: u32,
@@ -36,7 +34,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For a scenario.
     pub fn new(scenario: &Scenario) -> Plan {
         let tops: Vec<usize> = (0..scenario.groups.len())
             .filter(|&at| class_of(scenario, Some(at)) == Class::Side)

@@ -15,11 +15,9 @@ use std::collections::VecDeque;
 /// A task to spawn.
 #[derive(Debug)]
 pub struct TaskSpec {
-    /// For traces and messages.
     pub name: String,
     /// The group it starts in.
     pub group: GroupId,
-    /// Its policy.
     pub policy: Policy,
     /// −20..=19.
     pub nice: i8,
@@ -33,7 +31,6 @@ pub struct TaskSpec {
     pub cpus: Option<CpuSet>,
     /// When it starts; the past means now.
     pub start_ns: Ns,
-    /// What it does.
     pub program: Box<dyn Program>,
 }
 
@@ -55,7 +52,6 @@ impl TaskSpec {
     }
 }
 
-/// One step of a program.
 #[derive(Debug)]
 pub enum Op {
     /// Computes: this much CPU time at full speed (longer beside busy neighbours).
@@ -65,34 +61,28 @@ pub enum Op {
     },
     /// Sleeps until a time; one in the past is no sleep.
     SleepUntil {
-        /// The absolute time.
         at_ns: Ns,
     },
     /// Sleeps for a while.
     Sleep {
-        /// For how long.
         for_ns: u64,
     },
     /// Lets others run (sched_yield).
     Yield,
     /// Puts one message into a pipe; waits while it is full.
     Send {
-        /// The pipe.
         pipe: PipeId,
     },
     /// Takes one message from a pipe; waits while it is empty.
     Recv {
-        /// The pipe.
         pipe: PipeId,
     },
     /// Takes a lock; waits while another task holds it.
     Lock {
-        /// The lock.
         lock: LockId,
     },
     /// Releases a lock and wakes its first waiter.
     Unlock {
-        /// The lock.
         lock: LockId,
     },
     /// Creates a task. What the kernel hands on at fork is handed on here too:
@@ -100,17 +90,14 @@ pub enum Op {
     /// off) and cap of the parent replace what the child's spec leaves at its
     /// default. The id is then [`Ctx::last_forked`].
     Fork {
-        /// The child.
         child: Box<TaskSpec>,
     },
     /// Wakes a parked task; one that is not parked yet will not park.
     Wake {
-        /// Whom.
         task: TaskId,
     },
     /// Waits for a [`Op::Wake`].
     Park,
-    /// Ends the task.
     Exit,
 }
 
@@ -144,7 +131,6 @@ pub(crate) struct World {
 
 /// What a program sees of the machine.
 pub struct Ctx<'a> {
-    /// Now.
     pub now_ns: Ns,
     /// The task that runs the program.
     pub task: TaskId,

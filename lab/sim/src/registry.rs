@@ -12,15 +12,12 @@ use crate::policies::{
 pub struct Setup {
     /// The group that all side work is below: the one that a policy limits.
     pub side_root: GroupId,
-    /// Main's groups.
     pub main: Vec<GroupId>,
     /// What is left for Tidegate's own engine to do.
     pub compiled: Compiled,
-    /// Idle to keep.
     pub headroom_ppm: u32,
     /// A standing quota, of the machine.
     pub quota_ppm: u32,
-    /// How use is sensed.
     pub sense: Sensing,
     /// CPUs of the machine.
     pub cpus: u32,
@@ -30,18 +27,14 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// How the side root competes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideRoot {
     /// In the idle class (`cpu.idle`), as Tidegate's own.
     Idle,
-    /// At this weight.
     Weight(u32),
 }
 
-/// A policy.
 pub struct Policy {
-    /// Its name.
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,

@@ -24,12 +24,7 @@ use crate::workloads::{Kind, Made};
 pub enum RunError {
     /// The machine refuses the scenario.
     #[error("{what}: {source}")]
-    Build {
-        /// Which part.
-        what: String,
-        /// Why.
-        source: SimError,
-    },
+    Build { what: String, source: SimError },
     /// An invariant does not hold: a bug.
     #[error(transparent)]
     Violation(#[from] Violation),
@@ -40,13 +35,11 @@ pub enum RunError {
 
 /// A scenario on its machine, before its first event.
 pub struct Stage {
-    /// Machine and controllers.
     pub simulation: Simulation,
     /// The scenario's groups, in its order.
     pub groups: Vec<GroupId>,
     /// What each workload made, in the scenario's order.
     pub made: Vec<Made>,
-    /// Names for tracers.
     pub names: Names,
     classes: Vec<Class>,
     engine: String,

@@ -8,7 +8,6 @@ use crate::ids::GroupId;
 /// A task's scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// SCHED_OTHER.
     Normal,
     /// SCHED_BATCH: its wakeups do not preempt.
     Batch,
@@ -30,37 +29,28 @@ pub struct CapTerms {
     pub soft_ppt: u32,
 }
 
-/// Who yields to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Work to protect.
     Main,
     /// Work that uses what is left.
     Side,
-    /// The rest.
     Neutral,
 }
 
 /// A group to add.
 #[derive(Clone, Debug)]
 pub struct GroupSpec {
-    /// For traces and messages.
     pub name: String,
     /// The group above; [`GroupId::ROOT`] at the top.
     pub parent: GroupId,
     /// cpu.weight, 1..=10000; 100 is the default.
     pub weight: u32,
-    /// cpu.idle.
     pub idle: bool,
-    /// cpu.max.
     pub bandwidth: Option<Bandwidth>,
-    /// cpuset.cpus.
     pub cpus: Option<CpuSet>,
-    /// Its class, for the engines.
     pub class: Class,
     /// Latency hint of its tasks, for the engines that take it from a group.
     pub latency: i8,
-    /// Its cap.
     pub cap: Option<CapTerms>,
     /// Idle to keep for this main group.
     pub headroom_ppm: u32,

@@ -17,7 +17,6 @@ pub(crate) enum TaskState {
     Runnable,
     /// Asleep, parked, or blocked on a pipe or lock.
     Waiting,
-    /// Gone.
     Exited,
 }
 
@@ -82,7 +81,6 @@ pub(crate) struct TaskCold {
     pub(crate) fork: Option<Box<TaskSpec>>,
     pub(crate) rng: Prng,
     pub(crate) last_forked: Option<TaskId>,
-    /// What it asked for.
     pub(crate) asked: Option<CpuSet>,
     /// What it asked for, within its group's set.
     pub(crate) allowed: CpuSet,
@@ -111,7 +109,6 @@ pub(crate) struct Cpu {
     /// Of the queued, tasks that yield to everybody (SCHED_IDLE or below cpu.idle).
     pub(crate) nr_idle: u32,
     pub(crate) switches: u64,
-    /// When it last became idle.
     pub(crate) idle_since: Ns,
     /// Balance wants the running task on that CPU instead.
     pub(crate) push_to: Option<CpuId>,

@@ -13,7 +13,6 @@ use crate::scenario::Override;
 pub struct Sweep {
     /// The key, with its tables.
     pub key: String,
-    /// The values.
     pub values: Vec<String>,
 }
 

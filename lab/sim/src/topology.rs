@@ -15,7 +15,6 @@ pub struct Topology {
     cpus_per_llc: u32,
 }
 
-/// Why a topology is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// The machine has no CPU, or more than the simulator takes.
@@ -55,7 +54,6 @@ impl Topology {
         }
     }
 
-    /// Whether the numbers fit together.
     pub fn validate(&self) -> Result<(), TopologyError> {
         if !(1..=CPUS_MAX).contains(&self.cpus) {
             return Err(TopologyError::Cpus(self.cpus));

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A bed that can boot.
 pub struct Bed {
-    /// The guest's kernel.
     pub kernel: Kernel,
-    /// Where images and logs go.
     pub work: PathBuf,
     pub(crate) parts: Parts,
     /// Held while the work folder is in use.

@@ -51,7 +51,6 @@ const WIDE_PROCESSOR: &str = "max,-erms,-fsrm,-cx16";
 const WIDE_WORDS: &str =
     " maxcpus=1 slab_debug=F,kmalloc-cg*,kmalloc-32,kmalloc-64,kmalloc-96,kmalloc-128";
 
-/// What one boot came to.
 pub struct Report {
     pub finished: Vec<Finished>,
     /// Why the guest ended early, if it did.
@@ -61,7 +60,6 @@ pub struct Report {
 
 /// Everything a boot needs.
 pub struct Boot<'a> {
-    /// What the display calls it.
     pub label: &'a str,
     pub mode: Mode,
     /// Idle CPUs use up their turns: see [`Poll`].
@@ -163,7 +161,6 @@ enum Step {
     Over,
 }
 
-/// Follows one guest.
 struct Watch<'a> {
     boot: &'a Boot<'a>,
     log: File,

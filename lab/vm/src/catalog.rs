@@ -22,10 +22,8 @@ pub const SERIES: [&str; 2] = ["6.18", "7.3"];
 /// The series that tests run on by default.
 pub const DEFAULT_SERIES: &str = SERIES[0];
 
-/// What a test may need.
 const PROGRAMS: [&str; 4] = ["tidegate", "stress-ng", "test_cpu", "deb"];
 
-/// How the machine is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// One CPU, one nanosecond of virtual time an instruction: times and shares repeat exactly.
@@ -37,7 +35,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All.
     pub const ALL: [Mode; 3] = [Mode::Precise, Mode::Smp, Mode::Wide];
 
     /// The word for it in options and heads.
@@ -64,22 +61,17 @@ pub enum Userland {
     Systemd,
 }
 
-/// One test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// The file's name without its ending.
     pub name: String,
-    /// Where it lies here.
     pub file: PathBuf,
-    /// What it shows.
     pub what: String,
-    /// Where it belongs.
     pub modes: Vec<Mode>,
     /// The kernels' series that it is to run on by itself.
     pub kernels: Vec<String>,
     /// The series on which a short run leaves it out.
     pub long_on: Vec<String>,
-    /// What runs besides the test.
     pub userland: Userland,
     /// Programs that it runs, of [`PROGRAMS`].
     pub needs: Vec<String>,
@@ -92,7 +84,6 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether it runs that program.
     pub fn needs(&self, program: &str) -> bool {
         self.needs.iter().any(|need| need == program)
     }

@@ -23,11 +23,9 @@ const CONFIG: &str = "config";
 pub struct Kernel {
     /// The image to boot.
     pub vmlinuz: PathBuf,
-    /// What it was configured with.
     pub config: PathBuf,
     /// Debian's package that it came in.
     pub package: String,
-    /// That package's version.
     pub version: String,
     /// Why it may not be the newest, if so.
     pub note: Option<String>,

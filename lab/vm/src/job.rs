@@ -26,7 +26,6 @@ const NAME: &str = "job";
 pub struct Job {
     /// The bed; its `binaries` should hold the command's own program.
     pub setup: Setup,
-    /// How the machine is emulated.
     pub mode: Mode,
     /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy ones.
     pub idle_polls: bool,
@@ -51,7 +50,6 @@ pub struct Done {
     pub kernel: String,
     /// The command's exit status, as a shell has it (128 + signal).
     pub status: u8,
-    /// Its standard output.
     pub stdout: String,
     /// The folder here that holds what it left in [`RESULTS`].
     pub results: PathBuf,

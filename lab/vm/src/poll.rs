@@ -65,7 +65,6 @@ impl Poll {
         self.folder.path().join("debugger")
     }
 
-    /// Opens the port.
     pub fn add_to(&self, emulator: &mut Command) {
         let socket = format!(
             "socket,id=debugger,path={},server=on,wait=off",

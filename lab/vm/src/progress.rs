@@ -68,7 +68,6 @@ impl Progress {
         self.state().total += tests;
     }
 
-    /// Time has passed.
     pub(crate) fn tick(&self) {
         self.show(&self.state());
     }

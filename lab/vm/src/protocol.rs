@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-/// One line from the guest.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
     Ready,
@@ -27,12 +26,9 @@ pub enum Frame {
     Output(String),
 }
 
-/// How a test came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what it shows.
     Passed,
-    /// It did not; why.
     Failed(String),
     /// This machine cannot show it; why.
     Skipped(String),
@@ -46,7 +42,6 @@ pub struct Finished {
     pub wall: Duration,
     /// The emulator's CPU time.
     pub cpu: Duration,
-    /// Name, value, unit.
     pub measures: Vec<(String, String, String)>,
     /// What to show beside a failure.
     pub tail: Vec<String>,

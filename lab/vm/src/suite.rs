@@ -13,9 +13,7 @@ use std::time::Instant;
 /// How a whole run came out.
 #[derive(Default)]
 pub struct Tally {
-    /// Tests that passed.
     pub passed: usize,
-    /// Tests that failed.
     pub failed: usize,
     /// Tests that this machine cannot run.
     pub skipped: usize,
@@ -57,7 +55,6 @@ impl Tally {
 pub struct Suite<'a> {
     /// What its lines begin with: the mode, and the kernel where there are several.
     pub label: String,
-    /// How the machine is emulated.
     pub mode: Mode,
     /// Suites of one mode, kernel and userland may run side by side; each has folders of its own.
     pub part: usize,
@@ -134,7 +131,6 @@ impl Suite<'_> {
         Ok(all)
     }
 
-    /// One guest, with its logs.
     fn boot(&self, todo: &[&Case], number: usize, progress: &Progress) -> Result<Report, VmError> {
         let logs = self.bed.work.join(format!("{}-{number}", self.name()));
         fs::create_dir_all(&logs).map_err(|e| VmError::io("make the log folder", &logs, &e))?;
@@ -160,7 +156,6 @@ impl Suite<'_> {
         Ok(report)
     }
 
-    /// What its logs are called.
     fn name(&self) -> String {
         let with = self.userland.map_or("", |_| "-systemd");
         let part = match self.part {

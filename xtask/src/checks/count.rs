@@ -13,7 +13,6 @@ pub struct Tally {
     pub skipped: usize,
     /// Why something was skipped, in the order met.
     pub reasons: Vec<String>,
-    /// What failed.
     pub failures: Vec<String>,
     /// What failed and passed when it ran once more: counted as passed, and printed at the end.
     pub flaky: Vec<String>,
@@ -22,7 +21,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds a step's.
     pub fn add(&mut self, part: Tally) {
         self.passed += part.passed;
         self.failed += part.failed;

@@ -129,7 +129,6 @@ pub fn lint() -> ExitCode {
     run(&[vec![lints()]], 0)
 }
 
-/// Everything.
 pub fn test() -> ExitCode {
     let mut phases = vec![vec![lints()]];
     phases.extend(tests());

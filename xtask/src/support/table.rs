@@ -9,9 +9,7 @@ pub type Words = Vec<(String, String)>;
 pub const BEGIN: &str = "<!-- support table: written by cargo xtask support --write -->\n";
 const END: &str = "<!-- end of support table -->";
 
-/// One machine of the table.
 pub struct Column {
-    /// Its heading.
     pub title: &'static str,
     /// What `doctor` says there.
     pub words: Words,

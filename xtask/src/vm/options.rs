@@ -23,7 +23,6 @@ name or a part of one; without any, all run.
 
 Ends with `N passed, N failed, N skipped`; exit code 0 passed, 1 failed, 2 usage, 77 all skipped.";
 
-/// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Run,
@@ -32,7 +31,6 @@ pub enum Action {
     Help,
 }
 
-/// On which kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kernels {
     /// Every chosen test on this series.
@@ -41,7 +39,6 @@ pub enum Kernels {
     AsNamed,
 }
 
-/// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub action: Action,

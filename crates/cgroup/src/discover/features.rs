@@ -18,14 +18,12 @@ pub struct Feature {
 }
 
 impl Feature {
-    /// It is there.
     pub fn found(how: impl Into<String>) -> Self {
         Self {
             present: Some(true),
             how: how.into(),
         }
     }
-    /// It is not there.
     pub fn absent(how: impl Into<String>) -> Self {
         Self {
             present: Some(false),
@@ -55,13 +53,11 @@ pub struct Features {
     pub idle: Feature,
     /// v1 with CONFIG_RT_GROUP_SCHED: real-time threads cannot enter our groups.
     pub rt_group_sched: Feature,
-    /// Pressure stall information.
     pub psi: Feature,
     /// BPF programs can be loaded at all.
     pub bpf: Feature,
     /// The kernel carries its types, which the BPF sensor needs.
     pub btf: Feature,
-    /// Schedulers in BPF.
     pub sched_ext: Feature,
     /// The tick, which is the grain of the kernel's own group accounting.
     pub hz: Option<u32>,

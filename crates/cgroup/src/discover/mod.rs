@@ -86,7 +86,6 @@ pub enum Writable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     pub controllers: Vec<String>,
-    /// Where it is mounted.
     pub mount: PathBuf,
     /// Which group lies at the mount, as the kernel names it to us.
     pub root: String,
@@ -94,7 +93,6 @@ pub struct Hierarchy {
     pub own: Option<GroupPath>,
     /// The group in which ours are made: the topmost one where we may.
     pub base: GroupPath,
-    /// Whether we may, there.
     pub writable: Writable,
 }
 
@@ -117,7 +115,6 @@ impl Hierarchy {
 /// Everything that discovery found out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Where the cpu controller is.
     pub version: CgroupVersion,
     /// How the trees are laid out as a whole.
     pub layout: Layout,
@@ -129,10 +126,8 @@ pub struct Machine {
     pub cpuset_mount: Option<PathBuf>,
     /// v2: whether groups at the base have, or can be given, the cpu controller; on v1 always.
     pub cpu_enabled: Feature,
-    /// What the kernel can do.
     pub features: Features,
     pub online_cpus: Vec<u32>,
-    /// Kernel release.
     pub kernel: String,
     /// systemd runs as PID 1.
     pub systemd: bool,

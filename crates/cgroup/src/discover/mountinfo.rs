@@ -13,7 +13,6 @@ pub struct ParseError {
     /// The line's number, from 1.
     pub line: usize,
     pub why: &'static str,
-    /// The line, shortened.
     pub text: String,
 }
 
@@ -24,7 +23,6 @@ pub struct CgroupMount {
     pub version: u8,
     /// v1: the controllers, and `name=...`; v2: empty, `cgroup.controllers` tells.
     pub controllers: Vec<String>,
-    /// Where it is mounted.
     pub mount: PathBuf,
     /// Which group of the tree lies at the mount, as seen from this cgroup namespace (may begin with `/..`).
     pub root: String,
@@ -39,7 +37,6 @@ impl CgroupMount {
     }
 }
 
-/// One line of /proc/PID/cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLine {
     /// v1's controllers, and `name=...`; empty for v2.

@@ -26,7 +26,6 @@ const PROCESSES_MAX: usize = 256;
 /// Who is where, after a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherReport {
-    /// Processes moved in.
     pub moved: u32,
     /// Processes left out, since they have a cpuset of their own (v1).
     pub others: u32,

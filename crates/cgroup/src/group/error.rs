@@ -10,19 +10,13 @@ use crate::group_path::{GroupPath, GroupPathError};
 /// An operation on a gate's group failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// The kernel refused.
     #[error("group {group}: {source}")]
-    Kfs {
-        group: GroupPath,
-        /// What was refused.
-        source: KfsError,
-    },
+    Kfs { group: GroupPath, source: KfsError },
     /// A file of the group held garbage.
     #[error("group {group}: {}: {why}: {text:?}; is the cgroup mount the kernel's own?", .path.display())]
     Garbage {
         group: GroupPath,
         path: PathBuf,
-        /// What was found, shortened.
         text: String,
         why: &'static str,
     },
@@ -43,16 +37,13 @@ pub enum GroupError {
          CONFIG_RT_GROUP_SCHED; the process stays where it was; give those threads another policy (chrt -o -p 0 TID) first"
     )]
     RealTime {
-        /// The process.
         pid: i32,
-        /// Its real-time threads.
         tids: Vec<i32>,
         group: GroupPath,
     },
     /// A process was moved in one hierarchy, refused in the next, and could not be moved back.
     #[error("process {pid}: half moved to {group}: {why}, and back: {back}; move it by hand: echo {pid} > {}", .file.display())]
     HalfMoved {
-        /// The process.
         pid: i32,
         group: GroupPath,
         why: Box<GroupError>,

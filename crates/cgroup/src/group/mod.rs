@@ -51,7 +51,6 @@ pub struct CpuStat {
     pub throttled_ns: u64,
     /// Periods in which it used carried-over quota.
     pub nr_bursts: u64,
-    /// Carried-over quota used.
     pub burst_ns: u64,
 }
 

@@ -20,9 +20,7 @@ pub struct Origin {
 /// What a move did, as far as undoing it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The process.
     pub pid: i32,
-    /// Where it is now.
     pub group: GroupPath,
     /// Where it was, in each hierarchy, cpu first.
     pub from: Vec<Origin>,
@@ -32,16 +30,13 @@ pub struct Placement {
     pub enabled_cpu_in: Option<GroupPath>,
 }
 
-/// What undoing a placement found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlacementUndo {
     /// The process was where it had been before: nothing to do.
     AtHome,
-    /// It went back.
     Moved,
     /// Another program has moved it since: left there.
     Elsewhere,
-    /// It has exited.
     Exited,
 }
 

@@ -24,7 +24,6 @@ pub const TASKS_MAX: usize = 50_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
     pub task: TaskId,
-    /// What it had.
     pub was: HintSetting,
 }
 
@@ -34,7 +33,6 @@ pub struct Latency {
     pub hint: i8,
     /// What it is on this kernel.
     pub ours: HintSetting,
-    /// For which tasks.
     pub whose: Whose,
     /// It is for a command that we started, and stays until that ends.
     pub run: bool,
@@ -48,7 +46,6 @@ pub struct Latency {
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
     pub groups: Vec<GroupPath>,
-    /// Tasks.
     pub tids: BTreeSet<i32>,
 }
 
@@ -63,7 +60,6 @@ pub enum Standing {
     Ours,
     /// It has nothing of its own.
     Lacks,
-    /// It has something else.
     Other(HintSetting),
     /// Real-time or deadline: a hint is of no account.
     RealTime,
@@ -124,15 +120,11 @@ pub fn take(fs: &dyn KernelFs, tid: i32, ours: HintSetting) -> KfsResult<()> {
 /// What a look at some tasks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HintCensus {
-    /// They have the hint.
     pub ours: Vec<i32>,
     /// They have nothing of their own.
     pub lacking: Vec<i32>,
-    /// They have something else.
     pub others: Vec<(i32, HintSetting)>,
-    /// Real-time tasks.
     pub real_time: u64,
-    /// SCHED_IDLE tasks.
     pub idle: u64,
 }
 

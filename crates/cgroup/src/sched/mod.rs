@@ -113,7 +113,6 @@ fn no_thread(error: std::io::Error) -> KfsError {
 pub enum HintSetting {
     /// A slice of the task's own.
     SliceNs(u64),
-    /// SCHED_BATCH.
     Batch,
 }
 

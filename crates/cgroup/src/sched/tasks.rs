@@ -51,7 +51,6 @@ pub enum Whose {
 /// Numbers of tasks, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tids {
-    /// The numbers.
     pub tids: Vec<i32>,
     /// There are more than were asked for.
     pub more: bool,

@@ -93,7 +93,6 @@ pub(super) fn is_real_time(stat: &str) -> bool {
     matches!(stat_field(stat, 41), Some(1 | 2 | 6))
 }
 
-/// The same by number.
 pub(super) fn is_real_time_now(fs: &dyn KernelFs, tid: i32) -> bool {
     stat_of(fs, tid).is_some_and(|stat| is_real_time(&stat))
 }

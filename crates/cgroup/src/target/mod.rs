@@ -17,19 +17,13 @@ use crate::group_path::{GroupPath, GroupPathError};
 pub enum TargetError {
     /// Not one of the forms.
     #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
-    Form {
-        /// What was given, shortened.
-        text: String,
-        why: &'static str,
-    },
+    Form { text: String, why: &'static str },
     /// A form that later versions will know.
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
     Later {
-        /// What was given, shortened.
         text: String,
         /// `pod`.
         kind: &'static str,
-        /// What does work.
         instead: String,
     },
     /// A path that names no group.
@@ -39,42 +33,21 @@ pub enum TargetError {
     #[error(
         "gate name: {name:?}: {why}; use letters, digits, '.', '_' and '-', at most 64, not beginning with '-' or '.'"
     )]
-    GateName {
-        /// What was given, shortened.
-        name: String,
-        why: &'static str,
-    },
+    GateName { name: String, why: &'static str },
     /// No such process (any more).
     #[error("process {pid}: {why}; look with: ps -p {pid}")]
-    NoProcess {
-        /// The number.
-        pid: i32,
-        /// What was found instead.
-        why: String,
-    },
-    /// A kernel thread.
+    NoProcess { pid: i32, why: String },
     #[error("process {pid} ({comm}): a kernel thread cannot be a target; name a process")]
-    KernelThread {
-        /// The number.
-        pid: i32,
-        comm: String,
-    },
+    KernelThread { pid: i32, comm: String },
     /// Its files could not be read.
     #[error("process {pid}: {source}")]
-    Kfs {
-        /// The number.
-        pid: i32,
-        /// What was refused.
-        source: KfsError,
-    },
+    Kfs { pid: i32, source: KfsError },
 }
 
 /// A target as the user wrote it, checked in form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// A running process.
     Pid(i32),
-    /// A systemd unit.
     Unit(UnitName),
     /// An existing group, below the mount of the cpu controller.
     Cgroup(GroupPath),

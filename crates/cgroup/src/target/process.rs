@@ -21,7 +21,6 @@ pub struct ProcessRef {
     /// Whose it is: its user; root's where real, effective and saved user differ (a server that acts for a user for a
     /// moment, a program that became root).
     pub uid: u32,
-    /// Its short name.
     pub comm: String,
 }
 
@@ -75,7 +74,6 @@ impl ProcessRef {
 /// A process that is held from the moment it was looked up: its number cannot become another's unnoticed.
 #[derive(Debug)]
 pub struct HeldProcess {
-    /// As it was looked up.
     pub process: ProcessRef,
     /// `None` where the kernel has no pidfds (before 5.3): then start times tell processes apart, to a tick.
     fd: Option<OwnedFd>,

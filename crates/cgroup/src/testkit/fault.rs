@@ -12,10 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::sched_attr::{SchedWrite, TaskSched};
 use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
-/// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This errno.
     Errno(i32),
     /// A read that ends after so many bytes.
     Short(usize),
@@ -57,7 +55,6 @@ pub struct Rule {
     /// Paths that end so.
     pub path_suffix: Option<String>,
     pub fault: Fault,
-    /// How often, at most.
     pub times: u64,
 }
 
@@ -84,7 +81,6 @@ impl Rule {
         }
     }
 
-    /// At most so often.
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
@@ -125,7 +121,6 @@ enum Verdict {
 }
 
 impl<F: KernelFs> FaultFs<F> {
-    /// Without faults yet.
     pub fn new(inner: F) -> Self {
         Self {
             inner,
@@ -146,7 +141,6 @@ impl<F: KernelFs> FaultFs<F> {
         state.halted = false;
     }
 
-    /// Operations so far.
     pub fn count(&self) -> u64 {
         self.state().count
     }

@@ -10,13 +10,9 @@ use tidegate_cgroup::subgroups::Family;
 /// One gate's latency hint, as far as others are to know of it.
 #[derive(Clone, Debug)]
 pub struct HintPlace {
-    /// The gate.
     pub gate: String,
-    /// On what.
     pub group: GroupPath,
-    /// Whose tasks have it.
     pub whose: Whose,
-    /// What it comes to.
     pub ours: HintSetting,
 }
 
@@ -142,7 +138,6 @@ impl Journal {
         self.ledger.of_gate(gate).find(is_hint).cloned()
     }
 
-    /// Every gate's hint.
     pub fn hints(&self) -> Vec<HintPlace> {
         let of = |entry: &Entry| match &entry.change {
             Change::Latency(latency) => Some(HintPlace {

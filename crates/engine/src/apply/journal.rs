@@ -18,7 +18,6 @@ use tidegate_cgroup::subgroups::Family;
 /// Why the journal could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The group whose identity is to be written down.
@@ -154,7 +153,6 @@ impl Journal {
         self.lines_of(&ids)
     }
 
-    /// The same of one group.
     pub fn restore_lines_of(
         &mut self,
         group: &GroupPath,
@@ -299,7 +297,6 @@ impl Journal {
         self.lines_of(&[id])
     }
 
-    /// Forgets one entry.
     pub fn forget_entry(&mut self, id: u64) {
         self.forget_ids(&[id]);
     }
@@ -335,7 +332,6 @@ impl Journal {
         }
     }
 
-    /// Ends it.
     pub fn end_batch(&mut self) {
         if let Err(error) = self.ledger.end_batch() {
             tracing::warn!("{error}");

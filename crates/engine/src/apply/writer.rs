@@ -15,7 +15,6 @@ use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 pub struct QuotaWriter {
     /// The way to groups.
     pub groups: Arc<Groups>,
-    /// What was written over what.
     pub journal: Arc<Mutex<Journal>>,
     /// The group that yields by the least weight while this is set, and not in the idle class.
     pub out_of_idle: (GroupPath, Arc<AtomicBool>),

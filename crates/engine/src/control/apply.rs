@@ -3,14 +3,12 @@
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 
-/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApplyError {
     /// Not for what was to be written, nor since the group is gone: this process cannot write (no descriptor left, a read-only
     /// tree). Another one may.
     pub is_incapable: bool,
-    /// What, where, why.
     pub message: String,
 }
 

@@ -9,7 +9,6 @@ use super::Objective;
 pub struct Demand {
     /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
-    /// Who asked for it.
     pub headroom_from: String,
     /// What side work gets at least.
     pub tolerance_ppm: u32,

@@ -19,7 +19,6 @@ impl Durations {
     const SUB_BITS: u32 = 3;
     const BUCKETS: usize = 64 << Self::SUB_BITS;
 
-    /// No durations yet.
     pub fn new() -> Self {
         Self {
             counts: [0; Self::BUCKETS],
@@ -49,7 +48,6 @@ impl Durations {
         ((1 << sub) + fraction) << (log - sub)
     }
 
-    /// Adds one.
     pub fn add(&mut self, ns: u64) {
         self.counts[Self::bucket(ns)] += 1;
         self.total += 1;
@@ -74,12 +72,10 @@ impl Durations {
         self.counts[..=Self::bucket(ns)].iter().sum()
     }
 
-    /// All of them together.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// How many there are.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -125,7 +121,6 @@ impl Recent {
         self.halves[self.current].add(ns);
     }
 
-    /// Both halves.
     pub fn all(&self) -> Durations {
         self.halves[0].merged(&self.halves[1])
     }
@@ -134,24 +129,18 @@ impl Recent {
 /// What was used in some stretch of time, in ns of CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// The stretch.
     pub wall_ns: u64,
-    /// CPU there was.
     pub capacity_ns: u64,
-    /// Everything but idle.
     pub busy_ns: u64,
-    /// Side work.
     pub side_ns: u64,
     /// Main gates, for display: neutral is busy less this and side.
     pub main_ns: u64,
-    /// What the hypervisor took.
     pub steal_ns: u64,
     /// What side work could have had: `(1 − headroom)·C − main`, floored at the tolerance.
     pub offered_ns: u64,
 }
 
 impl Use {
-    /// Adds another stretch.
     pub fn add(&mut self, other: &Self) {
         self.wall_ns += other.wall_ns;
         self.capacity_ns += other.capacity_ns;
@@ -171,7 +160,6 @@ impl Use {
         }
     }
 
-    /// Idle CPU.
     pub fn idle_ns(&self) -> u64 {
         self.capacity_ns.saturating_sub(self.busy_ns)
     }
@@ -189,7 +177,6 @@ pub struct Meter {
 pub struct Totals {
     /// What side work could have had.
     pub offered_ns: u128,
-    /// What it used.
     pub side_ns: u128,
     /// Everything but side and idle.
     pub main_ns: u128,
@@ -233,12 +220,10 @@ impl Meter {
         self.seconds.back().copied().unwrap_or(self.open)
     }
 
-    /// Since the loop began.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The last minute.
     pub fn minute(&self) -> Use {
         let mut sum = Use::default();
         for second in &self.seconds {

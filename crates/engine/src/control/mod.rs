@@ -41,7 +41,6 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// its own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself (law/headroom.md).
 pub const SHARED_CORES_PPM: u32 = 800_000;
 
-/// The loop's state.
 pub struct Control {
     sensor: Box<dyn Sensor>,
     law: Headroom,
@@ -62,21 +61,17 @@ pub struct Control {
     decision: HeadroomDecision,
     /// Use by seconds.
     pub meter: Meter,
-    /// How late steps began.
     pub late: Recent,
-    /// What steps cost.
     pub cost: Recent,
     /// How late steps began since start.
     pub late_ever: Durations,
     /// Worst lateness since start.
     pub late_max_ns: u64,
-    /// Steps made.
     pub steps: u64,
     /// How often the guardian wrote the fallback.
     pub fallbacks: u64,
     /// Samples that could not be used.
     pub unusable: Unusable,
-    /// When the step before began.
     stepped_ns: Option<u64>,
     /// Time at the tolerance while side work was there.
     pub at_tolerance_ns: u64,
@@ -197,7 +192,6 @@ impl Control {
             .terms(self.demand.headroom_ppm, self.protect.extra_ppm())
     }
 
-    /// What is in force.
     pub fn demand(&self) -> &Demand {
         &self.demand
     }
@@ -246,7 +240,6 @@ impl Control {
         self.last.as_ref().filter(|last| last.valid)
     }
 
-    /// The last decision.
     pub fn decision(&self) -> &HeadroomDecision {
         &self.decision
     }
@@ -315,7 +308,6 @@ impl Control {
             .step(now_ns, &decision, &self.window, cpus, apply);
     }
 
-    /// Every law's step.
     fn estimate(&mut self, sample: &HeadroomSample) {
         let tolerance_ppm = self.demand.tolerance_ppm;
         let changed = self.protect.step(sample, &self.waits, tolerance_ppm);

@@ -17,17 +17,13 @@ const SHOWN_NS: u64 = 60_000_000_000;
 /// that misses the objective is an alarm, and two in a row that meet it are enough to tell that main is well.
 const RUNS_PER_REPORT: u64 = 32;
 const REPORTED_SHARE_PPM: u32 = 500_000;
-/// No sum of reports overflows.
 const LATENCY_MOST_NS: u64 = 3_600_000_000_000;
 
 /// What is held against the objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// How long main waited to run. This share of its runs may be late: 10,000 for p99.
-    RunDelay {
-        /// In millionths.
-        share_ppm: u32,
-    },
+    RunDelay { share_ppm: u32 },
     /// A latency that is reported from outside.
     Reported,
 }
@@ -57,14 +53,10 @@ impl Figure {
     }
 }
 
-/// How long main may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objective {
-    /// Whose.
     pub gate: String,
-    /// What is held against it.
     pub figure: Figure,
-    /// More is late.
     pub late_after_ns: u64,
     /// Extra headroom to begin with: a default where no gate names a headroom, else 0.
     pub start_ppm: u32,
@@ -72,14 +64,11 @@ pub struct Objective {
     pub from: String,
 }
 
-/// What the objective led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// The objective.
     pub objective: Objective,
     /// Headroom on top of what was asked.
     pub extra_ppm: u32,
-    /// Where the law stands.
     pub state: State,
     /// Whether the figure is known at all: the sensor tells run delay; there was a report in the last minute or two.
     pub measured: bool,
@@ -100,7 +89,6 @@ pub struct Protect {
     extra_ppm: u32,
     halves: [Waits; 2],
     half_ns: u64,
-    /// Not yet judged.
     reported_ns: Option<u64>,
     last_report_ns: u64,
 }
@@ -183,7 +171,6 @@ impl Protect {
         self.extra_ppm
     }
 
-    /// What there is to show.
     pub fn protection(&self, sensor: &dyn Sensor) -> Option<Protection> {
         let (objective, law) = self.law.as_ref()?;
         let mut recent = self.halves[0];

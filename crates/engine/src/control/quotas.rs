@@ -80,7 +80,6 @@ impl Target {
 /// A group that is to carry a moving quota.
 #[derive(Clone, Debug)]
 pub struct QuotaTarget {
-    /// The group.
     pub group: GroupPath,
     /// The weights of its gates, added up.
     pub weight: u32,
@@ -104,12 +103,9 @@ fn period_us(unequal: bool) -> u64 {
     }
 }
 
-/// What one limited group has.
 #[derive(Clone, Debug)]
 pub struct Allotment {
-    /// The group.
     pub group: GroupPath,
-    /// Its part of the allowance.
     pub ucpu: u64,
     /// The quota that stands, if known.
     pub standing: Option<Bandwidth>,
@@ -127,7 +123,6 @@ pub struct Quotas {
     failed_cuts: u32,
     /// Groups whose quota another program insists on, until their gate is set again or ends.
     left_alone: BTreeSet<GroupPath>,
-    /// What was written.
     pub log: WriteLog,
 }
 
@@ -210,7 +205,6 @@ impl Quotas {
         self.left_alone.contains(group)
     }
 
-    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }

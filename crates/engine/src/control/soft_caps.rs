@@ -24,7 +24,6 @@ const POLLS_PER_STEP: usize = 16;
 /// What a capped group did, for those who ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftCapStats {
-    /// In the background since.
     pub background_since_ns: Option<u64>,
     /// Time in the background, up to the last poll.
     pub in_background_ns: u64,
@@ -36,7 +35,6 @@ pub struct SoftCapStats {
     pub level_ns: i64,
     /// CPU that it used in the background, which no other task wanted.
     pub used_background_ns: u64,
-    /// ... and otherwise.
     pub used_foreground_ns: u64,
 }
 
@@ -147,7 +145,6 @@ impl Soft {
         self.background
     }
 
-    /// What it did.
     pub fn stats(&self) -> SoftCapStats {
         self.stats
     }
@@ -162,7 +159,6 @@ pub trait Usage {
 /// A group that is to have a soft cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftCapped {
-    /// The group.
     pub group: GroupPath,
     /// In parts per thousand of one CPU.
     pub soft_ppt: u32,
@@ -172,7 +168,6 @@ struct Target {
     group: GroupPath,
     soft: Soft,
     again_ns: u64,
-    /// Why its last write failed.
     write_error: Option<String>,
     /// Asked for by the latest [`SoftCaps::set`].
     wanted: bool,
@@ -228,7 +223,6 @@ impl SoftCaps {
         errors.flatten()
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.targets.len()
     }
@@ -271,7 +265,6 @@ impl SoftCaps {
         self.turns.is_empty() && (self.targets.is_empty() || !self.stale)
     }
 
-    /// What a group did.
     pub fn stats(&self, group: &GroupPath) -> Option<(SoftCapStats, u32)> {
         let target = &self.targets[*self.index.get(group)?];
         Some((target.soft.stats(), target.soft.soft_ppt))

@@ -26,7 +26,6 @@ impl Unusable {
         self.times_ns.push_back(now_ns);
     }
 
-    /// Since the start.
     pub fn total(&self) -> u64 {
         self.total
     }

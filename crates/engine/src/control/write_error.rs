@@ -8,7 +8,6 @@ pub(super) struct WriteError {
 }
 
 impl WriteError {
-    /// The write failed.
     pub fn set(&mut self, why: String) {
         if self.logged.as_ref() != Some(&why) {
             tracing::warn!("control loop: {why}; it is tried again");
@@ -17,7 +16,6 @@ impl WriteError {
         self.now = Some(why);
     }
 
-    /// The write succeeded.
     pub fn clear(&mut self) {
         self.now = None;
     }

@@ -13,22 +13,17 @@ const COUNTED_NS: u64 = 10_000_000_000;
 /// A write that was made.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// When.
     pub at_ns: u64,
     /// The file, or the group for a quota.
     pub path: String,
-    /// What.
     pub value: String,
-    /// What stood there.
     pub was: Option<String>,
-    /// Why.
     pub reason: String,
 }
 
 /// The last writes, and how many there were.
 #[derive(Default)]
 pub struct WriteLog {
-    /// Newest last.
     kept: VecDeque<Write>,
     total: u64,
     by_reason: BTreeMap<String, u64>,
@@ -37,7 +32,6 @@ pub struct WriteLog {
 }
 
 impl WriteLog {
-    /// Adds one.
     pub fn add(&mut self, write: Write) {
         if self.kept.len() == WRITES_KEPT {
             self.kept.pop_front();
@@ -64,12 +58,10 @@ impl WriteLog {
         self.add(write);
     }
 
-    /// Newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Write> {
         self.kept.iter().rev()
     }
 
-    /// Since start.
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -19,13 +19,11 @@ use super::{Ledger, LedgerError, unwritten};
 /// The batch's file in the run directory.
 const FILE: &str = "ledger.batch";
 
-/// When the files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StoreWhen {
     /// All entries before each knob, and after each that was put back.
     #[default]
     Always,
-    /// One entry before each knob.
     Batched,
     /// A rehearsal's: nothing is written.
     Never,

@@ -67,7 +67,6 @@ impl Entries {
         self.all.insert(id, entry);
     }
 
-    /// Leaves one out.
     pub fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.all.remove(&id)?;
         for key in keys(&entry) {

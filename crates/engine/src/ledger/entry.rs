@@ -18,7 +18,6 @@ pub enum Change {
     Idle {
         /// Idle and weight before.
         was: CpuClass,
-        /// What we wrote.
         ours: bool,
     },
     /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times a second, as a soft cap has
@@ -28,15 +27,9 @@ pub enum Change {
         was: CpuClass,
     },
     /// `cpu.shares` or `cpu.weight`, as the file's own number.
-    Weight {
-        /// Before.
-        was: u64,
-        /// What we wrote.
-        ours: u64,
-    },
+    Weight { was: u64, ours: u64 },
     /// The limit. One that moves has its newest values in a slot of the moving file.
     Bandwidth {
-        /// Before.
         was: Bandwidth,
         /// What we wrote, as of the last record.
         ours: Bandwidth,
@@ -47,18 +40,15 @@ pub enum Change {
     },
     /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for it). An empty list is none of its own.
     Cpuset {
-        /// Before.
         was: Vec<u32>,
         /// What we wrote before the last; its writer may have died before it wrote that.
         previous: Vec<u32>,
-        /// What we wrote.
         ours: Vec<u32>,
     },
     /// A process was moved in.
     Membership {
         /// Its start time, so that a later process with its number is left alone.
         start_ticks: u64,
-        /// From where to where.
         placement: Placement,
     },
     /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
@@ -86,7 +76,6 @@ impl Change {
         }
     }
 
-    /// Whether it is a limit.
     pub fn is_bandwidth(&self) -> bool {
         matches!(self, Self::Bandwidth { .. })
     }
@@ -119,10 +108,7 @@ pub enum Fallback {
     /// Put back what stood before us.
     Restore,
     /// Leave what stands for so long, then put back what stood before us.
-    Hold {
-        /// How long.
-        seconds: u32,
-    },
+    Hold { seconds: u32 },
     /// Leave it as it is (cpu.idle of a command's group: an orphan never becomes main's equal).
     Stay,
 }
@@ -136,13 +122,11 @@ pub struct NewEntry {
     pub group: GroupPath,
     /// Its inode, so that a later group of the same name is left alone. Of no account for a membership.
     pub group_id: u64,
-    /// What is changed.
     pub change: Change,
     /// What becomes of it without an agent.
     pub fallback: Fallback,
 }
 
-/// One entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Unique within the ledger's life, from 1.
@@ -151,9 +135,7 @@ pub struct Entry {
     pub gate: String,
     /// The group, below the cpu mount.
     pub group: GroupPath,
-    /// Its inode.
     pub group_id: u64,
-    /// What was changed.
     pub change: Change,
     /// What becomes of it without an agent.
     pub fallback: Fallback,

@@ -45,17 +45,13 @@ const BAD_KEPT_MAX: u32 = 20;
 pub enum LedgerError {
     /// There is no room: nothing may be loosened and no gate made until there is.
     #[error("ledger: {}: no space left; make room in /run (until then nothing is loosened and no gate is made)", .path.display())]
-    NoSpace {
-        /// The file.
-        path: PathBuf,
-    },
+    NoSpace { path: PathBuf },
     /// The file cannot be read or written.
     #[error("ledger: {0}")]
     Kfs(#[from] KfsError),
     /// The moving limits' file cannot be used.
     #[error(transparent)]
     Moving(#[from] MovingError),
-    /// No such entry.
     #[error("ledger: entry {id} is not there; this is a fault in tidegate, please report it")]
     NoEntry {
         /// The id asked for.
@@ -63,7 +59,6 @@ pub enum LedgerError {
     },
 }
 
-/// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// Entries taken over from an earlier agent.
@@ -82,7 +77,6 @@ pub struct OpenReport {
     pub alerts: Vec<String>,
 }
 
-/// The ledger.
 pub struct Ledger {
     fs: Arc<dyn KernelFs>,
     path: PathBuf,
@@ -261,7 +255,6 @@ impl Ledger {
         self.entries.of_gate(gate)
     }
 
-    /// One entry.
     pub fn get(&self, id: u64) -> Option<&Entry> {
         self.entries.get(id)
     }

@@ -32,29 +32,21 @@ const INTENDED: usize = 4;
 /// The side file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MovingError {
-    /// The system refused.
     #[error("ledger: {}: {doing}: {}; {}", .path.display(), std::io::Error::from_raw_os_error(*.errno),
             if *.errno == libc::ENOSPC { "make room in /run" } else { "check the run directory" })]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What was tried.
         doing: &'static str,
-        /// The system's answer.
         errno: i32,
     },
     /// The file is not of this layout.
     #[error("ledger: {}: not a side file of this version; it is written again", .path.display())]
-    Garbage {
-        /// The file.
-        path: PathBuf,
-    },
+    Garbage { path: PathBuf },
     /// Every slot is taken.
     #[error("ledger: all {SLOTS} slots for moving limits are taken; end some gates")]
     Full,
 }
 
-/// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovingSlot {
     /// What stood before the last write.
@@ -228,7 +220,6 @@ impl Moving {
         true
     }
 
-    /// What an entry's slot says.
     pub fn get(&self, entry: u64) -> Option<MovingSlot> {
         let slot = self.find(entry).filter(|_| entry != 0)?;
         Some(MovingSlot {

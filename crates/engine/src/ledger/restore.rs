@@ -14,23 +14,19 @@ use tidegate_cgroup::sched::tasks::Whose;
 use tidegate_cgroup::subgroups;
 use tidegate_cgroup::target::ProcessRef;
 
-/// How a restore ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The old value stands again (or stood already).
     Restored,
     /// Another program wrote it since: left alone.
     NotOurs {
-        /// What was found.
         found: String,
     },
     /// The group or the process is gone: nothing is left to do.
     Gone,
-    /// Left on purpose.
     Kept,
     /// It could not be done; it stays in the ledger.
     Failed {
-        /// What, where, why.
         why: String,
     },
 }

@@ -24,16 +24,13 @@ const SHRUNK_NS: u64 = 1_024;
 /// A task that goes first, and how it was scheduled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifted {
-    /// The task.
     pub task: TaskId,
-    /// Before.
     pub was: TaskSched,
 }
 
 /// Tasks of one holder, as the ledger keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boost {
-    /// The tasks.
     pub tasks: Vec<Lifted>,
     /// The turn of each: CPU time, once in [`PERIOD_NS`].
     pub turn_ns: u64,
@@ -85,7 +82,6 @@ pub fn give(fs: &dyn KernelFs, first: &Boost) -> KfsResult<()> {
     Ok(())
 }
 
-/// How taking it back went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
     /// Tasks that another program scheduled otherwise since.

@@ -49,7 +49,6 @@ impl BoostBudget {
     }
 }
 
-/// All budgets.
 #[derive(Clone, Debug)]
 pub struct BoostBudgets {
     machine: BoostBudget,

@@ -41,7 +41,6 @@ impl Kind {
         }
     }
 
-    /// As people call it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Flock => "flock",
@@ -54,7 +53,6 @@ impl Kind {
 /// One lock as the kernel writes it, in either file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// What kind it is.
     pub kind: Kind,
     /// The process that asked for it: for flock(2) it may have ended, or handed the open file on; -1 for an open file's.
     pub pid: i32,
@@ -90,9 +88,7 @@ impl Lock {
 /// A process that waits, and the lock that it waits for as its holder took it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
     pub waiter: i32,
-    /// What is held.
     pub held: Lock,
 }
 

@@ -171,7 +171,6 @@ impl BpfSensor {
     /// Has `cpu` look at what it runs, by an interrupt. A CPU that just went offline is no error:
     /// the next reading of the online set tells.
     fn look_at(&self, cpu: usize) -> Result<(), SenseError> {
-        /// include/uapi/linux/bpf.h
         const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
         let mut opts = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,

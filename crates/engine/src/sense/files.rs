@@ -23,7 +23,6 @@ impl KeptFile {
         })
     }
 
-    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -153,7 +153,6 @@ pub fn cgroup_id(path: &Path) -> Result<u64, SenseError> {
     Ok(meta.ino())
 }
 
-/// Which sensor is wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prefer {
     /// BPF where it works, else usage with a note that says why.
@@ -165,7 +164,6 @@ pub enum Prefer {
     Usage,
 }
 
-/// Where the kernel's files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseConfig {
     /// Normally `/proc`.
@@ -199,25 +197,19 @@ impl SenseConfig {
     }
 }
 
-/// Why sensing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SenseError {
     /// A kernel file could not be read.
     #[error("sensing: {path}: {why}; {mend}", path = .path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// What the kernel said.
         why: io::Error,
-        /// What to do about it.
         mend: &'static str,
     },
     /// A kernel file did not hold what it should.
     #[error("sensing: {path}: expected {expected}, found {found:?}; report the kernel version", path = .path.display())]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// What should have been there.
         expected: &'static str,
         /// The first bytes of what was there.
         found: String,
@@ -225,21 +217,14 @@ pub enum SenseError {
     /// The BPF sensor could not be set up or read.
     #[error("sensing: bpf: {step}: {why}; {mend}")]
     Bpf {
-        /// What was being done.
         step: &'static str,
         /// What the kernel or libbpf said.
         why: String,
-        /// What to do about it.
         mend: &'static str,
     },
     /// More roots than the sensor holds.
     #[error("sensing: {count} root groups: the sensor holds {max}; put gates under common parents")]
-    TooManyGroups {
-        /// How many were asked for.
-        count: usize,
-        /// How many fit.
-        max: usize,
-    },
+    TooManyGroups { count: usize, max: usize },
 }
 
 impl SenseError {

@@ -68,7 +68,6 @@ impl Online {
         &self.cpus
     }
 
-    /// How many there are.
     pub fn count(&self) -> u32 {
         // The parser refuses CPU numbers above 8191.
         self.cpus.len() as u32

@@ -24,7 +24,6 @@ pub const NEUTRAL: usize = 0;
 pub const SIDE: usize = 1;
 /// Tasks in main groups.
 pub const MAIN: usize = 2;
-/// The idle task.
 pub const IDLE: usize = 3;
 /// How many classes there are; 0 is neutral.
 pub const CLASSES: usize = 4;
@@ -45,7 +44,6 @@ pub struct Slot {
     hidden: AtomicU64,
     hidden_idle: AtomicU64,
     _unused: [AtomicU64; 5],
-    /// Of neutral tasks, of main's.
     waits: [WaitSlot; 2],
 }
 
@@ -86,11 +84,8 @@ pub struct Control {
 /// One CPU's times since its slot began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Time by class.
     pub ran_ns: [u64; CLASSES],
-    /// What runs now.
     pub class: usize,
-    /// Since when.
     pub since_ns: u64,
 }
 
@@ -146,7 +141,6 @@ impl Slot {
         }
     }
 
-    /// What this CPU counted.
     pub fn tally(&self) -> Tally {
         Tally {
             switches: self.switches.load(Ordering::Relaxed),
@@ -160,7 +154,6 @@ impl Slot {
 /// Counts of the BPF program, of one CPU or of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Context switches.
     pub switches: u64,
     /// Of those, how many had to look the task's group up.
     pub lookups: u64,
@@ -214,7 +207,6 @@ impl<T> Mapped<T> {
         Ok(Self { at, count })
     }
 
-    /// The elements.
     pub fn all(&self) -> &[T] {
         // SAFETY: `new` mapped `count` elements, page-aligned, and they stay until drop; others
         // write them (the kernel) only as atomics, which is what `T` is made of.

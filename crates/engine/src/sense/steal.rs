@@ -12,7 +12,6 @@ use std::path::Path;
 use super::SenseError;
 use super::files::{KeptFile, number};
 
-/// How often steal is read.
 pub const STEAL_INTERVAL_NS: u64 = 250_000_000;
 
 /// Pending steal is taken off at the rate at which it would be gone after this time.

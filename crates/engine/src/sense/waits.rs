@@ -6,9 +6,7 @@ pub const WAIT_BUCKETS: usize = 24;
 /// Waits to run of one class of tasks since the sensor was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitHistogram {
-    /// How many, by length.
     pub buckets: [u64; WAIT_BUCKETS],
-    /// All together.
     pub wait_ns: u64,
 }
 
@@ -30,7 +28,6 @@ pub struct Waits {
     pub runs: u64,
     /// Of those, after a longer wait than was asked for ([`super::Sensor::set_late_after`]).
     pub late: u64,
-    /// All waits together.
     pub wait_ns: u64,
     /// Runs whose wait could not be told; not in `runs`.
     pub unknown: u64,
@@ -47,7 +44,6 @@ impl Waits {
         }
     }
 
-    /// Adds others.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.late += other.late;

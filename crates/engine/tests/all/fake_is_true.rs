@@ -13,7 +13,6 @@ use tidegate_cgroup::{KernelFs, RealFs};
 
 use crate::support::host::{HostBed, bed};
 
-/// One step of the comparison.
 #[derive(Clone, Debug)]
 enum Step {
     Write {

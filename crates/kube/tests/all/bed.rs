@@ -53,7 +53,6 @@ pub fn bed() -> &'static Bed {
 /// Where the manifests put us.
 pub const NAMESPACE: &str = "tidegate";
 
-/// What a command printed.
 pub struct Printed {
     pub is_ok: bool,
     pub text: String,
@@ -172,7 +171,6 @@ impl Bed {
         );
     }
 
-    /// The cluster's administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -232,7 +230,6 @@ impl Bed {
         token.trim().to_owned()
     }
 
-    /// What a node publishes.
     pub fn published(&self, node: &str) -> String {
         self.field(&["node", node], r".status.capacity.tidegate\.dev/side-cpu")
     }

@@ -143,7 +143,6 @@ impl<'a> Diary<'a> {
             .push((at_s, text));
     }
 
-    /// Something happened.
     pub fn says(&self, event: &str) {
         self.line(format!("event,{event}"));
     }

@@ -17,7 +17,6 @@ use tokio::runtime::Runtime;
 use crate::bed::{Bed, bed};
 use observer::Observer;
 
-/// How many side pods.
 const PODS: &str = "TIDEGATE_PODS";
 /// Over which they come.
 const COMING: Duration = Duration::from_secs(300);

@@ -17,7 +17,6 @@ struct Worker {
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// When it does something next.
     at_ns: u64,
     since_ns: Option<u64>,
     loan: Loan,

@@ -36,7 +36,6 @@ use std::collections::VecDeque;
 const SLICE_LEAST_NS: u64 = 100_000;
 const SLICE_MOST_NS: u64 = 100_000_000;
 
-/// A simulated machine.
 pub struct Machine {
     pub(crate) system: System,
 }
@@ -128,7 +127,6 @@ impl Machine {
         PipeId(self.system.k.pipes.len() as u32 - 1)
     }
 
-    /// Adds a lock.
     pub fn add_lock(&mut self) -> LockId {
         self.system.k.locks.push(LockState::default());
         LockId(self.system.k.locks.len() as u32 - 1)

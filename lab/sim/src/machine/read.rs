@@ -10,7 +10,6 @@ use crate::sched::BandwidthStat;
 use crate::spec::Bandwidth;
 
 impl Machine {
-    /// Now.
     pub fn now_ns(&self) -> Ns {
         self.system.k.now
     }
@@ -142,7 +141,6 @@ impl Machine {
         (g.runs, g.late_runs)
     }
 
-    /// A group's cpu.stat.
     pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
         self.system.sched.bandwidth_stat(group)
     }
@@ -186,7 +184,6 @@ impl Machine {
         self.system.k.task(task).run_delay_ns
     }
 
-    /// A task's name.
     pub fn task_name(&self, task: TaskId) -> &str {
         &self.system.k.cold[task.index()].name
     }

@@ -138,7 +138,6 @@ impl System {
         None
     }
 
-    /// The switch itself.
     fn turn(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
         let class = |task: &TaskId| !k.is_fifo(*task);

@@ -10,15 +10,12 @@ use crate::{Bandwidth, Ns, SimError};
 pub enum Setting {
     /// Nothing at all: side work is main's equal.
     Nothing,
-    /// cpu.idle.
     Idle,
     /// cpu.weight 1.
     LeastWeight,
     /// cpu.max of this part of the machine, with this period.
     Max {
-        /// Of the machine.
         ppm: u64,
-        /// The period.
         period_us: u64,
     },
 }

@@ -20,7 +20,6 @@ pub use perfiso::PerfIso;
 pub use sideloader::Sideloader;
 pub use smartharvest::SmartHarvest;
 
-/// All of the machine.
 pub const ALL_PPM: u64 = 1_000_000;
 
 /// What a policy may look at, counted since boot where nothing else is said.
@@ -63,23 +62,19 @@ impl Counters {
     }
 }
 
-/// What a law wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// A quota for the side group, in the law's own period.
     Quota(u64),
     /// As many CPUs for the side group, as a cpuset.
     Pool {
-        /// How many.
         cpus: u32,
         /// Main is confined to the others.
         exclusive: bool,
     },
 }
 
-/// A control law.
 pub trait Policy: Send {
-    /// Its name in the report.
     fn name(&self) -> &'static str;
     /// The period of the quota that it writes.
     fn period_us(&self) -> u64;

@@ -9,7 +9,6 @@
 use super::{ALL_PPM, Counters, Order, Policy};
 
 const POLL_NS: u64 = 1_000_000;
-/// Of the machine.
 const BUFFER_PARTS: u32 = 6;
 
 /// The law and the CPUs that side work has.

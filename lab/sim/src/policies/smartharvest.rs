@@ -32,7 +32,6 @@ pub struct SmartHarvest {
     /// How often main was seen on so many CPUs in this window.
     seen: Vec<u64>,
     counts: u64,
-    /// Of the window before.
     before: Option<Features>,
     /// The CPUs that main has.
     main: u32,

@@ -5,7 +5,6 @@
 pub struct Builtin {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Its TOML.
     pub text: &'static str,
 }
 

@@ -11,7 +11,6 @@ use crate::spec::Class;
 
 pub(super) const KEYS: &[&str] = &["name", "policy", "headroom", "tolerance", "sense", "quota"];
 
-/// What enforces the terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// Nothing: the kernel alone, with the groups as they are written.
@@ -22,7 +21,6 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// As a user writes it.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::None => "none",
@@ -31,10 +29,8 @@ impl EngineKind {
     }
 }
 
-/// Who limits side work.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    /// What enforces.
     pub kind: EngineKind,
     /// Which policy decides, by its name in the table of policies.
     pub policy: String,
@@ -42,7 +38,6 @@ pub struct Engine {
     pub headroom_ppm: Option<u32>,
     /// What side work gets at least; the smallest of the groups' when absent.
     pub tolerance_ppm: Option<u32>,
-    /// How use is sensed.
     pub sense: Sensing,
     /// The quota of the policy `static`, of the machine.
     pub quota_ppm: u32,

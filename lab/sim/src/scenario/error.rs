@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tidegate_terms::quoted;
 
-/// Where a value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line of a file.
@@ -28,17 +27,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {place}: {why}; {mend}", quoted(key))]
 pub struct ScenarioError {
     /// The key, with the tables that it is in.
     pub key: String,
-    /// Where it stands.
     pub place: Place,
-    /// What is wrong.
     pub why: String,
-    /// What to write instead.
     pub mend: String,
 }
 

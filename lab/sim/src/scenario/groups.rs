@@ -29,16 +29,13 @@ pub(super) const KEYS: &[&str] = &[
 /// A group of the scenario, by its index; none is the root.
 pub type GroupRef = Option<usize>;
 
-/// A group.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// Its terms. `parent` is filled in when the machine is built.
     pub spec: GroupSpec,
-    /// The group above.
     pub parent: GroupRef,
     /// `burst = "max"`: its burst is the quota here, and no more than the groups above leave on the machine.
     pub burst_max: bool,
-    /// Whether its headroom was said.
     pub headroom_said: bool,
 }
 
@@ -143,7 +140,6 @@ fn refuse_terms_without_main(table: &Table, findings: &Findings, cpus: u32) {
     }
 }
 
-/// Why, and the mend.
 pub(super) const NO_MAIN: (&str, &str) = (
     "there is no group of class main to keep it for",
     "add class = \"main\" to main's group",

@@ -10,7 +10,6 @@ use crate::workloads::{
     Schbench, Shape, Work,
 };
 
-/// A kind.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) keys: &'static [&'static [&'static str]],

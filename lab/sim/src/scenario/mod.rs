@@ -34,7 +34,6 @@ use crate::config::MachineConfig;
 use read::{Findings, Section};
 use tree::{Node, Table};
 
-/// One run, in full.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The file's name without its ending, or the built-in scenario's name.
@@ -51,9 +50,7 @@ pub struct Scenario {
     pub machine: MachineConfig,
     /// The groups, each after its parent.
     pub groups: Vec<Group>,
-    /// The workloads.
     pub workloads: Vec<Workload>,
-    /// Who limits side work.
     pub engine: Engine,
 }
 
@@ -62,7 +59,6 @@ pub struct Scenario {
 pub struct Override {
     /// The key, with its tables, as in `group.web.weight`.
     pub key: String,
-    /// The text.
     pub value: String,
     /// The flag that said so, for messages and for the line that reproduces the run.
     pub flag: String,
@@ -102,7 +98,6 @@ pub struct Text {
     pub shown: String,
     /// Its name without folder and ending.
     pub name: String,
-    /// The TOML.
     pub text: String,
     /// Where files that it names are looked for.
     pub folder: Option<PathBuf>,
@@ -113,34 +108,22 @@ pub struct Text {
 pub enum LoadError {
     /// Neither a built-in one nor a file.
     #[error("{shown}: no such scenario: it is neither built in nor a file; {mend}")]
-    Unknown {
-        /// As it was asked for.
-        shown: String,
-        /// What there is.
-        mend: String,
-    },
+    Unknown { shown: String, mend: String },
     /// A file that cannot be read.
     #[error("{path}: cannot be read: {source}; check the path and its permissions", path = path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
     /// A file whose bytes are no text.
     #[error("{path}:{line}: not UTF-8; save the file as UTF-8 text", path = path.display())]
     Bytes {
-        /// The file.
         path: PathBuf,
         /// Of the first byte that is no text, from 1.
         line: usize,
     },
-    /// A folder.
     #[error("{path}: is a folder; name the file in it", path = path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-    },
+    Folder { path: PathBuf },
 }
 
 impl Text {

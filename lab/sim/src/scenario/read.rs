@@ -232,7 +232,6 @@ impl<'t> Section<'t> {
         })
     }
 
-    /// One of some words.
     pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|choice| choice.0).collect();
         let write = match names.split_last() {

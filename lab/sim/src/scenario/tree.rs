@@ -11,27 +11,20 @@ use super::error::{Place, ScenarioError};
 /// A table, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Where it begins.
     pub place: Place,
-    /// Its keys.
     pub entries: Vec<(String, Node)>,
 }
 
-/// What a key has.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// A value.
     Leaf(Leaf),
-    /// More keys.
     Table(Table),
 }
 
 /// A value as text: numbers and booleans read like the text of a flag.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    /// What stands there.
     pub value: Written,
-    /// Where.
     pub place: Place,
 }
 
@@ -40,7 +33,6 @@ pub struct Leaf {
 pub enum Written {
     /// A text, a number or a boolean.
     One(String),
-    /// A list.
     List(Vec<Written>),
 }
 

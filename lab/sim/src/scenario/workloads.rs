@@ -23,16 +23,13 @@ pub(super) const KEYS: &[&str] = &[
     "start",
 ];
 
-/// A workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// What its tasks have in common. The group, the warm-up and the seed are filled in when the machine is built.
     pub common: Common,
-    /// Where its tasks are.
     pub group: GroupRef,
     /// Where its side tasks are (a lock holder's).
     pub side_group: GroupRef,
-    /// What they do.
     pub kind: Kind,
 }
 

@@ -50,7 +50,6 @@ pub struct BandwidthStat {
     pub throttled_ns: u64,
     /// Periods that used more than one quota.
     pub nr_bursts: u64,
-    /// What they used above it.
     pub burst_ns: u64,
 }
 

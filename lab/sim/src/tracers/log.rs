@@ -30,7 +30,6 @@ use crate::ids::TaskId;
 use crate::names::Names;
 use crate::trace::{Event, Knob, Tracer};
 
-/// Writes the log.
 pub struct Log {
     sink: Sink,
     names: Names,

@@ -68,7 +68,6 @@ impl Sink {
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Memory {
-    /// What was written.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

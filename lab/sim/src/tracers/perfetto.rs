@@ -143,7 +143,6 @@ impl std::fmt::Display for Us {
     }
 }
 
-/// A JSON string.
 fn text(plain: &str) -> String {
     let mut out = String::from("\"");
     for c in plain.chars() {

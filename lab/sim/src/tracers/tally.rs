@@ -8,7 +8,6 @@ use crate::ids::{GroupId, TaskId};
 use crate::names::Names;
 use crate::trace::{Event, Tracer};
 
-/// One group's.
 #[derive(Clone, Debug, Default)]
 pub struct GroupTally {
     /// From waking to running, of its own tasks.
@@ -17,7 +16,6 @@ pub struct GroupTally {
     pub writes: u64,
 }
 
-/// Collects it.
 pub struct Tally {
     names: Names,
     from_ns: Ns,

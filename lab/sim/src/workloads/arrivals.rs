@@ -8,10 +8,8 @@ use crate::prng::Prng;
 
 const WHOLE_PPM: u64 = 1_000_000;
 
-/// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it is due.
     pub due_ns: Ns,
     /// Its work, as CPU time at full speed.
     pub work_ns: u64,
@@ -20,9 +18,7 @@ pub struct Request {
 /// How arrivals are spread over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// One each so often.
     Regular {
-        /// Time between two.
         gap_ns: u64,
     },
     /// Independent of each other.
@@ -45,10 +41,8 @@ pub enum Pattern {
     Curve {
         /// Mean time between two where the curve is at 100 %.
         gap_ns: u64,
-        /// The curve.
         curve: Curve,
     },
-    /// As a list says.
     Listed {
         /// Due times from the workload's start, in order; a request without work of its own has 0.
         requests: Arc<[Request]>,
@@ -149,7 +143,6 @@ impl Curve {
         }
     }
 
-    /// The highest share.
     pub fn peak(&self) -> u64 {
         let shares = self.points.iter().map(|point| point.1);
         shares.max().unwrap_or(0)

@@ -7,7 +7,6 @@ use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// A closed loop.
 #[derive(Clone, Debug)]
 pub struct ClosedLoop {
     /// Clients, each with a thread of its own that serves it.

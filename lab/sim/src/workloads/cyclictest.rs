@@ -8,10 +8,8 @@ use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// Cyclictest.
 #[derive(Clone, Debug)]
 pub struct Cyclictest {
-    /// Threads.
     pub threads: u32,
     /// Time between two wakeups of the first thread.
     pub interval_ns: u64,

@@ -10,7 +10,6 @@ use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// Fibtest.
 #[derive(Clone, Debug)]
 pub struct Fibtest {
     /// Threads in all; thread n runs on CPU n modulo the machine's.
@@ -23,7 +22,6 @@ pub struct Fibtest {
     pub chunk_ns: u64,
     /// Work of a sleeper between two sleeps (a hundred additions).
     pub slow_ns: u64,
-    /// How long it sleeps.
     pub sleep_ns: u64,
 }
 

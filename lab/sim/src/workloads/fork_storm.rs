@@ -6,10 +6,8 @@ use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// A fork storm.
 #[derive(Clone, Debug)]
 pub struct ForkStorm {
-    /// Tasks that fork.
     pub parents: u32,
     /// Time between two forks of one parent; as fast as it can when absent.
     pub interval_ns: Option<u64>,

@@ -10,7 +10,6 @@ use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// A frame encoder.
 #[derive(Clone, Debug)]
 pub struct Frames {
     /// Worker threads beside the conductor.

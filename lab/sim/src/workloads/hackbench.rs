@@ -9,7 +9,6 @@ use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// Hackbench.
 #[derive(Clone, Debug)]
 pub struct Hackbench {
     /// Groups; each has `pairs` senders and as many receivers.

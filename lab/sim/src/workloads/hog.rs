@@ -11,10 +11,8 @@ const CHUNK_NS: u64 = 1_000_000_000;
 /// One op of a hog that ends: it is finished first, so that it is short.
 const ENDING_CHUNK_NS: u64 = 10_000_000;
 
-/// CPU-bound tasks.
 #[derive(Clone, Debug)]
 pub struct Hog {
-    /// How many.
     pub tasks: u32,
     /// Work in each period, and the period; without end when absent.
     pub busy: Option<(u64, u64)>,

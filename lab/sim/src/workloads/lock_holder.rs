@@ -21,7 +21,6 @@ pub struct LockHolder {
     pub work: Work,
     /// The group of the side tasks.
     pub side_group: GroupId,
-    /// Side tasks.
     pub side_tasks: u32,
     /// Side work with the lock.
     pub hold: Work,

@@ -52,7 +52,6 @@ use crate::spec::Policy;
 /// How the amount of work of one request varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Always the mean.
     Fixed,
     /// Anything from half to one and a half of the mean, evenly.
     Uniform,
@@ -65,12 +64,10 @@ pub enum Shape {
 pub struct Work {
     /// Its mean, as CPU time at full speed.
     pub mean_ns: u64,
-    /// How it varies.
     pub shape: Shape,
 }
 
 impl Work {
-    /// Always this much.
     pub const fn fixed(mean_ns: u64) -> Work {
         Work {
             mean_ns,
@@ -89,26 +86,19 @@ impl Work {
     }
 }
 
-/// What every workload has.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// Its name; tasks and series are named after it.
     pub name: String,
     /// The group of its tasks.
     pub group: GroupId,
-    /// Their policy.
     pub policy: Policy,
-    /// Their nice value.
     pub nice: i8,
-    /// Their own slice.
     pub slice_ns: Option<u64>,
-    /// Their latency hint.
     pub latency: i8,
-    /// Whether forks inherit it.
     pub latency_inherit: bool,
     /// CPUs they may use.
     pub cpus: Option<CpuSet>,
-    /// When they start.
     pub start_ns: Ns,
     /// When they end: what was begun by then is finished, and nothing else is begun.
     pub end_ns: Option<Ns>,
@@ -191,7 +181,6 @@ impl<P: Program> Program for Until<P> {
     }
 }
 
-/// Where a program's values go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorder {
     series: SeriesId,
@@ -208,7 +197,6 @@ impl Recorder {
     }
 }
 
-/// What came of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct Made {
     /// Its tasks that exist from the start.

@@ -10,14 +10,11 @@ use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
-/// An open-loop server.
 #[derive(Clone, Debug)]
 pub struct OpenLoop {
-    /// Its worker threads.
     pub workers: u32,
     /// Work of one request.
     pub work: Work,
-    /// When requests come.
     pub pattern: Pattern,
 }
 

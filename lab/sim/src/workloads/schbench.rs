@@ -16,10 +16,8 @@ use crate::program::{Ctx, Op, Program};
 /// Requests that a worker may be behind with: more than any run has.
 const CAPACITY: u32 = 1 << 20;
 
-/// Schbench.
 #[derive(Clone, Debug)]
 pub struct Schbench {
-    /// Message threads.
     pub messengers: u32,
     /// Worker threads of each.
     pub workers: u32,

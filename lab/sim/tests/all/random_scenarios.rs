@@ -8,7 +8,6 @@ use tidegate_sim::registry;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{Scenario, Text};
 
-/// Draws a scenario.
 struct Author {
     rng: Prng,
     toml: String,

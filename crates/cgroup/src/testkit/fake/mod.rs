@@ -43,7 +43,6 @@ impl FakeFs {
         ])
     }
 
-    /// The same with cpuset.
     pub fn mixed_with_cpuset() -> Self {
         Self::with_mounts(&[
             (1, "/sys/fs/cgroup/cpu", &["cpu"]),
@@ -127,7 +126,6 @@ impl FakeFs {
         self.state().add_process(process);
     }
 
-    /// A process exits.
     pub fn end_process(&self, pid: i32) {
         self.state().end_process(pid);
     }

@@ -10,7 +10,6 @@ pub struct FakeProcess {
     pub start_ticks: u64,
     /// Real and effective user.
     pub uid: u32,
-    /// Its short name.
     pub comm: String,
     /// Threads besides the first: number and whether it is real-time.
     pub threads: Vec<(i32, bool)>,
@@ -53,7 +52,6 @@ impl Process {
         std::iter::once(self.facts.pid).chain(others)
     }
 
-    /// Where a thread is.
     pub fn place(&self, tid: i32, mount: usize) -> &Path {
         &self.apart.get(&tid).unwrap_or(&self.at)[mount]
     }

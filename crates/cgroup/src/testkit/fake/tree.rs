@@ -278,7 +278,6 @@ impl State {
         Ok(())
     }
 
-    /// Moves one thread.
     pub fn enter_alone(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
         let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
         let mut processes = self.procs.values_mut();

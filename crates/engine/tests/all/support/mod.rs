@@ -12,7 +12,6 @@ use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FaultFs};
 use tidegate_engine::ledger::{Change, Fallback, Ledger, Moving, NewEntry, OpenReport};
 
-/// What the kernel may answer.
 pub const ERRNOS: [i32; 9] = [
     libc::ENOENT,
     libc::ENODEV,

@@ -13,7 +13,6 @@ const GAP: SignedDuration = SignedDuration::from_secs(20);
 /// The calls of all nodes.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// By verb, resource and answer.
     pub calls: BTreeMap<String, usize>,
     /// Writes of the key that were taken.
     pub writes: usize,
@@ -38,7 +37,6 @@ impl std::fmt::Debug for Amounts {
 }
 
 impl Audit {
-    /// What a node published.
     pub fn of_node(&self, node: &str) -> &[(Timestamp, Value)] {
         self.amounts.0.get(node).map_or(&[], Vec::as_slice)
     }

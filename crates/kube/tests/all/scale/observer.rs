@@ -23,7 +23,6 @@ pub struct Seen {
     pub publishing: usize,
     /// Nodes that have done so at some time.
     pub have_published: HashSet<String>,
-    /// Pods that run.
     pub running: usize,
     /// Pods that a node rejected.
     pub rejected: usize,

@@ -4,7 +4,6 @@ use tidegate_law::bandwidth::{Pool, Silo, Terms, may_run, run_up};
 
 pub const MS: u64 = 1_000_000;
 
-/// How a group is metered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Law,
@@ -14,20 +13,39 @@ pub enum Kind {
 
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Let time pass.
-    Wait { ns: u64 },
+    Wait {
+        ns: u64,
+    },
     /// A task of this group runs on this CPU for up to this long, as it may.
-    Run { cpu: usize, group: usize, ns: u64 },
+    Run {
+        cpu: usize,
+        group: usize,
+        ns: u64,
+    },
     /// Its use is looked up, also while it is throttled: nothing may be taken then.
-    Account { cpu: usize, group: usize },
+    Account {
+        cpu: usize,
+        group: usize,
+    },
     /// The group has nothing to run on this CPU.
-    Idle { cpu: usize, group: usize },
+    Idle {
+        cpu: usize,
+        group: usize,
+    },
     /// Its timer fires: turnover, then distribution from this CPU on.
-    Timer { group: usize, first: usize },
+    Timer {
+        group: usize,
+        first: usize,
+    },
     /// Slack is handed out in between.
-    Slack { cpu: usize, group: usize },
-    /// Other terms.
-    Set { group: usize, terms: Terms },
+    Slack {
+        cpu: usize,
+        group: usize,
+    },
+    Set {
+        group: usize,
+        terms: Terms,
+    },
 }
 
 /// Laid out as [`run_up`] wants it: group 0 is the root.
@@ -37,7 +55,6 @@ pub struct Machine {
     pub now: u64,
     pub parents: Vec<u32>,
     pub pools: Vec<Pool>,
-    /// By CPU, then by group.
     pub silos: Vec<Vec<Silo>>,
     /// What ran, by group with all below it.
     pub used: Vec<u64>,

@@ -20,7 +20,6 @@ struct State {
 #[derive(Clone)]
 struct Ledger {
     end: u64,
-    /// Its length.
     period: u64,
     /// What was put in during it.
     given: u64,
@@ -83,7 +82,6 @@ impl State {
         }
     }
 
-    /// What was used.
     fn go(&mut self, step: Move) -> u64 {
         let mut used = 0;
         match step {

@@ -20,7 +20,6 @@ pub(super) struct Cores {
     pub(super) is_free: bool,
     release: Release,
     allowed: CpuSet,
-    /// The next poll.
     pub(super) due_ns: Ns,
     main_due_ns: Ns,
     main_ns: Vec<u64>,

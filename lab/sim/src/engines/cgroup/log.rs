@@ -21,7 +21,6 @@ pub struct KnobsLog {
     pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
     /// The last decision of the law.
     pub decision: HeadroomDecision,
-    /// Steps made.
     pub steps: u64,
     /// Samples that the law refused.
     pub stale: u64,

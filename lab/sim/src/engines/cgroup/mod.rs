@@ -71,7 +71,6 @@ pub struct KnobsConfig {
     pub late_ns: u64,
     /// In this many of a million steps it wakes up to [`KnobsConfig::rare_late_ns`] late instead.
     pub rare_ppm: u32,
-    /// A bad wakeup.
     pub rare_late_ns: u64,
     /// From the decision to the kernel's file, least and most.
     pub write_ns: (u64, u64),
@@ -79,7 +78,6 @@ pub struct KnobsConfig {
     pub yields: Yields,
     /// Idle is kept by the cpuset, too, machine-wide: the agent's `cpuset = on`. A main group's own CPUs are kept by the cpuset regardless.
     pub whole_cores: bool,
-    /// When the agent starts.
     pub start_ns: Ns,
     /// The seed of lateness and errors.
     pub seed: u64,
@@ -116,7 +114,6 @@ impl Yields {
     }
 }
 
-/// The agent.
 pub struct Knobs {
     config: KnobsConfig,
     control: Control,

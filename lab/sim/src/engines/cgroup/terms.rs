@@ -15,9 +15,7 @@ use crate::{Bandwidth, Class, CpuSet, DelayObjective, GroupId, GroupSpec, TaskSp
 /// A group that carries a moving quota: where side's branch and the others' divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Which.
     pub group: GroupId,
-    /// Its part of the allowance.
     pub weight: u32,
     /// The groups below it are of unequal weight.
     pub unequal: bool,
@@ -30,7 +28,6 @@ pub struct Side {
 /// A group that may leave the idle class only while its bucket holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftCap {
-    /// Which.
     pub group: GroupId,
     /// Parts per thousand of one CPU.
     pub soft_ppt: u32,

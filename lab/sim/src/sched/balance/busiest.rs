@@ -40,7 +40,6 @@ impl Stats {
     }
 }
 
-/// How much to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     Tasks(u32),

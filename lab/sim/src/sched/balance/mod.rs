@@ -24,7 +24,6 @@ use crate::sched::place::{is_idle, only_idle_policy};
 use busiest::{Amount, balances_for_its_group, find_busiest};
 use pull::{Pulled, pull};
 
-/// sysctl_sched_migration_cost.
 const MIGRATION_COST_NS: Ns = 500_000;
 /// What the kernel expects a CPU to idle before it knows, and at most.
 const AVG_IDLE_MAX_NS: Ns = 2 * MIGRATION_COST_NS;
@@ -89,17 +88,13 @@ enum Level {
 /// What a CPU is when it balances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Idle {
-    /// It runs something.
     No,
-    /// It idles.
     Yes,
-    /// It is about to.
     New,
 }
 
 /// One look for work to take.
 struct Search {
-    /// Who would take it.
     dst: CpuId,
     level: Level,
     idle: Idle,
@@ -113,7 +108,6 @@ struct Search {
 #[derive(Default)]
 pub(crate) struct Balance {
     levels: Vec<Level>,
-    /// By CPU, then level.
     domains: Vec<Domain>,
     avg_idle_ns: Vec<Ns>,
     /// When the idle CPUs are balanced next at the earliest.

@@ -11,12 +11,9 @@ use crate::spec::Policy;
 
 /// A task that ran within this time is cache-hot (sysctl_sched_migration_cost).
 const HOT_NS: Ns = 500_000;
-/// sched_nr_migrate.
 const CANDIDATES_MAX: usize = 32;
 
-/// What came of it.
 pub(super) enum Pulled {
-    /// So many tasks.
     Tasks(u32),
     /// No task of that CPU, running or not, may run on the other.
     AllPinned,

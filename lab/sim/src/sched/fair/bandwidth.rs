@@ -173,7 +173,6 @@ impl Fair {
         }
     }
 
-    /// The period timer.
     pub(crate) fn period(&mut self, k: &mut Kernel, group: GroupId) {
         let tg = &mut self.tgs[group.index()];
         tg.period_armed = false;

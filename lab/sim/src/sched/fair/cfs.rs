@@ -27,7 +27,6 @@ enum Behind {
     No,
     /// Behind, by less than the granularity.
     Little,
-    /// Enough to preempt.
     Enough,
 }
 

@@ -26,7 +26,6 @@ pub(crate) struct Entity {
     pub(crate) my_rq: u32,
     /// The task; [`NONE`] for a group.
     pub(crate) task: u32,
-    /// Where its load is counted.
     pub(crate) avg_rq: u32,
     pub(crate) on_rq: bool,
     /// It sleeps, but stays in the competition until it has paid its lag.

@@ -65,9 +65,7 @@ pub(crate) struct Tg {
 /// Why a task enters a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enqueue {
-    /// It is new.
     New,
-    /// It woke up.
     Wakeup,
     /// It was moved while runnable: to another CPU or group.
     Move,
@@ -76,11 +74,8 @@ pub(crate) enum Enqueue {
 /// Why a task leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dequeue {
-    /// It sleeps.
     Sleep,
-    /// It ended.
     Exit,
-    /// It is moved while runnable.
     Move,
 }
 

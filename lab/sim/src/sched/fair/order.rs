@@ -10,7 +10,6 @@ use crate::kernel::NONE;
 pub(crate) struct Order {
     pub(super) scheduler: Scheduler,
     pub(crate) ents: Vec<Entity>,
-    /// By group, then CPU.
     pub(super) rqs: Vec<Rq>,
     pub(super) ncpu: u32,
     pub(super) tick_ns: u64,
@@ -72,7 +71,6 @@ impl Order {
         q.root = tree::insert(&mut self.ents, q.root, ent);
     }
 
-    /// Takes it out.
     pub(super) fn tree_del(&mut self, rq: u32, ent: u32) {
         let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];

@@ -35,7 +35,6 @@ fn decay(delta_ns: u64) -> u64 {
     (a - (((a - b) * within) >> PERIOD_SHIFT)) >> halvings
 }
 
-/// The mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadAvg {
     /// Load · 2^10, so that small changes are not rounded away.

@@ -10,7 +10,6 @@ use super::{Dequeue, Enqueue, Fair};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
-/// How an entity leaves.
 #[derive(Clone, Copy)]
 pub(super) struct Leave {
     /// It sleeps (a group: its last task left).

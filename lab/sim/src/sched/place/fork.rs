@@ -54,9 +54,7 @@ pub(crate) fn idlest_cpu(k: &Kernel, loads: &impl Loads, task: TaskId, parent: C
 enum Room {
     /// More CPUs than tasks.
     Spare,
-    /// As many.
     Full,
-    /// Fewer.
     Overloaded,
 }
 

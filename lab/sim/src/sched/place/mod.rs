@@ -31,16 +31,12 @@ pub(crate) trait Loads {
     fn task_load(&self, k: &Kernel, task: TaskId) -> u64;
 }
 
-/// Who wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waker {
     /// A task, on this CPU; `sync`: it is about to sleep itself (a pipe's writer).
     Task {
-        /// The waker.
         task: TaskId,
-        /// Where it runs.
         cpu: CpuId,
-        /// Whether it says so.
         sync: bool,
     },
     /// A timer, which fires where the task set it: on the CPU that it ran on.

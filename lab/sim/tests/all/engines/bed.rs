@@ -90,7 +90,6 @@ impl Bed {
         Self::seeded(cpus, threads, sensing, headroom_ppm, 1)
     }
 
-    /// The same from another seed.
     pub fn seeded(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32, seed: u64) -> Self {
         let mut machine = machine(cpus, threads, seed);
         let mut specs = groups(headroom_ppm);
