@@ -60,15 +60,8 @@ impl Reader<'_> {
                     self.text_of(name, setting.example(), value)
                         .and_then(|raw| {
                             setting.check(&raw)?;
-                            let set = layer.settings.0.insert(setting.name().to_owned(), raw);
-                            let why = "set twice in this file, by two names; keep this one";
-                            match set {
-                                Some(_) => Err(TermError::Toml {
-                                    source_place: self.place(key.span().start),
-                                    why: format!("{}: {why}", setting.name()),
-                                }),
-                                None => Ok(()),
-                            }
+                            layer.settings.0.insert(setting.name().to_owned(), raw);
+                            Ok(())
                         })
                 }
                 (None, None) => Err(Setting::unknown(name, at)),
@@ -111,7 +104,14 @@ impl Reader<'_> {
             let read = self.class_term(class, name, key.span().start, value);
             match read {
                 Ok((term, raw)) => {
-                    terms.0.insert(term.name().to_owned(), raw);
+                    let set = terms.0.insert(term.name().to_owned(), raw);
+                    if set.is_some() {
+                        let why = "set twice in this file, by two names; keep this one";
+                        errors.push(TermError::Toml {
+                            source_place: self.place(key.span().start),
+                            why: format!("{}: {why}", term.name()),
+                        });
+                    }
                 }
                 Err(error) => errors.push(error),
             }

@@ -1,4 +1,4 @@
-//! Main gates: what they ask for while they have no tasks, and what is said of those that have CPUs of their own.
+//! Main gates: what they ask for while they have no tasks, and what `explain` says of CPUs of their own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tidegate_cgroup::KernelFs;
 use tidegate_engine::clock::Clock;
 
 use super::sim_clock::in_time;
-use super::{Bed, PIDS, run_side, set};
+use super::{Bed, Kind, PIDS, run_limited, run_side, set};
 use crate::runtime::demand::poll_demand;
 use crate::runtime::mains::poll_vacant;
 
@@ -20,7 +20,7 @@ fn a_main_gate_without_tasks_for_a_second_has_no_headroom_and_at_once_with_the_f
             clock.sleep(Duration::from_millis(ms));
             poll_demand(&agent.gates, &agent.runtime);
         };
-        run_side(&agent, PIDS[0]).unwrap();
+        run_limited(&agent, PIDS[0]).unwrap();
         let asked = || agent.runtime.control().demand().headroom_ppm;
         let enter = |group: &str| {
             let procs = format!("{}{group}/cgroup.procs", super::cpu_mount(kind));
@@ -58,4 +58,27 @@ fn a_main_gate_without_tasks_for_a_second_has_no_headroom_and_at_once_with_the_f
         assert_eq!(asked(), 200_000, "{kind:?}: as without it");
         agent.leave();
     }
+}
+
+#[test]
+fn explain_says_how_to_keep_side_work_off_mains_cpus() {
+    let bed = Bed::new(Kind::V2);
+    let write = |path: &str, text: &str| bed.fake.write(Path::new(path), text).unwrap();
+    write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");
+    bed.fake.mkdir(Path::new("/sys/fs/cgroup/web")).unwrap();
+    write("/sys/fs/cgroup/web/cgroup.procs", &PIDS[1].to_string());
+    write("/sys/fs/cgroup/web/cpuset.cpus", "0");
+    let agent = bed.agent().unwrap();
+    let terms = [("class", "main"), ("headroom", "30%")];
+    set(&agent, "cgroup:/web", &terms).unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    for target in ["gate:job", "gate:web"] {
+        let notes = agent.explain(target).unwrap().gate.notes.join("; ");
+        assert!(
+            notes.contains("gate web has CPUs 0, side work has CPUs 0-1,")
+                && notes.contains("taskset -c 1 tidegate run --side"),
+            "{target}: {notes}"
+        );
+    }
+    agent.leave();
 }

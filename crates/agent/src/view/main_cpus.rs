@@ -63,7 +63,7 @@ pub fn advice<'v>(
     if mains.is_empty() {
         return Vec::new();
     }
-    let side: BTreeSet<u32> = sides.flat_map(|gate| cpus_of(gate)).collect();
+    let side: BTreeSet<u32> = sides.flat_map(cpus_of).collect();
     let side: Vec<u32> = side.into_iter().collect();
     mains
         .iter()

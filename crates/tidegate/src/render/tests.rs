@@ -43,6 +43,7 @@ fn gate() -> GateView {
         ],
         age_seconds: 75.0,
         notes: vec!["weight acts among side gates only".into()],
+        engine: "knobs".into(),
         ..GateView::default()
     }
 }
@@ -115,6 +116,7 @@ ffmpeg (side, run)
      Group: /tidegate-side/ffmpeg
       Life: 1 process, made 75 s ago by user 1000
        CPU: 0.78 CPUs of 0.79 allowed; throttled 12 times, 1.2 s in all
+    Engine: knobs
      Terms: class = side (run flag), over neutral (default)
             tolerance = 2% (run flag), over 1% (default), 3%
             (/etc/tidegate/tidegate.toml:4:13)
