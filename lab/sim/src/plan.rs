@@ -8,10 +8,11 @@ use tidegate_terms::combine;
 use crate::config::Scheduler;
 use crate::engines::cgroup::{Compiled, burst_room_us, compile};
 use crate::ids::GroupId;
+use crate::policies::quota_us;
 use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};
 use crate::scenario::{EngineKind, GroupRef, Scenario};
-use crate::spec::{Class, GroupSpec};
+use crate::spec::{Bandwidth, Class, GroupSpec};
 
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";
@@ -138,6 +139,12 @@ impl Plan {
             SideRoot::Weight(weight) => {
                 root.idle = false;
                 root.weight = weight;
+            }
+            SideRoot::Quota => {
+                let cpus = scenario.machine.topology.cpus();
+                let quota_us = quota_us(scenario.engine.quota_ppm.into(), cpus, 100_000);
+                root.idle = true;
+                root.bandwidth = Some(Bandwidth::limit(quota_us, 100_000));
             }
         }
     }

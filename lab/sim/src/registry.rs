@@ -3,9 +3,7 @@
 use crate::controller::Controller;
 use crate::engines::cgroup::{Compiled, Knobs, KnobsConfig, Sensing};
 use crate::ids::GroupId;
-use crate::policies::{
-    self, Fixed, Katalyst, Koordlet, PerfIso, Published, Setting, Sideloader, Sides, SmartHarvest,
-};
+use crate::policies::{self, Katalyst, Koordlet, Published, Sideloader, Sides};
 
 /// What a policy has to work with.
 #[derive(Clone, Debug)]
@@ -16,8 +14,6 @@ pub struct Setup {
     /// What is left for Tidegate's own engine to do.
     pub compiled: Compiled,
     pub headroom_ppm: u32,
-    /// A standing quota, of the machine.
-    pub quota_ppm: u32,
     pub sense: Sensing,
     /// CPUs of the machine.
     pub cpus: u32,
@@ -32,6 +28,8 @@ pub enum SideRoot {
     /// In the idle class (`cpu.idle`), as Tidegate's own.
     Idle,
     Weight(u32),
+    /// In the idle class, under the quota `engine.quota`.
+    Quota,
 }
 
 pub struct Policy {
@@ -74,15 +72,9 @@ const POLICIES: &[Policy] = &[
     },
     Policy {
         name: "static",
-        about: "the idle class and a quota that stands (engine.quota)",
-        side_root: SideRoot::Idle,
-        make: |setup| {
-            let setting = Setting::Max {
-                ppm: setup.quota_ppm.into(),
-                period_us: 100_000,
-            };
-            Some(Box::new(Fixed::new(setting, setup.sides())))
-        },
+        about: "the idle class and a constant quota (engine.quota)",
+        side_root: SideRoot::Quota,
+        make: |_| None,
     },
     Policy {
         name: "sideloader",
@@ -95,7 +87,7 @@ const POLICIES: &[Policy] = &[
     },
     Policy {
         name: "koordlet",
-        about: "the law of Koordinator's koordlet: a CPU set, once a second",
+        about: "the law of Koordinator's koordlet: a quota, once a second",
         side_root: SideRoot::Idle,
         make: |setup| Some(setup.published(Box::new(Koordlet::new(setup.cpus)))),
     },
@@ -108,31 +100,15 @@ const POLICIES: &[Policy] = &[
             Some(setup.published(Box::new(law)))
         },
     },
-    Policy {
-        name: "perfiso",
-        about: "the law of PerfIso: a sixth of the CPUs stays idle, every millisecond",
-        side_root: SideRoot::Idle,
-        make: |setup| Some(setup.published(Box::new(PerfIso::new(setup.cpus)))),
-    },
-    Policy {
-        name: "smartharvest",
-        about: "the law of SmartHarvest: main's peak is predicted every 25 ms",
-        side_root: SideRoot::Idle,
-        make: |setup| Some(setup.published(Box::new(SmartHarvest::new(setup.cpus)))),
-    },
 ];
 
 impl Setup {
-    fn sides(&self) -> Sides {
-        Sides {
+    fn published(&self, law: Box<dyn policies::Policy>) -> Box<dyn Controller> {
+        let sides = Sides {
             side: vec![self.side_root],
             main: self.main.clone(),
-            idle_class: true,
-        }
-    }
-
-    fn published(&self, law: Box<dyn policies::Policy>) -> Box<dyn Controller> {
-        Box::new(Published::new(law, self.sides(), 0))
+        };
+        Box::new(Published::new(law, sides))
     }
 }
 

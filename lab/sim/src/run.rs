@@ -259,7 +259,6 @@ fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
         main: plan.main.clone(),
         compiled: plan.compiled.clone(),
         headroom_ppm: plan.headroom_ppm,
-        quota_ppm: scenario.engine.quota_ppm,
         sense: scenario.engine.sense,
         cpus: scenario.machine.topology.cpus(),
         threads_per_core: scenario.machine.topology.threads_per_core(),

@@ -410,9 +410,8 @@ fn controllers(
             let sides = Sides {
                 side: with(Role::Side),
                 main: with(Role::Main),
-                idle_class: true,
             };
-            let published = Published::new(policy(law, cpus, threads), sides, 0).primed(busy_ppm);
+            let published = Published::new(policy(law, cpus, threads), sides).primed(busy_ppm);
             vec![Box::new(published)]
         }
         _ => Vec::new(),

@@ -6,22 +6,19 @@ use crate::cpuset::CpuSet;
 use crate::machine::Machine;
 use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
 
-/// Whom a law limits, and whom it protects.
+/// The groups that a law limits, and those that it protects.
 #[derive(Clone, Debug, Default)]
 pub struct Sides {
     /// The groups that hold all side work.
     pub side: Vec<GroupId>,
     /// The groups of main work.
     pub main: Vec<GroupId>,
-    /// Side work is put into the idle class, as in Tidegate's own arms.
-    pub idle_class: bool,
 }
 
 /// A law, its groups and its timer.
 pub struct Published {
     law: Box<dyn Policy>,
     sides: Sides,
-    start_ns: Ns,
     started: bool,
     primed_ppm: Option<u64>,
     refusal: Option<SimError>,
@@ -30,12 +27,11 @@ pub struct Published {
 }
 
 impl Published {
-    /// The law from `start_ns` on, as its agent would start: without history.
-    pub fn new(law: Box<dyn Policy>, sides: Sides, start_ns: Ns) -> Self {
+    /// The law from time 0 on, without history, as its agent starts.
+    pub fn new(law: Box<dyn Policy>, sides: Sides) -> Self {
         Self {
             law,
             sides,
-            start_ns,
             started: false,
             primed_ppm: None,
             refusal: None,
@@ -51,48 +47,15 @@ impl Published {
         }
     }
 
-    /// What the machine refused, if anything.
-    pub fn refusal(&self) -> Option<&SimError> {
-        self.refusal.as_ref()
-    }
-
     fn counters(&self, machine: &Machine) -> Counters {
         let side = self.sides.side.iter();
         let main = self.sides.main.iter();
-        let (idle_cpus, main_cpus) = match self.law.looks_at_cpus() {
-            true => self.cpus_now(machine),
-            false => (0, 0),
-        };
         Counters {
             idle_ns: machine.idle_ns(),
             total_ns: machine.now_ns() * u64::from(machine.cpus()),
             side_ns: side.map(|group| machine.usage_ns(*group)).sum(),
             main_wait_ns: main.map(|group| machine.run_delay_ns(*group)).sum(),
-            idle_cpus,
-            main_cpus,
         }
-    }
-
-    /// CPUs that are idle, and CPUs that run main, at this instant.
-    fn cpus_now(&self, machine: &Machine) -> (u32, u32) {
-        let (mut idle, mut main) = (0, 0);
-        for cpu in 0..machine.cpus() {
-            match machine.running(CpuId(cpu)) {
-                None => idle += 1,
-                Some(task) => main += u32::from(self.is_main(machine, machine.task_group(task))),
-            }
-        }
-        (idle, main)
-    }
-
-    fn is_main(&self, machine: &Machine, mut group: GroupId) -> bool {
-        while group != GroupId::ROOT {
-            if self.sides.main.contains(&group) {
-                return true;
-            }
-            group = machine.parent(group);
-        }
-        false
     }
 
     fn obey(&mut self, machine: &mut Machine, order: Order) -> Result<(), SimError> {
@@ -107,18 +70,15 @@ impl Published {
                     machine.set_bandwidth(*group, bandwidth)?;
                 }
             }
-            Order::Pool { cpus, exclusive } => {
+            Order::Pool(cpus) => {
                 // The last CPUs, so that pools are whole cores and caches.
                 let all = machine.cpus();
                 let pool = CpuSet::range(all.saturating_sub(cpus.max(1))..all);
                 for group in &self.sides.side {
                     machine.set_cpuset(*group, pool)?;
                 }
-                let rest = if exclusive && cpus < all {
-                    CpuSet::first_n(all - cpus)
-                } else {
-                    CpuSet::first_n(all)
-                };
+                // A pool of every CPU leaves none to keep from side work.
+                let rest = CpuSet::first_n(if cpus < all { all - cpus } else { all });
                 debug_assert!(rest.contains(CpuId(0)), "main has CPU 0 in any pool");
                 if self.main_cpus.replace(rest) != Some(rest) {
                     for group in &self.sides.main {
@@ -131,10 +91,8 @@ impl Published {
     }
 
     fn start(&mut self, machine: &mut Machine) -> Result<(), SimError> {
-        if self.sides.idle_class {
-            for group in &self.sides.side {
-                machine.set_idle(*group, true)?;
-            }
+        for group in &self.sides.side {
+            machine.set_idle(*group, true)?;
         }
         Ok(())
     }
@@ -142,7 +100,7 @@ impl Published {
 
 impl Controller for Published {
     fn first_ns(&self) -> Ns {
-        self.start_ns
+        0
     }
 
     fn step(&mut self, machine: &mut Machine) -> Ns {

@@ -107,10 +107,7 @@ impl Katalyst {
     }
 
     fn order(&self, main_cpus: u64) -> Order {
-        Order::Pool {
-            cpus: (self.cpus - main_cpus) as u32,
-            exclusive: true,
-        }
+        Order::Pool((self.cpus - main_cpus) as u32)
     }
 }
 
@@ -183,8 +180,7 @@ mod tests {
         for (seconds, main) in [(20, 800_000), (60, 100_000)] {
             for _ in 0..seconds * 2 / 5 {
                 c = advance(c, 64, 2_500, main, 0);
-                if let Some(Order::Pool { cpus, exclusive }) = law.tick(c) {
-                    assert!(exclusive);
+                if let Some(Order::Pool(cpus)) = law.tick(c) {
                     pools.push(cpus);
                 }
             }
@@ -198,7 +194,7 @@ mod tests {
         for cpus in [2, 4, 8] {
             let mut law = Katalyst::new(cpus, 1);
             for busy in [0, 500_000, 1_000_000] {
-                let Order::Pool { cpus: side, .. } = law.prime(busy, Counters::default()) else {
+                let Order::Pool(side) = law.prime(busy, Counters::default()) else {
                     panic!("a pool")
                 };
                 assert!(side >= 1 && side < cpus, "{side} of {cpus} CPUs");

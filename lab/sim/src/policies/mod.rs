@@ -5,20 +5,14 @@
 //! which is kinder than the ticks that they read in production.
 
 mod driver;
-mod fixed;
 mod katalyst;
 mod koordlet;
-mod perfiso;
 mod sideloader;
-mod smartharvest;
 
 pub use driver::{Published, Sides};
-pub use fixed::{Fixed, Setting};
 pub use katalyst::Katalyst;
 pub use koordlet::Koordlet;
-pub use perfiso::PerfIso;
 pub use sideloader::Sideloader;
-pub use smartharvest::SmartHarvest;
 
 pub const ALL_PPM: u64 = 1_000_000;
 
@@ -33,21 +27,16 @@ pub struct Counters {
     pub side_ns: u64,
     /// How long main's tasks were ready without a CPU, for laws that look at the load average.
     pub main_wait_ns: u64,
-    /// CPUs that are idle at this instant, for laws that [look at CPUs](Policy::looks_at_cpus); 0 for others.
-    pub idle_cpus: u32,
-    /// CPUs that run main at this instant, likewise.
-    pub main_cpus: u32,
 }
 
 impl Counters {
-    /// What came to pass since `earlier`; what is of an instant stays.
+    /// The increase of each counter since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),
             side_ns: self.side_ns.saturating_sub(earlier.side_ns),
             main_wait_ns: self.main_wait_ns.saturating_sub(earlier.main_wait_ns),
-            ..*self
         }
     }
 
@@ -66,12 +55,8 @@ impl Counters {
 pub enum Order {
     /// A quota for the side group, in the law's own period.
     Quota(u64),
-    /// As many CPUs for the side group, as a cpuset.
-    Pool {
-        cpus: u32,
-        /// Main is confined to the others.
-        exclusive: bool,
-    },
+    /// A cpuset of this many CPUs for the side group; main is confined to the other CPUs.
+    Pool(u32),
 }
 
 pub trait Policy: Send {
@@ -80,10 +65,6 @@ pub trait Policy: Send {
     fn period_us(&self) -> u64;
     /// Time between two calls of [`Policy::tick`].
     fn interval_ns(&self) -> u64;
-    /// Whether it asks which CPUs are idle and which run main.
-    fn looks_at_cpus(&self) -> bool {
-        false
-    }
     /// One step: what to do, when there is something.
     fn tick(&mut self, counters: Counters) -> Option<Order>;
     /// What side should get, by this law, while main and the rest use `busy_ppm` of the machine.
@@ -144,9 +125,6 @@ pub(crate) mod plant {
             idle_ns: c.idle_ns + total_ns / ALL_PPM * idle_ppm,
             total_ns: c.total_ns + total_ns,
             side_ns: c.side_ns + total_ns / ALL_PPM * side_ppm,
-            // Main on its CPUs all the time, in whole CPUs.
-            idle_cpus: (u64::from(cpus) * idle_ppm / ALL_PPM) as u32,
-            main_cpus: (u64::from(cpus) * main_ppm).div_ceil(ALL_PPM) as u32,
             ..c
         }
     }
@@ -162,7 +140,7 @@ pub(crate) mod plant {
                 Some(Order::Quota(quota_us)) => {
                     quota_us * ALL_PPM / (policy.period_us() * u64::from(cpus))
                 }
-                Some(Order::Pool { cpus: pool, .. }) => u64::from(pool) * ALL_PPM / u64::from(cpus),
+                Some(Order::Pool(pool)) => u64::from(pool) * ALL_PPM / u64::from(cpus),
                 None => side_ppm,
             };
         }

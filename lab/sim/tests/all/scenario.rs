@@ -172,3 +172,16 @@ fn a_cap_that_is_not_said_is_none() {
     let plan = tidegate_sim::plan::Plan::new(&scenario);
     assert!(plan.specs.iter().all(|spec| spec.bandwidth.is_none()));
 }
+
+#[test]
+fn the_policy_static_limits_the_side_root() {
+    let text = text(
+        "[machine]\ncpus = 4\n[engine]\nname = \"knobs\"\npolicy = \"static\"\nquota = \"20%\"\n\
+         [group.build]\nclass = \"side\"\n[workload.w]\nkind = \"hog\"\ngroup = \"build\"\n",
+    );
+    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let plan = tidegate_sim::plan::Plan::new(&scenario);
+    let limit = plan.specs[0].bandwidth.unwrap();
+    assert_eq!((limit.quota_us, limit.period_us), (Some(80_000), 100_000));
+    assert!(plan.specs[0].idle);
+}

@@ -117,7 +117,6 @@ impl Bed {
         let sides = Sides {
             side: vec![bed.side],
             main: vec![bed.main],
-            idle_class: true,
         };
         (bed, sides)
     }
