@@ -93,7 +93,7 @@ fn work_of<'r>(recording: &'r Recording, demand: &Demand, at: usize) -> Option<&
 fn ext_note(arm: &str, asks_ext: bool) -> Vec<String> {
     let note = || {
         format!(
-            "{arm}: the simulator does not simulate the engine ext; these figures are of the same terms under knobs."
+            "{arm}: the simulator does not simulate the engine ext; these figures are of the same terms under the engine cgroup."
         )
     };
     asks_ext.then(note).into_iter().collect()

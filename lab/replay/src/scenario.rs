@@ -146,7 +146,7 @@ impl Written {
     /// Headroom, tolerance and sensing, by the rule that the agent has for several gates.
     fn write_engine(&mut self, recording: &Recording, arm: &Arm) {
         let text = &mut self.text;
-        let _ = writeln!(text, "\n[engine]\nname = \"knobs\"");
+        let _ = writeln!(text, "\n[engine]\nname = \"cgroup\"");
         if recording.machine.sensing == "usage" {
             let _ = writeln!(text, "sense = \"usage\"");
         }

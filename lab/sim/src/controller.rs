@@ -1,5 +1,5 @@
 //! Engines: what looks at the machine from outside now and then and changes
-//! its knobs, as a process on a real machine would.
+//! its files, as a process on a real machine would.
 
 use crate::Ns;
 use crate::error::Violation;

@@ -43,7 +43,7 @@ pub use program::{Ctx, Op, Program, TaskSpec};
 pub use sched::BandwidthStat;
 pub use spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec, Policy};
 pub use topology::Topology;
-pub use trace::{Event, Knob, Tracer};
+pub use trace::{Event, GroupFile, Tracer};
 
 /// Simulated time and CPU time, in nanoseconds.
 pub type Ns = u64;

@@ -40,7 +40,7 @@ impl Plan {
             .filter(|&at| class_of(scenario, Some(at)) == Class::Side)
             .filter(|&at| class_of(scenario, scenario.groups[at].parent) != Class::Side)
             .collect();
-        let limits = scenario.engine.kind == EngineKind::Knobs;
+        let limits = scenario.engine.kind == EngineKind::Cgroup;
         let ours = limits && tops.len() > 1;
         let mut plan = Plan {
             specs: Vec::new(),
@@ -99,7 +99,7 @@ impl Plan {
         plan
     }
 
-    /// Terms to knobs, as the agent does it: what is said once is written into groups and slices here, the rest is left to the
+    /// Compiles terms as the agent does: constant values are written into groups and slices here, the rest is left to the
     /// engine. A hint becomes a slice where the scheduler has slices.
     fn compile(&mut self, scenario: &Scenario) {
         let mut tasks: Vec<TaskSpec> = scenario

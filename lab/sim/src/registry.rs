@@ -1,7 +1,7 @@
 //! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and `--policy` choose.
 
 use crate::controller::Controller;
-use crate::engines::cgroup::{Compiled, Knobs, KnobsConfig, Sensing};
+use crate::engines::cgroup::{CgroupConfig, CgroupEngine, Compiled, Sensing};
 use crate::ids::GroupId;
 use crate::policies::{self, Katalyst, Koordlet, Published, Sideloader, Sides};
 
@@ -42,7 +42,7 @@ pub struct Policy {
     pub make: fn(&Setup) -> Option<Box<dyn Controller>>,
 }
 
-/// The policy that turns every term into knobs: Tidegate's own.
+/// Tidegate's own policy, which compiles every term.
 pub const TIDEGATE: &str = "tidegate";
 
 const POLICIES: &[Policy] = &[
@@ -51,11 +51,11 @@ const POLICIES: &[Policy] = &[
         about: "Tidegate's own control step and law",
         side_root: SideRoot::Idle,
         make: |setup| {
-            let config = KnobsConfig {
+            let config = CgroupConfig {
                 seed: setup.seed,
-                ..KnobsConfig::new(setup.sense)
+                ..CgroupConfig::new(setup.sense)
             };
-            Some(Box::new(Knobs::new(config, &setup.compiled)))
+            Some(Box::new(CgroupEngine::new(config, &setup.compiled)))
         },
     },
     Policy {

@@ -244,7 +244,7 @@ impl Stage {
 
 /// The controllers that a scenario asks for.
 fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
-    if scenario.engine.kind != EngineKind::Knobs {
+    if scenario.engine.kind != EngineKind::Cgroup {
         return Vec::new();
     }
     let row = registry::policy(&scenario.engine.policy);

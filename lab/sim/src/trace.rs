@@ -58,7 +58,7 @@ pub enum Event {
     /// One of a group's files was written from outside.
     Write {
         group: GroupId,
-        what: Knob,
+        what: GroupFile,
     },
     /// A program recorded a value.
     Record {
@@ -70,7 +70,7 @@ pub enum Event {
 
 /// A file of a group, and what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knob {
+pub enum GroupFile {
     /// cpu.max: quota (none: max) and period.
     Max {
         quota_us: Option<u64>,

@@ -24,9 +24,9 @@ them. docs/scenarios.md explains every key. It needs no privilege and touches
 nothing on this machine; the same scenario and seed give the same bytes.
 
   tidegate sim --list
-  tidegate sim web-server-and-encoder --engine knobs
+  tidegate sim web-server-and-encoder --engine cgroup
   tidegate sim web-server-and-encoder --print > web.toml
-  tidegate sim web.toml --engine knobs --sweep engine.headroom=10%,30%";
+  tidegate sim web.toml --engine cgroup --sweep engine.headroom=10%,30%";
 
 /// Rehearse a scenario on a simulated machine
 #[derive(clap::Args)]
@@ -49,10 +49,10 @@ pub struct Args {
     /// Seed of every random choice
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who limits side work: none or knobs
+    /// Who limits side work: none or cgroup
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// knobs: who decides
+    /// cgroup: who decides
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Lay a value over the file, as in group.web.weight=200; repeat for more
@@ -160,7 +160,7 @@ fn list() -> Result<Exit, Failure> {
         let about = resolved.map(|scenario| scenario.about).unwrap_or_default();
         text += &format!("  {:width$}  {about}\n", builtin.name);
     }
-    text += "\nPolicies of the knobs engine (--policy):\n";
+    text += "\nPolicies of the engine cgroup (--policy):\n";
     let width = registry::policies()
         .map(|one| one.name.len())
         .max()

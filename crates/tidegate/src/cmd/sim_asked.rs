@@ -28,9 +28,9 @@ pub fn unread(typed: &[Override], engines: &[EngineKind]) -> Vec<String> {
         let of_engine = ["policy", "sense", "quota", "headroom", "tolerance"]
             .iter()
             .any(|key| one.key.strip_prefix("engine.") == Some(key));
-        if of_engine && !engines.is_empty() && !engines.contains(&EngineKind::Knobs) {
+        if of_engine && !engines.is_empty() && !engines.contains(&EngineKind::Cgroup) {
             let line = format!(
-                "{}: {}: means nothing to the engine none; add --engine knobs",
+                "{}: {}: means nothing to the engine none; add --engine cgroup",
                 one.key,
                 tidegate_terms::quoted(&one.flag),
             );
@@ -75,20 +75,20 @@ mod tests {
 
     #[test]
     fn a_key_counts_as_read_when_one_run_reads_it() {
-        use EngineKind::{Knobs, None};
+        use EngineKind::{Cgroup, None};
         let typed = [Override::new("engine.policy", "idle")];
-        assert_eq!(unread(&typed, &[None, Knobs]).len(), 0);
+        assert_eq!(unread(&typed, &[None, Cgroup]).len(), 0);
         assert_eq!(
             unread(&typed, &[None, None]),
             [
-                "engine.policy: --set engine.policy=idle: means nothing to the engine none; add --engine knobs"
+                "engine.policy: --set engine.policy=idle: means nothing to the engine none; add --engine cgroup"
             ]
         );
         let typed = [
             Override::new("engine.headroom", "10%"),
             Override::new("seed", "2"),
         ];
-        assert_eq!(unread(&typed, &[Knobs]).len(), 0);
+        assert_eq!(unread(&typed, &[Cgroup]).len(), 0);
         assert_eq!(unread(&typed, &[None]).len(), 1);
     }
 }

@@ -87,7 +87,7 @@ fn engines_and_policies_give_the_same_bytes_twice() {
         let mut args = vec![
             "web-server-and-encoder",
             "--engine",
-            "knobs",
+            "cgroup",
             "--policy",
             policy.name,
         ];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_law::latency as hints;
 use tidegate_sim::engines::cgroup::{
-    Knobs, KnobsConfig, KnobsLog, Sensing, Yields as Class, compile,
+    CgroupConfig, CgroupEngine, CgroupLog, Sensing, Yields as Class, compile,
 };
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
 use tidegate_sim::workloads::{
@@ -73,7 +73,7 @@ struct Run<'a> {
     groups: &'a [GroupId],
     made: &'a [Made],
     main: Option<GroupId>,
-    log: Option<Arc<std::sync::Mutex<KnobsLog>>>,
+    log: Option<Arc<std::sync::Mutex<CgroupLog>>>,
     writes: Arc<AtomicU64>,
 }
 
@@ -376,7 +376,7 @@ fn controllers(
     config: &MachineConfig,
     scene: &Scene,
     specs: &mut [GroupSpec],
-    log: &mut Option<Arc<std::sync::Mutex<KnobsLog>>>,
+    log: &mut Option<Arc<std::sync::Mutex<CgroupLog>>>,
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     match scene.keeper {
@@ -387,18 +387,18 @@ fn controllers(
                 Some(Sense::Usage) => Sensing::Usage,
                 _ => Sensing::Bpf,
             };
-            let knobs = KnobsConfig {
+            let cgroup = CgroupConfig {
                 seed: config.seed,
                 yields: match yields {
                     Yields::Idle | Yields::CoresIdle => Class::Idle,
                     Yields::Cores | Yields::Weight => Class::LeastWeight,
                 },
                 whole_cores: matches!(yields, Yields::Cores | Yields::CoresIdle),
-                ..KnobsConfig::new(sensing)
+                ..CgroupConfig::new(sensing)
             };
-            let knobs = Knobs::new(knobs, &compiled);
-            *log = Some(knobs.log());
-            vec![Box::new(knobs)]
+            let engine = CgroupEngine::new(cgroup, &compiled);
+            *log = Some(engine.log());
+            vec![Box::new(engine)]
         }
         Keeper::Law(law, busy_ppm) => {
             let threads = config.topology.threads_per_core();

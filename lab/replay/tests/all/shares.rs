@@ -15,7 +15,7 @@ window = "1s"
 cpus = 4
 contention = "none"
 [engine]
-name = "knobs"
+name = "cgroup"
 [group.web]
 class = "main"
 headroom = "30%"
@@ -154,7 +154,7 @@ window = "1s"
 cpus = 4
 contention = "none"
 [engine]
-name = "knobs"
+name = "cgroup"
 [group.web]
 class = "main"
 headroom = "10%"

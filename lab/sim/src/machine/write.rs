@@ -7,7 +7,7 @@ use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::TaskState;
 use crate::sched::{Dequeue, Enqueue, fifo, migrate, preempt};
 use crate::spec::Bandwidth;
-use crate::trace::{Event, Knob};
+use crate::trace::{Event, GroupFile};
 
 impl Machine {
     /// cpu.max and cpu.max.burst. A write is a refill: the pool gets a quota,
@@ -28,7 +28,7 @@ impl Machine {
         } = bandwidth;
         self.system.k.trace(Event::Write {
             group,
-            what: Knob::Max {
+            what: GroupFile::Max {
                 quota_us,
                 period_us,
             },
@@ -71,7 +71,7 @@ impl Machine {
         self.system.sched.set_shares(&mut self.system.k, group);
         self.system.k.trace(Event::Write {
             group,
-            what: Knob::Weight(weight),
+            what: GroupFile::Weight(weight),
         });
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Machine {
         self.system.sched.set_shares(&mut self.system.k, group);
         self.system.k.trace(Event::Write {
             group,
-            what: Knob::Idle(idle),
+            what: GroupFile::Idle(idle),
         });
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Machine {
         }
         self.system.k.trace(Event::Write {
             group,
-            what: Knob::Cpus(cpus.count()),
+            what: GroupFile::Cpus(cpus.count()),
         });
         Ok(())
     }

@@ -17,14 +17,14 @@ pub enum EngineKind {
     #[default]
     None,
     /// A policy that writes kernel files.
-    Knobs,
+    Cgroup,
 }
 
 impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::None => "none",
-            EngineKind::Knobs => "knobs",
+            EngineKind::Cgroup => "cgroup",
         }
     }
 }
@@ -68,7 +68,7 @@ impl Engine {
             combine::headroom(headrooms.map(|group| group.spec.headroom_ppm), |ppm| *ppm);
         let tolerances = groups.iter().filter_map(|group| group.spec.tolerance_ppm);
         let tolerance = combine::tolerance(tolerances, |ppm| *ppm);
-        let searches = self.kind == EngineKind::Knobs && self.policy == registry::TIDEGATE;
+        let searches = self.kind == EngineKind::Cgroup && self.policy == registry::TIDEGATE;
         let no_number = self.headroom_ppm.is_none() && headroom.is_none();
         let is_searched = searches && no_number;
         let mut none = true;
@@ -95,7 +95,7 @@ impl Engine {
     /// Engine and policy in words.
     pub fn label(&self) -> String {
         match self.kind {
-            EngineKind::Knobs => format!("knobs/{}", self.policy),
+            EngineKind::Cgroup => format!("cgroup/{}", self.policy),
             kind => kind.name().to_owned(),
         }
     }
@@ -104,7 +104,7 @@ impl Engine {
 fn kind_of(name: &str) -> Result<EngineKind, String> {
     match name {
         "none" => Ok(EngineKind::None),
-        "knobs" => Ok(EngineKind::Knobs),
+        "cgroup" => Ok(EngineKind::Cgroup),
         "ext" | "sched_ext" => {
             Err("is not simulated (tidegate lab --on vm --engine ext measures it)".into())
         }
@@ -116,7 +116,7 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     let section = Section::new(table, "engine", &[KEYS], findings, cpus);
     let mut engine = Engine::default();
     engine.kind = section
-        .one("name", "none or knobs", kind_of)
+        .one("name", "none or cgroup", kind_of)
         .unwrap_or_default();
     let names: Vec<(&str, &str)> = registry::policies()
         .map(|policy| (policy.name, policy.name))

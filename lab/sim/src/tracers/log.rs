@@ -28,7 +28,7 @@ use super::Sink;
 use crate::Ns;
 use crate::ids::TaskId;
 use crate::names::Names;
-use crate::trace::{Event, Knob, Tracer};
+use crate::trace::{Event, GroupFile, Tracer};
 
 pub struct Log {
     sink: Sink,
@@ -108,17 +108,19 @@ impl Tracer for Log {
             Event::Unthrottle { group, cpu } => writeln!(out, "{now_ns} U {cpu} {group}"),
             Event::Refill { group, runtime_ns } => writeln!(out, "{now_ns} R {group} {runtime_ns}"),
             Event::Write { group, what } => match what {
-                Knob::Max {
+                GroupFile::Max {
                     quota_us: Some(quota_us),
                     period_us,
                 } => writeln!(out, "{now_ns} K {group} max {quota_us}/{period_us}"),
-                Knob::Max {
+                GroupFile::Max {
                     quota_us: None,
                     period_us,
                 } => writeln!(out, "{now_ns} K {group} max -/{period_us}"),
-                Knob::Weight(weight) => writeln!(out, "{now_ns} K {group} weight {weight}"),
-                Knob::Idle(idle) => writeln!(out, "{now_ns} K {group} idle {}", u8::from(idle)),
-                Knob::Cpus(count) => writeln!(out, "{now_ns} K {group} cpus {count}"),
+                GroupFile::Weight(weight) => writeln!(out, "{now_ns} K {group} weight {weight}"),
+                GroupFile::Idle(idle) => {
+                    writeln!(out, "{now_ns} K {group} idle {}", u8::from(idle))
+                }
+                GroupFile::Cpus(count) => writeln!(out, "{now_ns} K {group} cpus {count}"),
             },
             Event::Record {
                 task,

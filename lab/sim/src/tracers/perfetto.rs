@@ -16,7 +16,7 @@ use super::Sink;
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::names::Names;
-use crate::trace::{Event, Knob, Tracer};
+use crate::trace::{Event, GroupFile, Tracer};
 
 const CPUS: u32 = 1;
 const GROUPS: u32 = 2;
@@ -204,7 +204,7 @@ impl Writer {
             Event::Write {
                 group,
                 what:
-                    Knob::Max {
+                    GroupFile::Max {
                         quota_us: Some(quota_us),
                         period_us,
                     },

@@ -84,7 +84,7 @@ impl Author {
             self.maybe("delay_dequeue", &["true", "false"]);
         }
         self.line("[engine]");
-        self.maybe("name", &["\"none\"", "\"knobs\""]);
+        self.maybe("name", &["\"none\"", "\"cgroup\""]);
         let names: Vec<String> = registry::policies()
             .map(|policy| format!("\"{}\"", policy.name))
             .collect();

@@ -105,7 +105,7 @@ fn flags_lie_over_the_file() {
 fn headroom_counts_whichever_group_says_it() {
     let terms = |web: &str, encode: &str, engine: &str| {
         let text = text(&format!(
-            "[engine]\nname = \"knobs\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
+            "[engine]\nname = \"cgroup\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
              [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
         ));
         let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
@@ -164,7 +164,7 @@ proptest! {
 #[test]
 fn a_cap_that_is_not_said_is_none() {
     let text = text(
-        "[engine]\nname = \"knobs\"\n[group.a]\ncap_soft = 200\n[workload.w]\nkind = \"hog\"\n",
+        "[engine]\nname = \"cgroup\"\n[group.a]\ncap_soft = 200\n[workload.w]\nkind = \"hog\"\n",
     );
     let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
     let cap = scenario.groups[0].spec.cap.unwrap();
@@ -176,7 +176,7 @@ fn a_cap_that_is_not_said_is_none() {
 #[test]
 fn the_policy_static_limits_the_side_root() {
     let text = text(
-        "[machine]\ncpus = 4\n[engine]\nname = \"knobs\"\npolicy = \"static\"\nquota = \"20%\"\n\
+        "[machine]\ncpus = 4\n[engine]\nname = \"cgroup\"\npolicy = \"static\"\nquota = \"20%\"\n\
          [group.build]\nclass = \"side\"\n[workload.w]\nkind = \"hog\"\ngroup = \"build\"\n",
     );
     let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));

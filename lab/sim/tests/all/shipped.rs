@@ -104,7 +104,7 @@ fn the_engine_keeps_the_headroom_that_a_scenario_asks_for() {
     let none = idle_ppm(&[]);
     assert!(none < 150_000, "{none}");
     for (headroom, due) in [("30%", 300_000), ("40%", 400_000)] {
-        let kept = idle_ppm(&[("engine.name", "knobs"), ("engine.headroom", headroom)]);
+        let kept = idle_ppm(&[("engine.name", "cgroup"), ("engine.headroom", headroom)]);
         assert!(kept.abs_diff(due) < 20_000, "{headroom}: {kept}");
     }
 }
@@ -112,7 +112,7 @@ fn the_engine_keeps_the_headroom_that_a_scenario_asks_for() {
 #[test]
 fn every_scenario_runs_under_every_engine() {
     for builtin in BUILTIN {
-        for engine in ["none", "knobs"] {
+        for engine in ["none", "cgroup"] {
             let sets = [
                 ("duration", "400ms"),
                 ("warmup", "50ms"),

@@ -385,7 +385,7 @@ fn a_long_time_without_requests_is_not_the_end() {
 fn an_objective_finds_a_headroom() {
     let idle = |objective: &str| {
         let out = run(&format!(
-            "duration = \"20s\"\nwarmup = \"10s\"\n[machine]\ncpus = 2\n[engine]\nname = \"knobs\"\n\
+            "duration = \"20s\"\nwarmup = \"10s\"\n[machine]\ncpus = 2\n[engine]\nname = \"cgroup\"\n\
              [group.web]\nclass = \"main\"\nheadroom = \"0%\"\n{objective}\n[group.batch]\nclass = \"side\"\n\
              [workload.web]\nkind = \"open-loop\"\ngroup = \"web\"\nrate = \"400/s\"\nwork = \"1ms\"\n\
              [workload.batch]\nkind = \"hog\"\ngroup = \"batch\"\n"

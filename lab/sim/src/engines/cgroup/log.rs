@@ -6,7 +6,7 @@ use crate::{Bandwidth, CpuSet, GroupId, Ns};
 
 /// What the engine did, for reports: shared with the caller that asked for it before the run.
 #[derive(Clone, Debug, Default)]
-pub struct KnobsLog {
+pub struct CgroupLog {
     /// Every quota written: when, to which group, what.
     pub writes: Vec<(Ns, GroupId, Bandwidth)>,
     /// Every entry into the idle class (true) or exit from it.

@@ -3,7 +3,7 @@
 //!
 //! What is the production code: sample to estimate to plan, which quota is written when, the tolerance's relief. What is this
 //! module's model of it: how late the loop wakes, how stale and inexact a reading is, and how long a write takes
-//! ([`KnobsConfig`] states each). The loop itself takes no CPU time.
+//! ([`CgroupConfig`] states each). The loop itself takes no CPU time.
 
 mod cores;
 mod log;
@@ -25,7 +25,7 @@ use crate::prng::Prng;
 use crate::{GroupId, Ns, SimError};
 
 use cores::Cores;
-pub use log::KnobsLog;
+pub use log::CgroupLog;
 use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_us, compile};
 
@@ -62,14 +62,14 @@ pub enum Yields {
 
 /// How good the engine is: its sensing and its delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnobsConfig {
+pub struct CgroupConfig {
     /// The sensor, and with it the period of the loop.
     pub sensing: Sensing,
     /// A reading is not taken at one instant: each CPU's part of it is up to this old.
     pub read_error_ns: u64,
     /// The loop wakes up to this late, evenly distributed.
     pub late_ns: u64,
-    /// In this many of a million steps it wakes up to [`KnobsConfig::rare_late_ns`] late instead.
+    /// In this many of a million steps it wakes up to [`CgroupConfig::rare_late_ns`] late instead.
     pub rare_ppm: u32,
     pub rare_late_ns: u64,
     /// From the decision to the kernel's file, least and most.
@@ -83,7 +83,7 @@ pub struct KnobsConfig {
     pub seed: u64,
 }
 
-impl KnobsConfig {
+impl CgroupConfig {
     /// What the agent measured of itself on a shared two-CPU machine (`tidegate status`): lateness under 0.1 ms but for one step
     /// in a thousand, 0.1 to 0.3 ms from the decision to the file.
     pub fn new(sensing: Sensing) -> Self {
@@ -114,8 +114,8 @@ impl Yields {
     }
 }
 
-pub struct Knobs {
-    config: KnobsConfig,
+pub struct CgroupEngine {
+    config: CgroupConfig,
     control: Control,
     side: Vec<Side>,
     main: Vec<GroupId>,
@@ -128,12 +128,12 @@ pub struct Knobs {
     started: bool,
     due_ns: Ns,
     loop_ns: Ns,
-    log: Arc<Mutex<KnobsLog>>,
+    log: Arc<Mutex<CgroupLog>>,
 }
 
-impl Knobs {
+impl CgroupEngine {
     /// The agent of what [`compile`] found.
-    pub fn new(config: KnobsConfig, compiled: &Compiled) -> Self {
+    pub fn new(config: CgroupConfig, compiled: &Compiled) -> Self {
         let shared = Shared::default();
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
         let demand = Demand {
@@ -172,7 +172,7 @@ impl Knobs {
     }
 
     /// Where the engine will write down what it does.
-    pub fn log(&self) -> Arc<Mutex<KnobsLog>> {
+    pub fn log(&self) -> Arc<Mutex<CgroupLog>> {
         Arc::clone(&self.log)
     }
 
@@ -332,7 +332,7 @@ impl Knobs {
     }
 }
 
-impl Controller for Knobs {
+impl Controller for CgroupEngine {
     fn first_ns(&self) -> Ns {
         self.config.start_ns
     }
@@ -368,7 +368,7 @@ impl Controller for Knobs {
     }
 
     fn name(&self) -> &str {
-        "knobs"
+        "cgroup"
     }
 }
 

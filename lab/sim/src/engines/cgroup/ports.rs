@@ -10,7 +10,7 @@ use tidegate_engine::control::{Apply, ApplyError, Usage};
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
 use super::terms::Side;
-use super::{KnobsLog, Sensing, Yields, group_of};
+use super::{CgroupLog, Sensing, Yields, group_of};
 use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
@@ -236,7 +236,7 @@ impl Pending {
         }
     }
 
-    pub(super) fn note(&self, now_ns: Ns, log: &mut KnobsLog) {
+    pub(super) fn note(&self, now_ns: Ns, log: &mut CgroupLog) {
         match self.what {
             What::Max(bandwidth) => log.writes.push((now_ns, self.group, bandwidth)),
             What::Yielding(_, yielding) => log.yields.push((now_ns, self.group, yielding)),

@@ -1,4 +1,4 @@
-//! From a scenario's terms to kernel knobs: what is said once, before anything runs.
+//! From a scenario's terms to kernel files: the values that are written once, before anything runs.
 //!
 //! - quota, period, burst, weight: are the kernel's own already;
 //! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
@@ -82,7 +82,7 @@ pub fn burst_room_us(groups: &[GroupSpec], group: GroupId, own: Bandwidth) -> u6
     room_us
 }
 
-/// Turns the terms of groups and tasks into knobs, in place, and says what is left for the engine to do. `groups` are in the
+/// Turns the terms of groups and tasks into values of kernel files, in place, and returns what is left for the engine to do. `groups` are in the
 /// order in which they are added to the machine, whose ids count from 1 (0 is the root).
 pub fn compile(
     groups: &mut [GroupSpec],

@@ -1,7 +1,7 @@
 //! Machines with a main that keeps to a load curve and side work that takes all it gets.
 
 use tidegate_sim::controller::Simulation;
-use tidegate_sim::engines::cgroup::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
+use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, CgroupLog, Sensing, compile};
 use tidegate_sim::machine::Machine;
 use tidegate_sim::policies::Sides;
 use tidegate_sim::{
@@ -62,7 +62,7 @@ pub struct Bed {
     pub main: GroupId,
     pub side: GroupId,
     pub cpus: u32,
-    pub log: Arc<Mutex<KnobsLog>>,
+    pub log: Arc<Mutex<CgroupLog>>,
 }
 
 /// A machine without tasks.
@@ -95,14 +95,14 @@ impl Bed {
         let mut specs = groups(headroom_ppm);
         let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
-        let config = KnobsConfig {
+        let config = CgroupConfig {
             seed,
-            ..KnobsConfig::new(sensing)
+            ..CgroupConfig::new(sensing)
         };
-        let knobs = Knobs::new(config, &compiled);
-        let log = knobs.log();
+        let engine = CgroupEngine::new(config, &compiled);
+        let log = engine.log();
         Self {
-            simulation: Simulation::new(machine, vec![Box::new(knobs)]),
+            simulation: Simulation::new(machine, vec![Box::new(engine)]),
             main,
             side,
             cpus,
