@@ -8,6 +8,7 @@ pub mod cpuset;
 pub mod engines;
 pub mod error;
 mod event;
+pub mod fleet;
 pub mod hist;
 pub mod ids;
 mod kernel;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use tidegate_fleet::days::{Days, Generated, Recorded};
-use tidegate_fleet::rules::RuleKind;
-use tidegate_fleet::{Outcome, Settings};
 use tidegate_publish::{Assignment, Constants};
+use tidegate_sim::fleet::days::{Days, Generated, Recorded};
+use tidegate_sim::fleet::rules::RuleKind;
+use tidegate_sim::fleet::{Outcome, Settings};
 use tidegate_sim::sweep;
 use tidegate_terms::Share;
 
@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let rules: Vec<RuleKind> = RuleKind::ALL.into_iter().filter(asked).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let outcomes = sweep::parallel(cores, rules.len(), |at| {
-        tidegate_fleet::run(&settings, rules[at])
+        tidegate_sim::fleet::run(&settings, rules[at])
     });
     if args.json {
         return render::json(&outcomes);
@@ -229,7 +229,7 @@ mod tests {
             days,
             constants: Constants::default(),
         };
-        let outcomes = RuleKind::ALL.map(|rule| tidegate_fleet::run(&settings, rule));
+        let outcomes = RuleKind::ALL.map(|rule| tidegate_sim::fleet::run(&settings, rule));
         let page = page(&settings, &outcomes);
         for rule in RuleKind::ALL {
             assert!(page.contains(rule.name()), "{page}");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::days::Generated;
+use crate::fleet::days::Generated;
 
 fn settings(nodes: usize, hours: u64, pods: u64) -> Settings {
     Settings {

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use crate::Prng;
 use tidegate_publish::{Constants, Observation, Write};
-use tidegate_sim::Prng;
 
-use crate::days::{Days, NodeDay};
-use crate::node::Node;
-use crate::outcome::Outcome;
-use crate::rules::{NodeSeen, Publisher, RuleKind};
+use crate::fleet::days::{Days, NodeDay};
+use crate::fleet::node::Node;
+use crate::fleet::outcome::Outcome;
+use crate::fleet::rules::{NodeSeen, Publisher, RuleKind};
 
 /// kube-scheduler scores no more feasible nodes than this many before it takes the best.
 const SCORED_NODES: usize = 50;

@@ -1,7 +1,7 @@
 //! Days as servers of interactive work have them: a tide over the day that falls at the weekend, an hour of its own for each
 //! node, noise from second to second, and bursts.
 
-use tidegate_sim::Prng;
+use crate::Prng;
 
 use super::NodeDay;
 
