@@ -1,13 +1,14 @@
 //! The simulator's own random numbers: integers only, so that no platform's floating point can change a run.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna, public domain), seeded through SplitMix64. Whatever needs random
-//! numbers gets a stream of their own ([`Prng::stream`]), so that one workload's draws never move another's.
+//! The generator is xoshiro256++, seeded through SplitMix64. Each user of random numbers has a stream of its own
+//! ([`Prng::stream`]), so that one workload's draws never move another's.
+
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 /// A generator of random numbers.
 #[derive(Clone, Debug)]
-pub struct Prng {
-    state: [u64; 4],
-}
+pub struct Prng(Xoshiro256PlusPlus);
 
 impl Prng {
     /// The generator of this seed.
@@ -20,21 +21,15 @@ impl Prng {
     /// Seed and stream number each go through a full mixing step, so neighbouring numbers give unrelated states. That
     /// two streams of one seed overlap within n draws has odds of about n / 2^256 a pair.
     pub fn stream(seed: u64, stream: u64) -> Prng {
-        let mut mixer = SplitMix(seed);
-        let mut mixer = SplitMix(mixer.next() ^ SplitMix(stream).next());
-        // Four outputs of SplitMix64 in a row are never all 0, which is the one state that xoshiro cannot leave.
-        Prng {
-            state: [mixer.next(), mixer.next(), mixer.next(), mixer.next()],
-        }
+        let mixed = |number| SplitMix64::seed_from_u64(number).next_u64();
+        Prng(Xoshiro256PlusPlus::seed_from_u64(
+            mixed(seed) ^ mixed(stream),
+        ))
     }
 
     /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        let [a, b, c, d] = self.state;
-        let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
-        let (c, d) = (c ^ a, d ^ b);
-        self.state = [a ^ d, b ^ c, c ^ (b << 17), d.rotate_left(45)];
-        result
+        self.0.next_u64()
     }
 
     /// A number below `n`, each equally likely (Lemire's method: no division unless a draw must be rejected).
@@ -83,19 +78,6 @@ impl Prng {
 }
 
 const MEAN_MAX_NS: u64 = 1 << 58;
-
-/// Spreads a seed over a state (Steele, Lea and Flood's SplitMix64).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
 
 const TABLE_BITS: u32 = 10;
 const TABLE_STEPS: usize = 1 << TABLE_BITS;
