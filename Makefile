@@ -1,10 +1,11 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-test build demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak cost docs install uninstall deb clean
+.PHONY: help setup-build setup-test build lab demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak cost docs install uninstall install-lab uninstall-lab deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
+LAB ?= target/release/tidegate-lab
 # systemd reads both /usr and /usr/local. Set it for another prefix.
 SYSTEMD_UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 # What is installed besides the command; the package has the same files.
@@ -12,11 +13,11 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 # Alert rules, dashboard and the schema of the policy files.
 DATA = $(SHARE)/tidegate
 DOC = $(SHARE)/doc/tidegate
-MAN = $(SHARE)/man/man1/tidegate*.1
-BASH = $(SHARE)/bash-completion/completions/tidegate
+MAN = $(SHARE)/man/man1
+BASH = $(SHARE)/bash-completion/completions
 # Debian's zsh reads packages' completions in another folder than an administrator's.
-ZSH = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)/_tidegate
-FISH = $(SHARE)/fish/vendor_completions.d/tidegate.fish
+ZSH = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+FISH = $(SHARE)/fish/vendor_completions.d
 UNIT = $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
 SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d/tidegate.conf
 
@@ -32,11 +33,14 @@ setup-test: ## Install what the tests lack, too
 build: setup-build ## Build the tidegate command (target/release/tidegate)
 	cargo build --release --package tidegate
 
-demo: build ## Main's latency and the side work done, with and without Tidegate: here, then simulated (100 s; root shows most)
-	@target/release/tidegate lab demo --out target/demo
+lab: setup-build ## Build the tidegate-lab command (target/release/tidegate-lab)
+	cargo build --release --package tidegate-lab
 
-picture: build ## Remake docs/tidegate.svg from a longer demo (as root, a quiet machine; 5 minutes)
-	target/release/tidegate lab demo --rounds 16 --out target/picture
+demo: build lab ## Main's latency and the side work done, with and without Tidegate: here, then simulated (100 s; root shows most)
+	@$(LAB) demo --out target/demo
+
+picture: build lab ## Remake docs/tidegate.svg from a longer demo (as root, a quiet machine; 5 minutes)
+	$(LAB) demo --rounds 16 --out target/picture
 	cp target/picture/demo.svg docs/tidegate.svg
 
 test: setup-test ## Run every check and test; ends with "N passed, N failed, N skipped"
@@ -49,7 +53,7 @@ format: ## Format all sources
 	cargo fmt --all
 	git ls-files -z '*.c' '*.h' | xargs -0 -r clang-format-19 -i
 
-incident: build ## Stage docs/incident.md on this machine: a batch job hurts nginx, is found, tuned and gated (as root; needs nginx; 3 minutes)
+incident: build lab ## Stage docs/incident.md on this machine: a batch job hurts nginx, is found, tuned and gated (as root; needs nginx; 3 minutes)
 	scripts/incident.py
 
 vm: setup-test ## Run the tests in a virtual machine (options: cargo xtask vm --help)
@@ -91,28 +95,49 @@ cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
 
+# $(call completions,PROGRAM,NAME)
+define completions
+	install -d $(BASH) $(ZSH) $(FISH)
+	$(1) completions bash > $(BASH)/$(2)
+	$(1) completions zsh > $(ZSH)/_$(2)
+	$(1) completions fish > $(FISH)/$(2).fish
+	chmod 644 $(BASH)/$(2) $(ZSH)/_$(2) $(FISH)/$(2).fish
+endef
+
 install: ## After make build: command, man pages, completions, service, rules, examples (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(BINARY) || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tidegate
-	install -d $(dir $(MAN) $(BASH) $(ZSH) $(FISH) $(UNIT) $(SYSUSERS)) $(DOC)/examples $(DESTDIR)/etc/tidegate
-	install -m 644 docs/man/*.1 $(dir $(MAN))
-	$(BINARY) completions bash > $(BASH)
-	$(BINARY) completions zsh > $(ZSH)
-	$(BINARY) completions fish > $(FISH)
+	install -d $(MAN) $(dir $(UNIT) $(SYSUSERS)) $(DOC)/examples $(DESTDIR)/etc/tidegate
+	install -m 644 docs/man/*.1 $(MAN)
+	$(call completions,$(BINARY),tidegate)
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(UNIT)
-	chmod 644 $(BASH) $(ZSH) $(FISH) $(UNIT)
+	chmod 644 $(UNIT)
 	install -m 644 packaging/tidegate.sysusers $(SYSUSERS)
 	install -D -m 644 -t $(DATA) packaging/prometheus/tidegate.rules.yml packaging/grafana/tidegate.json packaging/tidegate.schema.json
 	install -m 644 packaging/copyright $(DOC)/copyright
 	install -m 644 packaging/examples/* $(DOC)/examples/
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(MAN) $(BASH) $(ZSH) $(FISH) $(UNIT) $(SYSUSERS)
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(patsubst docs/man/%,$(MAN)/%,$(wildcard docs/man/*.1))
+	rm -f $(BASH)/tidegate $(ZSH)/_tidegate $(FISH)/tidegate.fish $(UNIT) $(SYSUSERS)
 	rm -rf $(DOC) $(DATA)
 	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true
 
-deb: setup-build ## Build the Debian packages in target/deb: tidegate, and tidegate-dbgsym with its debug symbols
-	cargo build --profile dist --package tidegate
+install-lab: ## After make lab: the tidegate-lab command, its man page and completions
+	@test -x $(LAB) || { echo "tidegate-lab: install: nothing is built; run make lab first" >&2; exit 1; }
+	install -D -m 755 $(LAB) $(DESTDIR)$(PREFIX)/bin/tidegate-lab
+	install -d $(MAN)
+	$(LAB) man > $(MAN)/tidegate-lab.1
+	chmod 644 $(MAN)/tidegate-lab.1
+	$(call completions,$(LAB),tidegate-lab)
+	install -D -m 644 packaging/copyright $(DOC)-lab/copyright
+
+uninstall-lab: ## Remove what install-lab put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate-lab $(MAN)/tidegate-lab.1 $(BASH)/tidegate-lab $(ZSH)/_tidegate-lab $(FISH)/tidegate-lab.fish
+	rm -rf $(DOC)-lab
+
+deb: setup-build ## Build the Debian packages in target/deb: tidegate and tidegate-lab, each with -dbgsym for its debug symbols
+	cargo build --profile dist --package tidegate --package tidegate-lab
 	@BINARY=target/dist/tidegate DBGSYM=yes scripts/deb.sh
 
 clean: ## Remove build output

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the package: two builds give the same bytes, lintian finds no error, and it has the files of `make install`.
-# Usage: scripts/check-deb.sh [BINARY]. Ends with "N passed, N failed, N skipped".
+# Checks the packages: two builds give the same bytes, lintian finds no error, and they have the files of `make install` and
+# `make install-lab`. Usage: scripts/check-deb.sh [BINARY], with its lab beside it as BINARY-lab. Ends with "N passed, N failed, N skipped".
 set -eu
 binary=${1:-target/release/tidegate}
 work=$(mktemp -d)
@@ -28,13 +28,17 @@ check() {
 }
 build() { BINARY=$binary COMPRESS=none OUT=$1 scripts/deb.sh; }
 # Another minute, mask and place: none of it may show.
-twice() { build "$work/one" && sleep 1 && (umask 077 && build "$work/two") && cmp "$work"/one/*.deb "$work"/two/*.deb; }
+twice() {
+	build "$work/one" && sleep 1 && (umask 077 && build "$work/two") || return 1
+	for package in "$work"/one/*.deb; do cmp "$package" "$work/two/${package##*/}" || return 1; done
+}
+# same_files PACKAGE INSTALL-TARGET
 same_files() {
-	make -s install "DESTDIR=$work/installed" PREFIX=/usr "BINARY=$binary"
-	(cd "$work/installed" && find . -type f) | sort >"$work/installed.list"
-	dpkg-deb -c "$work"/one/*.deb | awk '/^-/ { print $6 }' | sed 's/\.1\.gz$/.1/' | grep -v -e changelog -e lintian | sort >"$work/package.list"
-	diff "$work/installed.list" "$work/package.list" && make -s uninstall "DESTDIR=$work/installed" PREFIX=/usr &&
-		[ -z "$(find "$work/installed" -type f)" ]
+	installed=$work/installed-$1
+	make -s "$2" "DESTDIR=$installed" PREFIX=/usr "BINARY=$binary" "LAB=$binary-lab"
+	(cd "$installed" && find . -type f) | sort >"$work/installed.list"
+	dpkg-deb -c "$work/one/$1"_*.deb | awk '/^-/ { print $6 }' | sed 's/\.1\.gz$/.1/' | grep -v -e changelog -e lintian | sort >"$work/package.list"
+	diff "$work/installed.list" "$work/package.list" && make -s "un$2" "DESTDIR=$installed" PREFIX=/usr && [ -z "$(find "$installed" -type f)" ]
 }
 # The uncompressed package is this check's own, for its speed.
 lints() {
@@ -44,13 +48,14 @@ lints() {
 # The symbols belong to the packaged binary, by its build ID.
 symbols() {
 	COMPRESS=none OUT=$work/symbols scripts/dbgsym.sh tidegate 1-1 "$binary"
-	dpkg-deb -x "$work"/symbols/*.deb "$work/tree" && dpkg-deb -x "$work"/one/*.deb "$work/tree"
+	dpkg-deb -x "$work"/symbols/*.deb "$work/tree" && dpkg-deb -x "$work"/one/tidegate_*.deb "$work/tree"
 	id=$(readelf -n "$work/tree/usr/bin/tidegate" | sed -n 's/^ *Build ID: //p')
 	readelf -S "$work/tree/usr/lib/debug/.build-id/$(printf %.2s "$id")/${id#??}.debug" | grep -q '\.debug_line'
 }
 
 check "two builds of one commit differ" twice
-check "the package and make install differ" same_files
+check "tidegate and make install differ" same_files tidegate install
+check "tidegate-lab and make install-lab differ" same_files tidegate-lab install-lab
 check "the package of debug symbols" symbols
 if command -v lintian >/dev/null; then
 	check "lintian" lints

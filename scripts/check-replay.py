@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 import incident
-from incident import say, tidegate
+from incident import lab, say, tidegate
 
 PERCENT = [0, 20, 40]
 SECONDS = 30
@@ -64,9 +64,9 @@ async def walk(folder, groups, background):
         recordings[name] = folder / f"headroom-{percent}.tgr"
         await record(recordings[name])
     await load.stop(task)
-    came = {name: json.loads(tidegate("replay", str(path), "--seeds", "1", "--json"))["arms"] for name, path in recordings.items()}
+    came = {name: json.loads(lab("replay", str(path), "--seeds", "1", "--json"))["arms"] for name, path in recordings.items()}
     words = [word for path in policies.values() for word in ("--policy", str(path))]
-    arms = json.loads(tidegate("replay", str(recordings["no gate"]), *words, "--json"))["arms"]
+    arms = json.loads(lab("replay", str(recordings["no gate"]), *words, "--json"))["arms"]
     foretold = dict(zip(policies, arms[1:]), **{"no gate": came["no gate"][1]})
     compare(foretold, {name: arms[0] for name, arms in came.items()})
 

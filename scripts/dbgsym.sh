@@ -20,7 +20,7 @@ cat >"$work/tree/DEBIAN/control" <<END
 Package: $package-dbgsym
 Version: $version
 Architecture: $architecture
-$(grep '^Maintainer: ' packaging/debian/control)
+$(grep '^Maintainer: ' "packaging/debian/$package.control")
 Installed-Size: $(du -k --apparent-size -s "$work/tree/usr" | cut -f1)
 Depends: $package (= $version)
 Section: debug

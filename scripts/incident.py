@@ -20,6 +20,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 TIDEGATE = os.environ.get("TIDEGATE", str(HERE / "target/release/tidegate"))
+LAB = f"{TIDEGATE}-lab"
 PORT = 18197
 RATE = float(os.environ.get("RATE", "160"))  # requests a second: 15 to 20 % of two CPUs
 OBJECTIVE = os.environ.get("OBJECTIVE", "p99<3ms")
@@ -30,12 +31,21 @@ def say(text):
     print(text, flush=True)
 
 
-def tidegate(*words, check=True):
-    say("# tidegate " + " ".join(f"'{word}'" if " " in word or "<" in word else word for word in words))
-    done = subprocess.run([TIDEGATE, *words], capture_output=True, text=True)
+def ran(program, words, check=True):
+    name = pathlib.Path(program).name
+    say(f"# {name} " + " ".join(f"'{word}'" if " " in word or "<" in word else word for word in words))
+    done = subprocess.run([program, *words], capture_output=True, text=True)
     if check and done.returncode != 0:
-        sys.exit(f"incident: tidegate {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        sys.exit(f"incident: {name} {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def tidegate(*words, check=True):
+    return ran(TIDEGATE, words, check)
+
+
+def lab(*words):
+    return ran(LAB, words)
 
 
 def batch_groups():
@@ -164,11 +174,11 @@ async def walk(folder, groups, background):
     if f"/{BATCH}" not in shown or "web" not in shown:
         sys.exit("incident: the recording does not show the batch job and the server")
     policy = folder / "policy.toml"
-    say(tidegate("tune", f"cgroup:/{BATCH}", "--recording", str(alert), "--out", str(policy)))
+    say(lab("tune", f"cgroup:/{BATCH}", "--recording", str(alert), "--out", str(policy)))
     say(policy.read_text())
     say(tidegate("check", str(policy)))
-    say(tidegate("replay", str(alert), "--policy", str(policy)))
-    arms = json.loads(tidegate("replay", str(alert), "--policy", str(policy), "--json"))["arms"]
+    say(lab("replay", str(alert), "--policy", str(policy)))
+    arms = json.loads(lab("replay", str(alert), "--policy", str(policy), "--json"))["arms"]
     waits = [arm["figures"]["main_wait_p99_us"]["value"] for arm in arms]
     if not waits[1] < waits[0]:
         sys.exit(f"incident: replayed, main waits {waits} us")
@@ -193,7 +203,9 @@ def pictures(alert, policy):
     if not folder:
         return
     page = pathlib.Path(folder) / "incident.html"
-    tidegate("web", "--recording", str(alert), "--policy", str(policy), "--out", str(page))
+    replay = pathlib.Path(folder) / "incident.json"
+    replay.write_text(lab("replay", str(alert), "--policy", str(policy), "--json"))
+    tidegate("web", "--replay", str(replay), "--out", str(page))
     subprocess.run(["node", str(HERE / "web/test/incident.mjs"), str(page), folder], check=True)
 
 

@@ -1,4 +1,4 @@
-// The recording that `tidegate web --recording` was given.
+// The replay that `tidegate web --replay` was given.
 
 import { h } from './dom.js';
 import { ask } from './feed.js';
@@ -26,7 +26,8 @@ function howTo() {
     h('h1', { tabindex: -1 }, 'Recording'),
     h('p', {}, 'Shows what was recorded and what other policies would have made of it, side by side. The agent records all the time; keep a stretch, and serve it:'),
     command('tidegate record --last 10m --out before.tgr'),
-    command('tidegate web --recording before.tgr --policy other.toml'),
+    command('tidegate-lab replay before.tgr --policy other.toml --json > before.json'),
+    command('tidegate web --replay before.json'),
     h('p', {}, 'As one file to pass on, which opens without Tidegate:'),
-    command('tidegate web --recording before.tgr --policy other.toml --out before.html'));
+    command('tidegate web --replay before.json --out before.html'));
 }

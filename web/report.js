@@ -1,4 +1,4 @@
-// A report of `tidegate lab` or `tidegate sim`: what its page has, drawn as this page draws.
+// A report of `tidegate-lab`: what its page has, drawn as this page draws.
 
 import { h, table } from './dom.js';
 

@@ -1,4 +1,4 @@
-// Results: the reports of `tidegate lab` and `tidegate sim` in the folder that `tidegate web --results` was given.
+// Results: the reports of `tidegate-lab` in the folder that `tidegate web --results` was given.
 
 import { h } from './dom.js';
 import { ask } from './feed.js';
@@ -40,8 +40,8 @@ async function show(node, found, name) {
 function howTo() {
   return [
     h('p', {}, 'Shows the reports of experiments and rehearsals: plots, tables and every measurement. Write some into a folder, and serve it:'),
-    command('tidegate lab headroom --on sim --out results'),
-    command('tidegate sim web-server-and-encoder --out results'),
+    command('tidegate-lab headroom --on sim --out results'),
+    command('tidegate-lab sim web-server-and-encoder --out results'),
     command('tidegate web --results results'),
   ];
 }

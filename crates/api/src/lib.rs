@@ -7,6 +7,8 @@
 
 mod call;
 mod calls;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod client;
 mod error;
 mod exit;

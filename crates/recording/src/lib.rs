@@ -6,6 +6,8 @@ pub mod frame;
 pub mod load;
 pub mod record;
 pub mod recording;
+#[cfg(feature = "cli")]
+pub mod span;
 pub mod store;
 mod whole_file;
 

@@ -2,41 +2,23 @@
 
 use std::ffi::{OsStr, OsString};
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use tidegate_api::Exit;
+use tidegate_api::cli::{self, Failure};
 
 use crate::cmd::Cli;
-use crate::exit::{Exit, Failure};
 
 /// Reads the command line. Help and version are printed here and end the program with success.
 pub fn parse(words: &[OsString]) -> Result<Option<Cli>, Failure> {
-    let error = match Cli::try_parse_from(words) {
-        Ok(cli) => return Ok(Some(cli)),
-        Err(error) => error,
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe (`tidegate --help | head -1`) is no failure.
-            let _ = error.print();
-            return Ok(None);
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            return Err(Failure::new(Exit::Usage, ""));
-        }
-        _ => {}
-    }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let (exit, what) = match subcommand(words) {
+    match subcommand(words) {
         // Any status below 125 could be the command's own.
-        Some(word) if word == OsStr::new("run") => (Exit::RunFailed, "run: "),
-        _ => (Exit::Usage, ""),
-    };
-    // clap's text has a usage line and a hint after the first line; only the first gets our name.
-    use std::io::Write;
-    let _ = writeln!(anstream::stderr(), "tidegate: {what}{text}");
-    Err(Failure::new(exit, ""))
+        Some(word) if word == OsStr::new("run") => {
+            cli::parse(words, "run: ").map_err(|failure| Failure {
+                exit: Exit::RunFailed,
+                ..failure
+            })
+        }
+        _ => cli::parse(words, ""),
+    }
 }
 
 /// The first word that is no option of all commands.

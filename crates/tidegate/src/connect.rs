@@ -9,7 +9,8 @@ use tidegate_agent::paths::RunDir;
 use tidegate_api::client::{Client, Host};
 use tidegate_api::{ApiError, ErrorKind};
 
-use crate::exit::{Exit, Failure};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// What `--host` is when it is not given.
 const HOST_VARIABLE: &str = "TIDEGATE_HOST";

@@ -4,9 +4,10 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
 use crate::identity::Caller;
 use crate::inherited;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// The file that `word` means: a path when it has a slash, else the first executable of that name in `PATH`.
 ///

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-use crate::exit::{Exit, Failure};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// The user that sudo was called by.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The `tidegate` command. Each subcommand is a file in `cmd/`; what they share stands beside this one.
 //!
-//! Exit codes are those of [`exit::Exit`]. `run` becomes its command, so there the command's own status is the answer,
+//! Exit codes are those of [`tidegate_api::Exit`]. `run` becomes its command, so there the command's own status is the answer,
 //! and 125, 126 and 127 mean that there is no command to answer (as with `env` and `timeout`).
 
 mod cli;
@@ -8,13 +8,8 @@ mod cmd;
 mod connect;
 mod doctor;
 mod exec;
-mod exit;
 mod identity;
 mod inherited;
-mod lengths;
-mod plain_text;
-mod progress;
-mod recorded_span;
 mod recordings;
 mod render;
 mod terms_flags;

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! EXPERIMENT ─> run(&LabOptions) ─> an experiment's parts: cells (case, arm, scene), metrics, targets
-//!                                    ├─ runners::host: processes that run `lab-worker ...` (loads), and clocks
+//!                                    ├─ runners::host: processes that run `worker ...` (loads), and clocks
 //!                                    ├─ runners::sim: simulated machines
 //!                                    └─ runners::vm: the host's runner, in a guest
 //!                                   └─> samples ─> report: terminal table, HTML, CSV, JSON
@@ -18,14 +18,7 @@
 //! Simulated ([`runners::sim`]), Tidegate's engines are a part of the model: the agent's own control step and
 //! the law's own headers decide, on a machine that is the same to the byte each time.
 //!
-//! The command line needs three things from here:
-//! - `tidegate lab EXPERIMENT ...` fills [`LabOptions`] and calls [`run`], prints
-//!   [`Report::to_text`] (or [`Report::to_json`] with `--json`), and exits 0; targets that are not
-//!   met are shown, and are no error.
-//! - the hidden subcommand `tidegate lab-worker ARGS...` calls [`worker_main`] with what follows
-//!   the word `lab-worker`, and exits with what it returns. It must not start an async runtime or
-//!   touch signals first.
-//! - `tidegate lab demo` calls [`demo::run`] and prints [`demo::Demo::to_text`].
+//! Next to experiments, [`replay`] simulates recorded demand under other terms.
 
 pub mod clock;
 pub mod demo;
@@ -35,6 +28,7 @@ pub mod experiments;
 pub mod loads;
 pub mod options;
 pub mod progress;
+pub mod replay;
 pub mod report;
 pub mod runners;
 pub mod scene;

@@ -140,8 +140,6 @@ pub struct LabOptions {
     pub serialise: bool,
     /// Seed of every random choice (arrivals, order of arms).
     pub seed: u64,
-    /// The `tidegate` command to drive; this very executable when absent.
-    pub tidegate: Option<PathBuf>,
     /// No progress shown.
     pub quiet: bool,
 }
@@ -166,7 +164,6 @@ impl LabOptions {
             kernel: None,
             serialise: false,
             seed: 1,
-            tidegate: None,
             quiet: false,
         }
     }

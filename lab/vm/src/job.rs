@@ -1,4 +1,4 @@
-//! One command in a guest, for programs that want a real kernel in virtual time (`tidegate lab ... --on vm`): it goes in
+//! One command in a guest, for programs that want a real kernel in virtual time (`tidegate-lab ... --on vm`): it goes in
 //! with its shared libraries, and its standard output, its exit status and whatever it left in `/tmp/results` come back.
 //!
 //! The results leave as one tar archive on the guest's third serial port, which the emulator writes to a file.

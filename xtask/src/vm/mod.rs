@@ -351,6 +351,7 @@ fn packages(
         command
             .current_dir(repository)
             .env("VERSION", version)
+            .env("LAB", "")
             .env("COMPRESS", "none")
             .env("OUT", repository.join("target/vm/deb"));
         if let Some((_, binary)) = binaries.first() {

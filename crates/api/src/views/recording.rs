@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Where the machine is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingView {
-    /// The directory, which `tidegate replay` and `tidegate top --recording` read.
+    /// The directory, which `tidegate-lab replay` and `tidegate top --recording` read.
     pub directory: String,
     /// Bytes in it.
     pub bytes: u64,

@@ -5,7 +5,8 @@ use tidegate_agent::startup::{self, Mode, Options};
 use tidegate_engine::sense::Prefer;
 use tidegate_terms as terms;
 
-use crate::exit::{Exit, Failure};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const NOTES: &str = "\
 The first run or set starts one by itself (--on-demand), which leaves with the

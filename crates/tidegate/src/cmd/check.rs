@@ -6,8 +6,9 @@ use serde::Serialize;
 use tidegate_agent::paths::RunDir;
 use tidegate_terms::{Config, ConfigErrors, Roots, Source, TermError, schema};
 
-use crate::exit::{Exit, Failure, report};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::{Failure, report};
 
 const SAMPLE: &str = "\
 Examples:

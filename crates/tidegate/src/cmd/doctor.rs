@@ -6,8 +6,9 @@ use tidegate_cgroup::RealFs;
 use tidegate_sched_ext::{ExtError, ProgramCost};
 
 use crate::doctor::{self, Facts};
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const NOTES: &str = "\
 Looks, and changes nothing that stays: it loads and unloads the BPF sensor and

@@ -4,8 +4,9 @@ use tidegate_api::EventsView;
 use tidegate_api::client::{Client, Message};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render::{self, events};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const SAMPLE: &str = "\
 Examples:

@@ -1,8 +1,9 @@
 //! `tidegate explain`: why a gate runs at its present rate, on one screen.
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render::{self, explain};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// Say why a gate runs at its present rate
 #[derive(clap::Args)]

@@ -4,7 +4,8 @@ use tidegate_agent::guardian;
 use tidegate_agent::paths::RunDir;
 
 use crate::cmd::agent::join_host_cgroups;
-use crate::exit::{Exit, Failure};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// Watch the agent and write the fallback when it dies (the agent starts one itself)
 #[derive(clap::Args)]

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use tidegate_agent::metrics::{Format, text_without_agent};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// node_exporter is another user.
 const READABLE: u32 = 0o644;

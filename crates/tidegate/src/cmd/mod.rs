@@ -2,37 +2,29 @@
 
 pub mod agent;
 pub mod check;
-pub mod completions;
 pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod guardian;
-pub mod lab;
-pub mod lab_worker;
-pub mod man;
 pub mod metrics;
 pub mod objective;
 pub mod policy;
 pub mod record;
 pub mod repair;
-pub mod replay;
 pub mod run;
 pub mod set;
 pub mod show;
-pub mod sim;
-mod sim_asked;
-mod sim_fleet;
 pub mod status;
 pub mod stop;
 pub mod top;
-pub mod tune;
 pub mod unset;
 pub mod web;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
+use tidegate_api::Exit;
+use tidegate_api::cli::{self, Failure};
 
 /// CPU headroom on Linux: side work runs on what main work leaves, and gives way at once
 ///
@@ -115,24 +107,13 @@ pub enum Cmd {
     Web(web::Args),
     Record(record::Args),
     Doctor(doctor::Args),
-    Lab(lab::Args),
-    Sim(sim::Args),
-    Replay(replay::Args),
-    Tune(tune::Args),
     Agent(agent::Args),
     Stop(stop::Args),
     Repair(repair::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+    Completions(cli::completions::Args),
+    Man(cli::man::Args),
     #[command(hide = true)]
     Guardian(guardian::Args),
-    #[command(hide = true)]
-    LabWorker(lab_worker::Args),
-}
-
-/// The whole command line as clap knows it, for completions and man pages.
-pub fn command() -> clap::Command {
-    Cli::command()
 }
 
 /// Does what was typed.
@@ -166,17 +147,12 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
         Cmd::Web(args) => web::main(&args),
         Cmd::Record(args) => record::main(&args),
         Cmd::Doctor(args) => doctor::main(&args),
-        Cmd::Lab(args) => lab::main(&args),
-        Cmd::Sim(args) => sim::main(&args),
-        Cmd::Replay(args) => replay::main(&args),
-        Cmd::Tune(args) => tune::main(&args),
         Cmd::Agent(args) => agent::main(&args),
         Cmd::Stop(args) => stop::main(&args),
         Cmd::Repair(args) => repair::main(&args),
-        Cmd::Completions(args) => completions::main(&args),
-        Cmd::Man(args) => man::main(&args),
+        Cmd::Completions(args) => cli::completions::main(&args, Cli::command()),
+        Cmd::Man(args) => cli::man::main(&args, Cli::command()),
         Cmd::Guardian(args) => guardian::main(&args),
-        Cmd::LabWorker(args) => lab_worker::main(&args),
     }
 }
 
@@ -184,6 +160,6 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
 mod tests {
     #[test]
     fn the_definitions_agree_with_each_other() {
-        super::command().debug_assert();
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -3,8 +3,9 @@
 use tidegate_api::ReportRequest;
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const SAMPLE: &str = "\
 Examples:

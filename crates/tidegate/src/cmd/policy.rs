@@ -4,9 +4,10 @@ use jiff::SignedDuration;
 use tidegate_api::{ApplyRequest, PolicyChangeView};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
-use crate::lengths;
 use crate::render::{self, policy};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
+use tidegate_api::cli::lengths;
 
 /// Show the policy in force: its files, rules and what they match
 #[derive(clap::Args)]

@@ -9,12 +9,13 @@ use tidegate_recording::flight::Flight;
 use tidegate_recording::{ENDING, LoadError, load, save};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
-use crate::lengths;
-use crate::progress::Progress;
-use crate::recorded_span::now_ms;
 use crate::recordings;
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
+use tidegate_api::cli::Progress;
+use tidegate_api::cli::lengths;
+use tidegate_recording::span::now_ms;
 
 const NOTES: &str = "\
 The agent records each second of the last seven days, and each step of its loop
@@ -28,7 +29,7 @@ Examples:
   tidegate record --for 60s --out trial.tgr
       the next minute
   tidegate top --recording before.tgr
-  tidegate replay before.tgr --policy other.toml";
+  tidegate-lab replay before.tgr --policy other.toml";
 
 /// Keep a stretch of what the agent records as a file
 #[derive(clap::Args)]

@@ -4,8 +4,9 @@ use tidegate_agent::paths::RunDir;
 use tidegate_agent::systemd::own_unit::is_restarting;
 use tidegate_agent::{After, is_handed_over};
 
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const NOTES: &str = "\
 Reads the ledger of what was written. A value is put back only where it is

@@ -10,9 +10,10 @@ use tidegate_terms::Config;
 
 use crate::connect;
 use crate::exec;
-use crate::exit::{Exit, Failure, report};
 use crate::identity;
 use crate::terms_flags::TermFlags;
+use tidegate_api::Exit;
+use tidegate_api::cli::{Failure, report};
 
 const SAMPLE: &str = "\
 Examples:

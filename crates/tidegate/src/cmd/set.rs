@@ -4,8 +4,9 @@ use tidegate_api::SetRequest;
 use tidegate_terms::{RawTerms, Source, Term};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render::{self, gates};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const SAMPLE: &str = "\
 Examples:

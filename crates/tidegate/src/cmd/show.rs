@@ -1,8 +1,9 @@
 //! `tidegate show`: the gates, or one of them with its terms.
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render::{self, gates};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// List the gates, or show one with its terms
 #[derive(clap::Args)]

@@ -1,8 +1,9 @@
 //! `tidegate status`: the machine, the agent and the gates at a glance.
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render::{self, status};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// Show the machine, the agent and the gates at a glance
 #[derive(clap::Args)]

@@ -7,8 +7,9 @@ use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_api::{Done, ErrorKind};
 
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const NOTES: &str = "\
 What was changed for processes and groups by set is put back. Side commands that

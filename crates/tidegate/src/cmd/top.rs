@@ -3,9 +3,10 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
-use crate::recorded_span::{Span, load_span};
 use crate::top::{self, Options, Playback};
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
+use tidegate_recording::span::{Span, load_span};
 
 const SAMPLE: &str = "\
 Keys: ? lists them. A gate that is selected stays selected wherever it moves in the list.

@@ -4,8 +4,9 @@ use tidegate_api::UnsetRequest;
 use tidegate_terms::{Source, Term};
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 const SAMPLE: &str = "\
 Examples:

@@ -6,8 +6,9 @@ use jiff::tz::TimeZone;
 use tidegate_api::{EventView, EventsView};
 
 use super::{BAD, BOLD};
-use crate::exit::{Exit, Failure};
-use crate::plain_text::escaped;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
+use tidegate_api::cli::escaped;
 
 /// For people.
 pub fn page(found: &EventsView) -> String {

@@ -3,7 +3,7 @@
 use tidegate_api::{ObservedView, PolicyChangeView, PolicyView, RuleView};
 
 use super::{BAD, BOLD, GOOD};
-use crate::plain_text::escaped;
+use tidegate_api::cli::escaped;
 
 /// Whether the changes were made.
 #[derive(Clone, Copy, PartialEq, Eq)]

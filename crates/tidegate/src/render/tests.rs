@@ -1,13 +1,10 @@
 //! The pages over made-up views, word for word.
 
-use std::io::Write;
-use std::os::fd::{AsFd, FromRawFd};
-
 use tidegate_api::{
     CapCounts, ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
 };
 
-use super::{WIDTH, explain, finished, fit, gates, has_reader, span, status, wrapped};
+use super::{WIDTH, explain, gates, status};
 
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -202,93 +199,6 @@ fn the_explain_page_fits_a_screen() {
     ] {
         assert!(page.contains(expected), "{expected}\nnot in\n{page}");
     }
-}
-
-#[test]
-fn times_read_well() {
-    for (seconds, text) in [
-        (0.25, "0.2 s"),
-        (12.7, "12 s"),
-        (200.0, "3 min 20 s"),
-        (7_300.0, "2 h 1 min"),
-        (400_000.0, "4 days"),
-        (-1.0, "-1.0 s"),
-    ] {
-        assert_eq!(span(seconds), text);
-    }
-}
-
-#[test]
-fn lines_fit() {
-    let text = wrapped("  Note: ", &"word ".repeat(60));
-    assert!(
-        text.lines()
-            .all(|line| line.chars().count() <= WIDTH && !line.ends_with(' '))
-    );
-    assert!(text.lines().nth(1).unwrap().starts_with("        word"));
-    let path = format!("/{}", "long/".repeat(40));
-    let text = wrapped("Note: ", &format!("see {path} there"));
-    assert!(
-        text.lines().all(|line| line.chars().count() <= WIDTH),
-        "{text}"
-    );
-    assert!(text.replace("\n      ", "").contains(&path), "{text}");
-    assert_eq!(fit("a\x1b[0mb", 20), "a\\u{1b}[0mb");
-    let reordered = "run \u{202e}gpj.exe\u{2069}\n\u{200b}";
-    assert_eq!(
-        fit(reordered, 60),
-        "run \\u{202e}gpj.exe\\u{2069}\\n\\u{200b}"
-    );
-    assert_eq!(fit("größe 数", 20), "größe 数");
-    assert_eq!(fit("abcdef", 4), "abc…");
-}
-
-#[test]
-fn a_closed_reader_is_noticed_without_a_write() {
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
-    assert!(has_reader(writer.as_fd()), "nothing was read so far");
-    drop(reader);
-    assert!(!has_reader(writer.as_fd()));
-    let file = tempfile::tempfile().unwrap();
-    assert!(has_reader(file.as_fd()), "a file is never left");
-}
-
-/// The window and the other side of a new terminal.
-fn terminal() -> (std::fs::File, std::fs::File) {
-    // SAFETY: each call gets a descriptor that is open, or a buffer as long as it is told; the name ends in a zero.
-    unsafe {
-        let window = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
-        assert!(window >= 0, "{}", std::io::Error::last_os_error());
-        let mut name = [0_u8; 64];
-        assert_eq!(libc::grantpt(window) + libc::unlockpt(window), 0);
-        let told = libc::ptsname_r(window, name.as_mut_ptr().cast(), name.len());
-        assert_eq!(told, 0);
-        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-        let other = libc::open(name.as_ptr().cast(), flags);
-        assert!(other >= 0, "{}", std::io::Error::last_os_error());
-        let own = |descriptor| std::fs::File::from_raw_fd(descriptor);
-        (own(window), own(other))
-    }
-}
-
-#[test]
-fn a_terminal_that_is_gone_is_a_reader_that_has_left_and_another_error_is_told() {
-    let (window, mut other) = terminal();
-    let written = other.write_all(b"a table\n");
-    assert!(finished(written, other.as_fd()).is_ok() && has_reader(other.as_fd()));
-    drop(window);
-    let written = other.write_all(b"another\n");
-    let code = written.as_ref().unwrap_err().raw_os_error();
-    assert_eq!(code, Some(libc::EIO), "as kernels have it");
-    assert!(finished(written, other.as_fd()).is_ok());
-    // The same of a file is its disk's.
-    let broken = || Err(std::io::Error::from_raw_os_error(libc::EIO));
-    let file = tempfile::tempfile().unwrap();
-    let said = finished(broken(), file.as_fd()).unwrap_err().message;
-    assert!(
-        said.starts_with("standard output: cannot be written: "),
-        "{said}"
-    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 
 use super::screen::{Note, Page, Prompt, Screen};
 use super::style::{Look, Tone};
-use crate::plain_text::escaped;
+use tidegate_api::cli::escaped;
 
 /// Narrower screens lose the right ends of lines.
 pub const WIDTH_MIN: u16 = 80;

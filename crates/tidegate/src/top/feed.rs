@@ -11,7 +11,7 @@ use tidegate_api::{
 
 use super::screen::{Note, PLOT_S};
 use crate::connect;
-use crate::exit::Failure;
+use tidegate_api::cli::Failure;
 
 /// An agent that is gone is looked for so often.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -20,13 +20,14 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal;
 
 use crate::connect;
-use crate::exit::{Exit, Failure};
 use crate::render;
 use crate::top::feed::{Feed, News};
 use crate::top::keys::Command;
 pub use crate::top::playback::Playback;
 use crate::top::screen::{Note, Screen};
 use crate::top::style::Look;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 /// What was asked for.
 pub struct Options {

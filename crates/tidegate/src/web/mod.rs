@@ -26,8 +26,9 @@ use tidegate_agent::loopback::check_host;
 use tidegate_api::{ApiError, ErrorKind};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::exit::{Exit, Failure};
 use crate::render;
+use tidegate_api::Exit;
+use tidegate_api::cli::Failure;
 
 use recording::Shown;
 use results::Results;

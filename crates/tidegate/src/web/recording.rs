@@ -1,22 +1,36 @@
-//! A recording and its arms, as the page takes them.
+//! A replay: a recording and its arms, as `tidegate-lab replay --json` writes them and as the page takes them.
+
+use std::path::Path;
 
 use serde_json::{Number, Value, json};
-use tidegate_replay::ReplayView;
 
 /// Figures of the page have so many parts of one: finer ones make it twice as large.
 const PARTS: f64 = 10_000.0;
 
-/// A recording that is shown.
+/// A replay that is shown.
 pub struct Shown {
-    /// What it is called.
+    /// The name of its file.
     pub name: String,
-    /// The name, and the view.
+    /// The name and the view.
     pub json: String,
 }
 
 impl Shown {
-    /// Of a view.
-    pub fn new(name: String, view: &ReplayView) -> Shown {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// The reason that it cannot be read, or is no replay.
+    pub fn read(path: &Path) -> Result<Shown, String> {
+        let text = std::fs::read(path).map_err(|error| error.to_string())?;
+        let view: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        if !view["arms"].is_array() || !view["recording"].is_object() {
+            return Err("it is no replay".to_owned());
+        }
+        let name = path.file_name().unwrap_or_default();
+        Ok(Shown::new(name.to_string_lossy().into_owned(), &view))
+    }
+
+    fn new(name: String, view: &Value) -> Shown {
         let mut value = json!({ "name": name, "view": view });
         round(&mut value);
         let json = value.to_string();

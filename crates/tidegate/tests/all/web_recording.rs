@@ -1,4 +1,5 @@
-//! A recording and reports in `tidegate web`: in a real browser, without an agent, and as one file.
+//! A replay and reports in `tidegate web`: in a real browser, without an agent, and as one file. `tidegate-lab` beside
+//! `tidegate` makes them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -15,14 +16,7 @@ use crate::web::{browser, has_page, pictures, top};
 
 const MARKUP: &str = "<img src=x onerror=\"document.title=1\">";
 const CLOSING: &str = "</script><script>document.title=2</script>";
-const ARMS: &[&str] = &[
-    "--recording",
-    "night.tgr",
-    "--policy",
-    "bold.toml",
-    "--policy",
-    "shy.toml",
-];
+const REPLAY: &[&str] = &["--replay", "night.json"];
 
 fn tidegate(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -111,7 +105,24 @@ fn recording() -> Recording {
     }
 }
 
-/// A folder with the recording and two policies.
+/// The laboratory's command, where it was built beside ours.
+fn lab(dir: &Path, args: &[&str]) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-lab");
+    let mut command = Command::new(program);
+    let made = command.current_dir(dir).args(args).output().unwrap();
+    assert!(made.status.success(), "{}", describe(&made));
+    made
+}
+
+fn has_lab() -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_tidegate")).with_file_name("tidegate-lab");
+    if !program.exists() {
+        eprintln!("skipped: web: {} is not built", program.display());
+    }
+    program.exists()
+}
+
+/// A folder with the replay of the recording under two policies.
 fn bed() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     save(&recording(), &dir.path().join("night.tgr")).unwrap();
@@ -122,16 +133,28 @@ fn bed() -> tempfile::TempDir {
         );
         std::fs::write(dir.path().join(file), text).unwrap();
     }
+    let args = [
+        "replay",
+        "night.tgr",
+        "--policy",
+        "bold.toml",
+        "--policy",
+        "shy.toml",
+        "--json",
+    ];
+    let replay = lab(dir.path(), &args);
+    std::fs::write(dir.path().join("night.json"), replay.stdout).unwrap();
     dir
 }
 
 /// A report and a picture, in `results`.
 fn write_results(dir: &Path) {
-    let args = [
-        "lab", "law", "--on", "sim", "--quick", "--quiet", "--out", "results",
-    ];
-    let made = output(dir, &args);
-    assert!(made.status.success(), "{}", describe(&made));
+    lab(
+        dir,
+        &[
+            "law", "--on", "sim", "--quick", "--quiet", "--out", "results",
+        ],
+    );
     let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"20\"><rect width=\"40\" height=\"20\"/></svg>";
     std::fs::write(dir.join("results/picture.svg"), picture).unwrap();
     std::fs::write(dir.join("results/notes.txt"), "secret").unwrap();
@@ -139,7 +162,7 @@ fn write_results(dir: &Path) {
 
 /// The page, and where it says what is.
 fn served(dir: &Path, args: &[&str]) -> (Background, Vec<String>) {
-    let mut child = tidegate(dir, &["web", "--listen", "127.0.0.1:0", "--quiet"])
+    let mut child = tidegate(dir, &["web", "--listen", "127.0.0.1:0"])
         .args(args)
         .process_group(0)
         .stdout(Stdio::piped())
@@ -148,7 +171,7 @@ fn served(dir: &Path, args: &[&str]) -> (Background, Vec<String>) {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let shown = 1 + args
         .iter()
-        .filter(|arg| ["--recording", "--results"].contains(arg))
+        .filter(|arg| ["--replay", "--results"].contains(arg))
         .count();
     let said = lines.take(shown).map(Result::unwrap).collect();
     (Background(child), said)
@@ -156,22 +179,22 @@ fn served(dir: &Path, args: &[&str]) -> (Background, Vec<String>) {
 
 #[test]
 fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_file() {
-    let bed = bed();
-    let dir = bed.path();
-    let (Some(chromium), true) = (browser(), has_page()) else {
+    let (Some(chromium), true) = (browser(), has_page() && has_lab()) else {
         return;
     };
+    let bed = bed();
+    let dir = bed.path();
     write_results(dir);
-    let written = output(dir, &[&["web", "--out", "night.html"], ARMS].concat());
+    let written = output(dir, &[&["web", "--out", "night.html"], REPLAY].concat());
     assert!(written.status.success(), "{}", describe(&written));
     let file = dir.join("night.html");
     let size = std::fs::metadata(&file).unwrap();
     eprintln!("{}", stdout(&written).trim());
     assert!(size.len() < 500_000, "{} bytes", size.len());
     assert_eq!(size.permissions().mode() & 0o777, 0o600);
-    let (_web, said) = served(dir, &[ARMS, &["--results", "results"]].concat());
+    let (_web, said) = served(dir, &[REPLAY, &["--results", "results"]].concat());
     let url = said[0].split(' ').next().unwrap();
-    assert_eq!(said[1], format!("{url}#/recording shows night.tgr"));
+    assert_eq!(said[1], format!("{url}#/recording shows night.json"));
     assert_eq!(said[2], format!("{url}#/results shows 1 report"));
     let output = Command::new("node")
         .arg(top().join("web/test/recording.mjs"))
@@ -185,10 +208,10 @@ fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_fil
 
 #[test]
 fn of_a_folder_of_results_only_reports_are_served() {
-    let bed = bed();
-    if !has_page() {
+    if !has_page() || !has_lab() {
         return;
     }
+    let bed = bed();
     write_results(bed.path());
     let (_web, said) = served(bed.path(), &["--results", "results"]);
     let url = said[0].split(' ').next().unwrap().to_owned();
@@ -220,25 +243,31 @@ fn of_a_folder_of_results_only_reports_are_served() {
 
 #[test]
 fn what_cannot_be_shown_is_told_with_its_mend() {
-    let bed = bed();
     if !has_page() {
         return;
     }
+    let dir = tempfile::tempdir().unwrap();
+    let replay = r#"{"arms":[],"recording":{}}"#;
+    for (name, text) in [
+        ("night.json", replay),
+        ("other.json", "{}"),
+        ("night.tgr", "TGR"),
+    ] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
     for (args, expected) in [
         (
-            &["--last", "10min"][..],
-            "web: --from, --to, --last: they are parts of a recording; add --recording FILE",
+            &["--replay", "no.json"][..],
+            "web: --replay: no.json: No such file or directory (os error 2); name a file that `tidegate-lab replay --json` wrote",
         ),
-        (
-            &["--recording", "no.tgr"],
-            "web: no.tgr: there is no such file or directory",
-        ),
+        (&["--replay", "other.json"], "it is no replay"),
+        (&["--replay", "night.tgr"], "expected value at line 1"),
         (
             &["--results", "no"],
-            "name a folder that lab or sim wrote with --out",
+            "name a folder that tidegate-lab wrote with --out",
         ),
     ] {
-        let refused = output(bed.path(), &[&["web"], args].concat());
+        let refused = output(dir.path(), &[&["web"], args].concat());
         assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
         assert!(
             stderr(&refused).contains(expected),
@@ -246,17 +275,14 @@ fn what_cannot_be_shown_is_told_with_its_mend() {
             describe(&refused)
         );
     }
-    let lost = output(
-        bed.path(),
-        &[
-            "web",
-            "--recording",
-            "night.tgr",
-            "--out",
-            "no/such/night.html",
-            "-q",
-        ],
-    );
+    let args = [
+        "web",
+        "--replay",
+        "night.json",
+        "--out",
+        "no/such/night.html",
+    ];
+    let lost = output(dir.path(), &args);
     assert!(
         stderr(&lost).contains("web: --out: no/such/night.html: No such file"),
         "{}",

@@ -1,4 +1,4 @@
-//! `tidegate lab demo`: main beside side work that is placed in four ways, measured on this machine and then
+//! `tidegate-lab demo`: main beside side work that is placed in four ways, measured on this machine and then
 //! simulated on a larger one. It ends with one screen and a picture of each, all from the same figures.
 
 mod host;

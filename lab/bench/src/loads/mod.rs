@@ -1,6 +1,6 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate lab-worker server|constant|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
+//! `tidegate-lab worker server|constant|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
@@ -45,7 +45,7 @@ impl Args {
                 }
                 other => {
                     let why = format!("arguments are '--name value' pairs, not {other:?}");
-                    return Err(LabError::process("lab-worker", why));
+                    return Err(LabError::process("worker", why));
                 }
             }
         }
@@ -58,7 +58,7 @@ impl Args {
             return Ok(default);
         };
         text.parse()
-            .map_err(|_| LabError::process("lab-worker", format!("--{name} {text}: not a number")))
+            .map_err(|_| LabError::process("worker", format!("--{name} {text}: not a number")))
     }
 
     fn page(&self) -> Result<SharedPage, LabError> {
@@ -66,17 +66,17 @@ impl Args {
             .values
             .get("page")
             .map(PathBuf::from)
-            .ok_or_else(|| LabError::process("lab-worker", "--page FILE is missing"))?;
+            .ok_or_else(|| LabError::process("worker", "--page FILE is missing"))?;
         SharedPage::open(&path)
     }
 }
 
-/// Runs `tidegate lab-worker ARGS`; returns the exit code (0, or 2 with a message on stderr).
+/// Runs `tidegate-lab worker ARGS`; returns the exit code (0, or 2 with a message on stderr).
 pub fn worker_main(args: &[String]) -> i32 {
     match run(args) {
         Ok(()) => 0,
         Err(e) => {
-            eprintln!("tidegate: lab-worker: {e}");
+            eprintln!("tidegate-lab: worker: {e}");
             2
         }
     }
@@ -87,7 +87,7 @@ fn run(args: &[String]) -> Result<(), LabError> {
     crate::clock::no_timer_slack();
     let (kind, rest) = args
         .split_first()
-        .ok_or_else(|| LabError::process("lab-worker", "which kind?"))?;
+        .ok_or_else(|| LabError::process("worker", "which kind?"))?;
     let args = Args::parse(rest)?;
     let run = match kind.as_str() {
         "server" => server::run,
@@ -101,7 +101,7 @@ fn run(args: &[String]) -> Result<(), LabError> {
         "forks" => forks::run,
         other => {
             let why = format!("unknown kind '{other}'");
-            return Err(LabError::process("lab-worker", why));
+            return Err(LabError::process("worker", why));
         }
     };
     run(Arc::new(args.page()?), &args)
@@ -197,7 +197,7 @@ pub fn set_slice_us(slice_us: u64) -> Result<(), LabError> {
         slice_ns: slice_us * 1_000,
     };
     let set = RealFs::new().set_sched(0, &write);
-    set.map_err(|e| LabError::process("lab-worker", e.to_string()))
+    set.map_err(|e| LabError::process("worker", e.to_string()))
 }
 
 /// Pins the calling thread to the `index`-th CPU that it may use.

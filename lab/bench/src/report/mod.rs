@@ -264,8 +264,8 @@ impl Report {
     /// The command that it comes from.
     fn command(&self) -> String {
         match &self.scenario {
-            Some(scenario) => format!("tidegate sim {}", scenario.name),
-            None => format!("tidegate lab {}", self.experiment),
+            Some(scenario) => format!("tidegate-lab sim {}", scenario.name),
+            None => format!("tidegate-lab {}", self.experiment),
         }
     }
 

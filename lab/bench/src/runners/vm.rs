@@ -1,4 +1,4 @@
-//! Experiments on a stock kernel in virtual time: the VM boots with this very executable, which runs the same
+//! Experiments on a stock kernel in virtual time: the VM boots with this very program and `tidegate`, and runs the same
 //! experiment there as it would on this machine, on one CPU on which an instruction is a nanosecond. What another
 //! program does on this machine changes how long that takes, and nothing that it finds.
 
@@ -43,7 +43,10 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     };
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
     let (mode, cpus) = guest(options)?;
-    let mut programs = vec![("/bin/tidegate".to_string(), tidegate::executable(options)?)];
+    let mut programs = vec![
+        ("/bin/tidegate".to_string(), tidegate::executable()?),
+        ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
+    ];
     if name == "peers" {
         programs.extend(crate::experiments::peers::programs(options));
     }
@@ -77,7 +80,7 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     drop(watcher);
     if done.status != 0 {
         return Err(LabError::process(
-            format!("tidegate lab {name} in the VM"),
+            format!("tidegate-lab {name} in the VM"),
             format!("ended with {}: {why}", done.status),
         ));
     }
@@ -125,7 +128,7 @@ fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
 
 /// The same experiment on the guest's own kernel.
 fn command(options: &LabOptions) -> Vec<String> {
-    let mut words: Vec<String> = ["/bin/tidegate", "lab", options.experiment.name]
+    let mut words: Vec<String> = ["/bin/tidegate-lab", options.experiment.name]
         .map(str::to_string)
         .to_vec();
     let engine = Some(options.engine).filter(|e| *e != Engine::Knobs);
@@ -167,7 +170,7 @@ struct Watcher {
 impl Watcher {
     fn heard(&mut self, line: &str) {
         let Some((done_s, all_s, stage)) = position(line) else {
-            if line.starts_with("tidegate:") {
+            if line.starts_with("tidegate-lab:") {
                 self.last.1 = line.to_string();
             }
             if !self.quiet && !line.starts_with("lab ") {
@@ -196,7 +199,7 @@ mod tests {
         options.rounds = Some(2);
         assert_eq!(
             command(&options).join(" "),
-            "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
+            "/bin/tidegate-lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
         );
         options.engine = Engine::Ext;
         options.loads = Some(vec![1.0, 1.4]);

@@ -1,4 +1,4 @@
-//! The report on runs of a scenario (`tidegate sim`), in the lab's form.
+//! The report on runs of a scenario (`tidegate-lab sim`), in the lab's form.
 //!
 //! Everything in it is computed from the outcomes' integers in one order, so the same runs give the same bytes.
 

@@ -1,9 +1,14 @@
-//! What experiments report. `TIDEGATE_BLESS=1` rewrites the expected files.
+//! The laboratory from outside: its reports, its command and its replays. `TIDEGATE_BLESS=1` rewrites the expected files.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod demo_golden;
+mod golden;
 mod on_sim;
+mod replay;
+mod replay_command;
 mod report_golden;
+mod sim;
 mod simulated_report_golden;
 mod support;
+mod vm;

@@ -131,7 +131,7 @@ fn a_simulated_report_names_its_machine_and_its_command() {
         tick_us: 4000,
         contention: "sibling 600 ppt".into(),
         seed: 7,
-        command: "tidegate lab law --on sim --seed 7".into(),
+        command: "tidegate-lab law --on sim --seed 7".into(),
     };
     let mut report = Report::new("law", Machine::Simulated(simulated));
     report.headline = vec![Headline {

@@ -89,24 +89,27 @@ fn scenario() -> Scenario {
 #[test]
 fn one_run_in_every_form() {
     let outcomes = [outcome(Vec::new(), 4 * S)];
-    let report =
-        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml").expect("drawn");
+    let report = simulated_report::report(&scenario(), &outcomes, "tidegate-lab sim web.toml")
+        .expect("drawn");
     golden("simulated-run.txt", &report.to_text());
     golden("simulated-run.csv", &report.to_csv());
     let html = report.to_html();
     assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 4);
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
     assert_eq!(json["scenario"]["name"], "web");
-    assert_eq!(json["machine"]["command"], "tidegate sim web.toml");
+    assert_eq!(json["machine"]["command"], "tidegate-lab sim web.toml");
 }
 
 #[test]
 fn a_sweep_is_a_row_a_point() {
     let point = |value| vec![Override::new("engine.headroom", value)];
     let outcomes = [outcome(point("30%"), 4 * S), outcome(point("50%"), 2 * S)];
-    let report =
-        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml --sweep x")
-            .expect("drawn");
+    let report = simulated_report::report(
+        &scenario(),
+        &outcomes,
+        "tidegate-lab sim web.toml --sweep x",
+    )
+    .expect("drawn");
     golden("simulated-sweep.txt", &report.to_text());
     assert_eq!(report.plots.len(), 2);
 }

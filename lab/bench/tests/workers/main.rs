@@ -1,5 +1,5 @@
 //! The load generators as the lab runs them: processes with a shared page and a pipe. This test is its own
-//! worker (`lab-worker` as first argument), as the `tidegate` binary is in production, and so has no
+//! worker (`worker` as first argument), as the `tidegate` binary is in production, and so has no
 //! test harness.
 //!
 //! No timing fails it: rates are checked against the workers' own clocks, with room for a machine
@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|a| a == "lab-worker") {
+    if args.first().is_some_and(|a| a == "worker") {
         std::process::exit(tidegate_lab::worker_main(&args[1..]));
     }
     if args.iter().any(|a| a == "--list") {

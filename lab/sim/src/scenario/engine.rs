@@ -106,7 +106,7 @@ fn kind_of(name: &str) -> Result<EngineKind, String> {
         "none" => Ok(EngineKind::None),
         "cgroup" => Ok(EngineKind::Cgroup),
         "ext" | "sched_ext" => {
-            Err("is not simulated (tidegate lab --on vm --engine ext measures it)".into())
+            Err("is not simulated (tidegate-lab --on vm --engine ext measures it)".into())
         }
         _ => Err("is none of what is known here".into()),
     }

@@ -41,7 +41,7 @@ impl Log {
         sink.write(|out| {
             writeln!(
                 out,
-                "# tidegate sim log 1: docs/scenarios.md explains the columns"
+                "# tidegate-lab sim log 1: docs/scenarios.md explains the columns"
             )?;
             writeln!(out, "# {again}")?;
             for (number, name) in names.groups().iter().enumerate() {

@@ -6,12 +6,12 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use tidegate_api::GateView;
 
-use crate::plain_text::escaped;
 use crate::render::fit;
 use crate::render::gates::short;
 use crate::top::rows::{Column, Row, Sort, allowed_cpus, delay_us};
 use crate::top::screen::Screen;
 use crate::top::style::{Look, Tone};
+use tidegate_api::cli::escaped;
 
 /// A gate's name takes no more.
 const NAME_MAX: usize = 32;

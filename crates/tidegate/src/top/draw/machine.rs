@@ -7,10 +7,10 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 use tidegate_api::StatusView;
 
-use crate::plain_text::escaped;
 use crate::render::span;
 use crate::top::screen::{PLOT_S, Point, Screen};
 use crate::top::style::{Look, Tone};
+use tidegate_api::cli::escaped;
 
 /// The width of a bar's name.
 const NAME: usize = 6;

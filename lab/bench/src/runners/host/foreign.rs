@@ -9,7 +9,7 @@
 //! length of the window, `{load}` the level (1.0), `{percent}` the share of the machine (25), as in
 //!
 //! ```text
-//! tidegate lab headroom --loads 1 --main-cmd 'nginx -c $PWD/n.conf & sleep 0.2;
+//! tidegate-lab headroom --loads 1 --main-cmd 'nginx -c $PWD/n.conf & sleep 0.2;
 //!     wrk -t1 -c8 -d{seconds} --latency http://127.0.0.1:8080/; kill %1'
 //! ```
 //!

@@ -174,7 +174,7 @@ impl Drop for Group<'_> {
             clock::sleep_until(clock::monotonic_ns() + 10_000_000);
         }
         eprintln!(
-            "tidegate: lab: removing a group: {}: still in use; remove it by hand",
+            "tidegate-lab: removing a group: {}: still in use; remove it by hand",
             self.path
         );
     }

@@ -115,7 +115,7 @@ impl<'a> Host<'a> {
         Ok(Host {
             options,
             exe: tidegate::own_executable()?,
-            tidegate: tidegate::executable(options)?,
+            tidegate: tidegate::executable()?,
             writable: tree.is_ok(),
             tree,
             machine,

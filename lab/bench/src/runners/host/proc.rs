@@ -143,9 +143,9 @@ pub struct Worker {
     output: BufReader<ChildStdout>,
 }
 
-/// How to start a worker: the words before `lab-worker` differ from arm to arm.
+/// How to start a worker: the words before `worker` differ from arm to arm.
 pub struct WorkerPlan<'a> {
-    /// The executable that has the `lab-worker` subcommand.
+    /// The executable that has the `worker` subcommand.
     pub exe: &'a Path,
     /// `server`, `constant`, ...: see [`crate::loads`].
     pub kind: &'a str,
@@ -164,7 +164,7 @@ impl Worker {
         wrap: &dyn Fn(&[String]) -> Command,
     ) -> Result<Self, LabError> {
         let page = Arc::new(SharedPage::create()?);
-        let mut words = vec![plan.exe.display().to_string(), "lab-worker".to_string()];
+        let mut words = vec![plan.exe.display().to_string(), "worker".to_string()];
         words.push(plan.kind.to_string());
         words.extend(["--page".to_string(), page.path().display().to_string()]);
         words.extend(["--threads".to_string(), plan.threads.to_string()]);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ext_supported;
 use super::proc::Guarded;
-use crate::options::{LabOptions, Sense};
+use crate::options::Sense;
 use crate::{LabError, clock, stop};
 
 /// How long an agent may take to come up (BPF programs are verified then).
@@ -47,14 +47,21 @@ pub fn own_executable() -> Result<PathBuf, LabError> {
     own.map_err(|e| LabError::file("find our own executable", "/proc/self/exe", e))
 }
 
-/// The `tidegate` command that the experiments drive: the one that was named, or the one beside us.
-pub fn executable(options: &LabOptions) -> Result<PathBuf, LabError> {
-    if let Some(path) = &options.tidegate {
-        return Ok(path.clone());
-    }
+/// The `tidegate` command that is driven: beside this program, or on the PATH.
+pub fn executable() -> Result<PathBuf, LabError> {
     let own = own_executable()?;
-    let beside = own.with_file_name("tidegate");
-    Ok(if beside.is_file() { beside } else { own })
+    let beside = own.parent().map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    beside
+        .into_iter()
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join("tidegate"))
+        .find(|file| file.is_file())
+        .ok_or_else(|| LabError::Needs {
+            what: "the tidegate command".into(),
+            why: format!("it is neither beside {} nor on the PATH", own.display()),
+            mend: "install the package tidegate, or run make build".into(),
+        })
 }
 
 impl Tidegate {

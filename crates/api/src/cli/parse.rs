@@ -1,0 +1,39 @@
+//! Reading a command line.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use super::{Failure, program};
+use crate::Exit;
+
+/// Reads the command line. Help and version are printed here, and there is nothing left to do. What is wrong is printed
+/// after the program's name and `prefix`.
+///
+/// # Errors
+/// A wrong command line, which has been printed.
+pub fn parse<C: Parser>(words: &[OsString], prefix: &str) -> Result<Option<C>, Failure> {
+    let error = match C::try_parse_from(words) {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe (`tidegate --help | head -1`) is no failure.
+            let _ = error.print();
+            return Ok(None);
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        _ => {
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+            // clap's text has a usage line and a hint after the first line, which alone gets the program's name.
+            let _ = writeln!(anstream::stderr(), "{}: {prefix}{text}", program());
+        }
+    }
+    Err(Failure::new(Exit::Usage, ""))
+}

@@ -1,0 +1,4 @@
+//! Answers for people.
+
+pub mod replay;
+pub mod tune;

@@ -1,0 +1,100 @@
+//! `tidegate-lab --on vm` end to end: a stock kernel boots, the experiment runs in it, and the report comes back under the
+//! guest's name with every arm measured. Skipped, with its reason, where the emulator or a kernel is missing.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// `Refused`: this machine lacks something.
+const LACKS: i32 = 4;
+
+/// Runs `tidegate-lab` in the bed; nothing where the bed cannot be had, with the reason printed.
+fn in_the_bed(words: &[&str], folder: &Path) -> Option<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
+        .args(words)
+        .args(["--on", "vm", "--quick", "--quiet", "--json", "--out"])
+        .arg(folder)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(LACKS) {
+        println!("skipped: {said}");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&report["on"], &report["machine"]["cpus"]),
+        (&"vm".into(), &1.into())
+    );
+    Some(report)
+}
+
+/// The rows in which `field` is this.
+fn rows<'a>(report: &'a Value, field: &str, value: &str) -> Vec<&'a Value> {
+    let all = report["rows"].as_array().expect("rows");
+    all.iter().filter(|r| r[field] == value).collect()
+}
+
+/// The kernel's own scheduler, the knobs and the ext engine in one boot.
+#[test]
+fn an_experiment_in_the_bed_comes_back_whole() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(report) = in_the_bed(&["burst", "--engine", "ext"], dir.path()) else {
+        return;
+    };
+    assert_eq!(report["engine"], "ext");
+    for arm in [
+        "no_limit",
+        "quota",
+        "burst_fixed",
+        "tidegate_max",
+        "ext_no_limit",
+        "ext_quota",
+        "ext_burst_fixed",
+    ] {
+        assert_eq!(rows(&report, "arm", arm).len(), 1, "{arm} in {report:#}");
+    }
+    // Virtual time: a load of 71.4 % of its quota uses that, whatever this machine does.
+    for arm in ["quota", "ext_quota"] {
+        let row = rows(&report, "arm", arm)[0];
+        let used = row["used_of_quota_ratio"].as_f64().expect("a number");
+        assert!((0.55..0.9).contains(&used), "{row}");
+        // Four seconds of periods of 100 ms.
+        let periods = row["periods"].as_f64().expect("a number");
+        assert!((25.0..=55.0).contains(&periods), "{row}");
+    }
+    let page = std::fs::read_to_string(dir.path().join("burst-ext-vm-6.18.html")).expect("a page");
+    assert!(
+        page.contains("<svg") && page.contains("virtual time") && page.contains("sched_ext engine")
+    );
+}
+
+#[test]
+fn an_engine_that_cannot_be_had_is_refused_with_its_reason() {
+    let lab = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
+            .args(words)
+            .args(["--engine", "ext", "--quiet"])
+            .current_dir(std::env::temp_dir())
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = lab(&["law", "--on", "sim"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("law does not run there"), "{said}");
+    let (code, said) = lab(&["objective", "--on", "vm"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("give --on sim"), "{said}");
+    if !Path::new("/sys/kernel/sched_ext").exists() {
+        let (code, said) = lab(&["law", "--on", "host"]);
+        assert_eq!(code, Some(LACKS), "{said}");
+        assert!(
+            said.contains("no sched_ext") && said.contains("--on vm"),
+            "{said}"
+        );
+    }
+}
