@@ -118,23 +118,6 @@ impl CpuSet {
         next_member(cpu.0, CPUS_MAX, |index| self.words[index])
     }
 
-    /// The first CPU at or after `start` that is in both sets and in `range`, going round to the range's
-    /// start at its end: how the kernel scans a cache's CPUs from the target on, a word at a time.
-    pub fn first_common_wrapped(
-        &self,
-        other: &CpuSet,
-        range: std::ops::Range<u32>,
-        start: u32,
-    ) -> Option<CpuId> {
-        let both = |index: usize| self.words[index] & other.words[index];
-        let start = if range.contains(&start) {
-            start
-        } else {
-            range.start
-        };
-        next_member(start, range.end, both).or_else(|| next_member(range.start, start, both))
-    }
-
     /// The lowest CPU at or above `from` and below `end` that is in either set.
     #[inline]
     pub fn next_in_either(&self, other: &CpuSet, from: CpuId, end: u32) -> Option<CpuId> {
@@ -149,11 +132,6 @@ impl CpuSet {
     /// The CPUs that are in either set.
     pub fn or(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a | b)
-    }
-
-    /// The CPUs of this set that are not in the other.
-    pub fn and_not(&self, other: &CpuSet) -> CpuSet {
-        self.zip(other, |a, b| a & !b)
     }
 
     /// Whether the sets share a CPU.
@@ -265,29 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_starts_at_the_target_and_goes_round() {
-        let set = CpuSet::parse("1,70,130").expect("a list");
-        let all = CpuSet::first_n(192);
-        let scan = |range: std::ops::Range<u32>, start| {
-            set.first_common_wrapped(&all, range, start)
-                .map(|cpu| cpu.0)
-        };
-        assert_eq!(scan(0..192, 71), Some(130));
-        assert_eq!(scan(0..192, 131), Some(1));
-        assert_eq!(scan(64..128, 71), Some(70));
-        assert_eq!(scan(128..130, 128), None);
-        assert_eq!(
-            set.iter().map(|cpu| cpu.0).collect::<Vec<_>>(),
-            [1, 70, 130]
-        );
-    }
-
-    #[test]
     fn set_algebra() {
         let (a, b) = (CpuSet::first_n(4), CpuSet::range(2..1024));
         assert_eq!(a.and(&b).to_string(), "2-3");
         assert_eq!(a.or(&b).count(), 1024);
-        assert_eq!(a.and_not(&b).to_string(), "0-1");
         assert!(a.and(&b).is_subset(&a) && a.intersects(&b) && !a.is_subset(&b));
     }
 }

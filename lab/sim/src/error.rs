@@ -25,9 +25,6 @@ pub enum SimError {
     /// A group that was never added.
     #[error("group {0}: no such group; add it with add_group first")]
     NoGroup(GroupId),
-    /// A task that was never spawned.
-    #[error("task {0}: no such task; spawn it first")]
-    NoTask(TaskId),
     /// A set of CPUs that leaves a task nowhere to run.
     #[error(
         "{what}: the CPUs that it names and those of its group have none in common; name one below {cpus} of its group's"

@@ -46,10 +46,6 @@ id!(
     /// A series of recorded values (a histogram).
     SeriesId
 );
-id!(
-    /// A queue of numbers that tasks share (requests of an open-loop server).
-    QueueId
-);
 
 impl GroupId {
     /// The root group: everything is below it; it has no limits.

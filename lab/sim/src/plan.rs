@@ -6,7 +6,7 @@
 use tidegate_terms::combine;
 
 use crate::config::Scheduler;
-use crate::engines::cgroup::{Compiled, burst_room_us, compile};
+use crate::engines::cgroup::{EngineTerms, burst_room_us, compile};
 use crate::ids::GroupId;
 use crate::policies::quota_us;
 use crate::program::{Ctx, Op, TaskSpec};
@@ -29,7 +29,7 @@ pub struct Plan {
     /// Idle to keep for main's groups together.
     pub headroom_ppm: u32,
     /// What is left for Tidegate's engine on kernel files to do.
-    pub compiled: Compiled,
+    pub compiled: EngineTerms,
     /// How many groups of ours stand before the scenario's.
     offset: usize,
 }
@@ -48,7 +48,7 @@ impl Plan {
             side_root: None,
             main: Vec::new(),
             headroom_ppm: 0,
-            compiled: Compiled::default(),
+            compiled: EngineTerms::default(),
             offset: usize::from(ours),
         };
         if ours {
@@ -186,12 +186,8 @@ impl Plan {
 
 /// The class of a group: its own, or that of the nearest group above which has one.
 fn class_of(scenario: &Scenario, group: GroupRef) -> Class {
-    let mut at = group;
-    while let Some(group) = at.and_then(|at| scenario.groups.get(at)) {
-        if group.spec.class != Class::Neutral {
-            return group.spec.class;
-        }
-        at = group.parent;
-    }
-    Class::Neutral
+    let lineage = std::iter::successors(group, |at| scenario.groups[*at].parent);
+    let mut classes = lineage.map(|at| scenario.groups[at].spec.class);
+    let own = classes.find(|class| *class != Class::Neutral);
+    own.unwrap_or(Class::Neutral)
 }

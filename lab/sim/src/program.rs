@@ -7,10 +7,9 @@
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::hist::Histogram;
-use crate::ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
+use crate::ids::{CpuId, GroupId, LockId, PipeId, SeriesId, TaskId};
 use crate::prng::Prng;
 use crate::spec::Policy;
-use std::collections::VecDeque;
 
 /// A task to spawn.
 #[derive(Debug)]
@@ -119,11 +118,10 @@ impl<F: FnMut(&mut Ctx<'_>) -> Op + Send> Program for F {
     }
 }
 
-/// What programs share: recorded series and queues of numbers.
+/// The series that programs record into.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) series: Vec<(String, Histogram)>,
-    pub(crate) queues: Vec<VecDeque<u64>>,
     /// Values recorded during the op in progress, for the tracer.
     pub(crate) recorded: Vec<(SeriesId, u64)>,
     pub(crate) traced: bool,
@@ -161,10 +159,5 @@ impl Ctx<'_> {
     /// The task that the last [`Op::Fork`] created.
     pub fn last_forked(&self) -> Option<TaskId> {
         self.last_forked
-    }
-
-    /// A queue that tasks share (made by `Machine::add_queue`).
-    pub fn queue(&mut self, queue: QueueId) -> &mut VecDeque<u64> {
-        &mut self.world.queues[queue.index()]
     }
 }

@@ -1,9 +1,9 @@
 //! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and `--policy` choose.
 
 use crate::controller::Controller;
-use crate::engines::cgroup::{CgroupConfig, CgroupEngine, Compiled, Sensing};
+use crate::engines::cgroup::{CgroupConfig, CgroupEngine, EngineTerms, Sensing};
 use crate::ids::GroupId;
-use crate::policies::{self, Katalyst, Koordlet, Published, Sideloader, Sides};
+use crate::policies::{self, Katalyst, Koordlet, PolicyController, Sideloader, Sides};
 
 /// What a policy has to work with.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Setup {
     pub side_root: GroupId,
     pub main: Vec<GroupId>,
     /// What is left for Tidegate's own engine to do.
-    pub compiled: Compiled,
+    pub compiled: EngineTerms,
     pub headroom_ppm: u32,
     pub sense: Sensing,
     /// CPUs of the machine.
@@ -108,7 +108,7 @@ impl Setup {
             side: vec![self.side_root],
             main: self.main.clone(),
         };
-        Box::new(Published::new(law, sides))
+        Box::new(PolicyController::new(law, sides))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::sched::BandwidthStat;
 use crate::spec::Class;
 use crate::trace::Tracer;
 use crate::tracers::{Fan, GroupTally, Tally};
-use crate::workloads::{Kind, Made};
+use crate::workloads::{Kind, TaskSet};
 
 /// Why a run has no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +38,8 @@ pub struct Stage {
     pub simulation: Simulation,
     /// The scenario's groups, in its order.
     pub groups: Vec<GroupId>,
-    /// What each workload made, in the scenario's order.
-    pub made: Vec<Made>,
+    /// The tasks and series of each workload, in the order of the scenario.
+    pub sets: Vec<TaskSet>,
     pub names: Names,
     classes: Vec<Class>,
     engine: String,
@@ -62,7 +62,7 @@ impl Stage {
         }
         let mut names = Names::default();
         names.set_groups(plan.names());
-        let mut made = Vec::new();
+        let mut sets = Vec::new();
         for (workload, slice_ns) in scenario.workloads.iter().zip(&plan.slices) {
             let mut common = workload.common.clone();
             common.group = plan.id(workload.group);
@@ -81,7 +81,7 @@ impl Stage {
             for (what, series) in &one.series {
                 names.series(*series, &format!("{}.{what}", common.name));
             }
-            made.push(one);
+            sets.push(one);
         }
         let samples = Arc::default();
         let mut controllers = controllers(&plan, scenario);
@@ -96,7 +96,7 @@ impl Stage {
             groups: (0..scenario.groups.len())
                 .map(|at| plan.id(Some(at)))
                 .collect(),
-            made,
+            sets,
             names,
             classes: plan.classes(),
             engine: scenario.engine.label(),
@@ -224,12 +224,12 @@ impl Stage {
 
     fn series(&self, scenario: &Scenario) -> Vec<SeriesOutcome> {
         let mut all = Vec::new();
-        for (workload, made) in scenario.workloads.iter().zip(&self.made) {
+        for (workload, set) in scenario.workloads.iter().zip(&self.sets) {
             let group = workload
                 .group
                 .and_then(|at| scenario.groups.get(at))
                 .map_or("root", |group| group.spec.name.as_str());
-            for (what, series) in &made.series {
+            for (what, series) in &set.series {
                 all.push(SeriesOutcome {
                     workload: workload.common.name.clone(),
                     group: group.to_owned(),

@@ -8,10 +8,10 @@ use tidegate_law::latency as hints;
 use tidegate_sim::engines::cgroup::{
     CgroupConfig, CgroupEngine, CgroupLog, Sensing, Yields as Class, compile,
 };
-use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
+use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader, Sides};
 use tidegate_sim::workloads::{
-    Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, LockHolder, Made,
-    OpenLoop, Pattern, Request, Shape, Work,
+    Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, LockHolder, OpenLoop,
+    Pattern, Request, TaskSet, Work,
 };
 use tidegate_sim::{
     Bandwidth, CapTerms, CfsConfig, Class as GroupClass, Contention, Controller, CpuId, CpuSet,
@@ -71,7 +71,7 @@ pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
 struct Run<'a> {
     scene: &'a Scene,
     groups: &'a [GroupId],
-    made: &'a [Made],
+    made: &'a [TaskSet],
     main: Option<GroupId>,
     log: Option<Arc<std::sync::Mutex<CgroupLog>>>,
     writes: Arc<AtomicU64>,
@@ -158,7 +158,7 @@ impl Run<'_> {
 
     fn look(&self, sim: &Simulation) -> Look {
         let m = &sim.machine;
-        let used = |(made, load): (&Made, &Load)| {
+        let used = |(made, load): (&TaskSet, &Load)| {
             let first = made.tasks.first().map_or(0, |t| m.task_usage_ns(*t));
             let alone = |group: &usize| {
                 let others = self.scene.loads.iter().filter(|l| l.group == Some(*group));
@@ -218,12 +218,12 @@ impl Run<'_> {
     }
 }
 
-fn work_done_ns(sim: &Simulation, made: &Made) -> u64 {
+fn work_done_ns(sim: &Simulation, made: &TaskSet) -> u64 {
     let each = made.tasks.iter().map(|t| sim.machine.task_work_done_ns(*t));
     each.sum()
 }
 
-fn latencies(sim: &Simulation, made: &Made) -> Vec<(String, Latency)> {
+fn latencies(sim: &Simulation, made: &TaskSet) -> Vec<(String, Latency)> {
     let of = |(name, id): &(&'static str, SeriesId)| {
         let h = sim.machine.series(*id);
         let at = |ppm: u32| h.percentile_ns(ppm) as f64 / 1000.0;
@@ -411,7 +411,8 @@ fn controllers(
                 side: with(Role::Side),
                 main: with(Role::Main),
             };
-            let published = Published::new(policy(law, cpus, threads), sides).primed(busy_ppm);
+            let published =
+                PolicyController::new(policy(law, cpus, threads), sides).primed(busy_ppm);
             vec![Box::new(published)]
         }
         _ => Vec::new(),
@@ -436,7 +437,7 @@ fn start(
     scene: &Scene,
     groups: &[GroupId],
     machine: &mut Machine,
-) -> Result<Made, LabError> {
+) -> Result<TaskSet, LabError> {
     let seed = scene.seed + load.seed_plus;
     let mut common = Common {
         record_from_ns: scene.warm_ns,
@@ -457,10 +458,7 @@ fn start(
     let server = |pattern| {
         Workload::OpenLoop(OpenLoop {
             workers: 2 * cpus,
-            work: Work {
-                mean_ns: MS,
-                shape: Shape::Uniform,
-            },
+            work: Work::uniform(MS),
             pattern,
         })
     };
@@ -568,15 +566,15 @@ fn one(
     machine: &mut Machine,
     common: &Common,
     program: impl Program + 'static,
-) -> Result<Made, LabError> {
+) -> Result<TaskSet, LabError> {
     let task = built(machine.spawn(common.task("0", program)))?;
     Ok(made(vec![task]))
 }
 
-fn made(tasks: Vec<TaskId>) -> Made {
-    Made {
+fn made(tasks: Vec<TaskId>) -> TaskSet {
+    TaskSet {
         tasks,
-        ..Made::default()
+        ..TaskSet::default()
     }
 }
 
@@ -593,7 +591,12 @@ fn sleeper(work_ns: u64, for_ns: u64) -> impl Program {
 
 /// kernbench in small. Compilers of one length would all read at the same time, and the CPUs idle meanwhile or not by
 /// how ticks fall.
-fn build(machine: &mut Machine, common: &Common, jobs: u32, each: u32) -> Result<Made, LabError> {
+fn build(
+    machine: &mut Machine,
+    common: &Common,
+    jobs: u32,
+    each: u32,
+) -> Result<TaskSet, LabError> {
     let id = machine.add_series("done");
     let mut tasks = Vec::new();
     for job in 0..jobs {
@@ -618,7 +621,7 @@ fn build(machine: &mut Machine, common: &Common, jobs: u32, each: u32) -> Result
         };
         tasks.push(built(machine.spawn(common.task("0", program)))?);
     }
-    Ok(Made {
+    Ok(TaskSet {
         series: vec![("done", id)],
         ..made(tasks)
     })
@@ -626,7 +629,11 @@ fn build(machine: &mut Machine, common: &Common, jobs: u32, each: u32) -> Result
 
 /// A thread on each CPU that works its share of every 2 ms, makes up in the next period what it lacked (up to 20 ms), and
 /// follows its orders at the moment they name: as [`crate::loads::constant`] does.
-fn level(machine: &mut Machine, common: &Common, orders: &[(u64, u32)]) -> Result<Made, LabError> {
+fn level(
+    machine: &mut Machine,
+    common: &Common,
+    orders: &[(u64, u32)],
+) -> Result<TaskSet, LabError> {
     let cpus = machine.config().topology.cpus();
     let orders: Arc<[(Ns, u32)]> = orders.into();
     let mut tasks = Vec::new();

@@ -21,7 +21,7 @@ use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::event::{EventQueue, Timer};
 use crate::hist::Histogram;
-use crate::ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
+use crate::ids::{CpuId, GroupId, LockId, PipeId, SeriesId, TaskId};
 use crate::kernel::{
     Cpu, Group, Kernel, LockState, NONE, Pending, Pipe, Task, TaskCold, TaskState,
 };
@@ -30,7 +30,6 @@ use crate::program::{TaskSpec, World};
 use crate::sched::Fair;
 use crate::spec::{Bandwidth, GroupSpec, Policy};
 use crate::trace::{Event, Tracer};
-use std::collections::VecDeque;
 
 /// EEVDF's bounds for a slice of one's own.
 const SLICE_LEAST_NS: u64 = 100_000;
@@ -142,12 +141,6 @@ impl Machine {
         SeriesId(self.system.k.world.series.len() as u32 - 1)
     }
 
-    /// Adds a queue of numbers for programs to share.
-    pub fn add_queue(&mut self) -> QueueId {
-        self.system.k.world.queues.push(VecDeque::new());
-        QueueId(self.system.k.world.queues.len() as u32 - 1)
-    }
-
     /// Creates a task; it starts at `start_ns`, or now.
     pub fn spawn(&mut self, spec: TaskSpec) -> Result<TaskId, SimError> {
         let start = spec.start_ns.max(self.system.k.now);
@@ -231,10 +224,6 @@ impl System {
             .groups
             .get(group.index())
             .ok_or(SimError::NoGroup(group))
-    }
-
-    fn known_task(&self, task: TaskId) -> Result<&Task, SimError> {
-        self.k.tasks.get(task.index()).ok_or(SimError::NoTask(task))
     }
 
     fn no_cpu(&self, what: &str) -> SimError {

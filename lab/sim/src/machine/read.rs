@@ -188,11 +188,6 @@ impl Machine {
         &self.system.k.cold[task.index()].name
     }
 
-    /// The group a task is in.
-    pub fn task_group(&self, task: TaskId) -> GroupId {
-        self.system.k.task(task).group
-    }
-
     /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
         self.system.k.cpus[cpu.index()].curr

@@ -1,11 +1,11 @@
 //! What an engine may write, with the effects that the kernel's files have.
 
-use super::{Machine, SLICE_LEAST_NS, SLICE_MOST_NS, check_bandwidth, range};
+use super::{Machine, check_bandwidth, range};
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::TaskState;
-use crate::sched::{Dequeue, Enqueue, fifo, migrate, preempt};
+use crate::sched::{fifo, migrate, preempt};
 use crate::spec::Bandwidth;
 use crate::trace::{Event, GroupFile};
 
@@ -129,45 +129,6 @@ impl Machine {
             group,
             what: GroupFile::Cpus(cpus.count()),
         });
-        Ok(())
-    }
-
-    /// sched_setattr's runtime for a fair task; none is the default slice.
-    pub fn set_task_slice(&mut self, task: TaskId, slice_ns: Option<u64>) -> Result<(), SimError> {
-        self.system.known_task(task)?;
-        let slice = slice_ns.map_or(0, |ns| ns.clamp(SLICE_LEAST_NS, SLICE_MOST_NS));
-        self.system.k.task_mut(task).slice_ns = slice;
-        self.system.sched.set_task(&mut self.system.k, task);
-        Ok(())
-    }
-
-    /// Moves a task to another group.
-    pub fn move_task(&mut self, task: TaskId, group: GroupId) -> Result<(), SimError> {
-        self.system.group(group)?;
-        let state = self.system.known_task(task)?.state;
-        if state == TaskState::Exited || self.system.k.task(task).group == group {
-            return Ok(());
-        }
-        let cpu = self.system.k.task(task).cpu;
-        if self.system.k.cpus[cpu.index()].curr == Some(task) {
-            self.system.vacate(cpu);
-        }
-        let queued = state == TaskState::Runnable && !self.system.k.is_fifo(task);
-        if queued {
-            self.system
-                .sched
-                .dequeue(&mut self.system.k, cpu, task, Dequeue::Move);
-        } else if state == TaskState::Waiting {
-            self.system.sched.forget_sleeper(&mut self.system.k, task);
-        }
-        self.system.k.task_mut(task).group = group;
-        if queued {
-            self.system
-                .sched
-                .enqueue(&mut self.system.k, cpu, task, Enqueue::Move);
-            preempt(&mut self.system.k, &mut self.system.sched, cpu, task);
-        }
-        self.reallow(task);
         Ok(())
     }
 

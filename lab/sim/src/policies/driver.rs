@@ -16,7 +16,7 @@ pub struct Sides {
 }
 
 /// A law, its groups and its timer.
-pub struct Published {
+pub struct PolicyController {
     law: Box<dyn Policy>,
     sides: Sides,
     started: bool,
@@ -26,7 +26,7 @@ pub struct Published {
     main_cpus: Option<CpuSet>,
 }
 
-impl Published {
+impl PolicyController {
     /// The law from time 0 on, without history, as its agent starts.
     pub fn new(law: Box<dyn Policy>, sides: Sides) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Published {
     }
 }
 
-impl Controller for Published {
+impl Controller for PolicyController {
     fn first_ns(&self) -> Ns {
         0
     }

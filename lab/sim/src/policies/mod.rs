@@ -1,5 +1,5 @@
 //! Control laws that others published, rewritten from their sources as pure functions in integers: counters in, an
-//! order out. The lab runs them against a host's files, the simulator through [`Published`] against its machine.
+//! order out. The lab runs them against a host's files, the simulator through [`PolicyController`] against its machine.
 //!
 //! Only the law is theirs: side work sits in the same kind of group (cpu.idle) in every arm, and the counters are exact,
 //! which is kinder than the ticks that they read in production.
@@ -9,7 +9,7 @@ mod katalyst;
 mod koordlet;
 mod sideloader;
 
-pub use driver::{Published, Sides};
+pub use driver::{PolicyController, Sides};
 pub use katalyst::Katalyst;
 pub use koordlet::Koordlet;
 pub use sideloader::Sideloader;

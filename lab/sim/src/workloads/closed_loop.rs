@@ -1,7 +1,7 @@
 //! Clients that send a request, wait for its answer, think, and send the next: a stall holds back the next request, so
 //! a closed loop shows less of it than an open one.
 
-use super::{Common, Made, Recorder, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::machine::Machine;
@@ -18,9 +18,13 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let latency = common.recorder(machine, "latency", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let latency = common.recorder(machine, "latency", &mut set);
         for client in 0..self.clients {
             let program = Client {
                 work: self.work,
@@ -29,9 +33,9 @@ impl ClosedLoop {
                 request_ns: None,
                 due_ns: 0,
             };
-            made.spawn(machine, common.task(&client.to_string(), program))?;
+            set.spawn(machine, common.task(&client.to_string(), program))?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

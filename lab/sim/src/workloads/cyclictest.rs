@@ -1,6 +1,6 @@
 //! Periodic timers: how long after its timer a thread runs.
 
-use super::{Common, Made, Recorder};
+use super::{Common, Recorder, TaskSet};
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
@@ -32,9 +32,13 @@ impl Cyclictest {
         }
     }
 
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let wakeup = common.recorder(machine, "wakeup", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let wakeup = common.recorder(machine, "wakeup", &mut set);
         for thread in 0..self.threads {
             let interval_ns = self.interval_ns + u64::from(thread) * self.distance_ns;
             let program = Timer {
@@ -48,9 +52,9 @@ impl Cyclictest {
             if self.pinned {
                 spec.cpus = Some(CpuSet::single(CpuId(thread)));
             }
-            made.spawn(machine, spec)?;
+            set.spawn(machine, spec)?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

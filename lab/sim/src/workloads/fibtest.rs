@@ -3,7 +3,7 @@
 //! The sleepers are the point: each wakeup takes a slice of quota to its CPU and leaves most of it there. With slices that
 //! expire, that quota is lost and the busy thread is throttled for want of it.
 
-use super::{Common, Made, Recorder};
+use super::{Common, Recorder, TaskSet};
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::CpuId;
@@ -26,9 +26,13 @@ pub struct Fibtest {
 }
 
 impl Fibtest {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let chunk = common.recorder(machine, "chunk", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let chunk = common.recorder(machine, "chunk", &mut set);
         for thread in 0..self.threads {
             let cpu = thread % self.cpus.max(1);
             let mut spec = if cpu < self.fast {
@@ -48,9 +52,9 @@ impl Fibtest {
                 common.task(&format!("slow{thread}"), program)
             };
             spec.cpus = Some(CpuSet::single(CpuId(cpu)));
-            made.spawn(machine, spec)?;
+            set.spawn(machine, spec)?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

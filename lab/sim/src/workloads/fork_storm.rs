@@ -1,7 +1,7 @@
 //! Parents that fork short-lived children, as a build or a shell script does: what a cap on one task must not be
 //! multiplied by.
 
-use super::{Common, Made, Recorder, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
@@ -20,9 +20,13 @@ pub struct ForkStorm {
 }
 
 impl ForkStorm {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let life = common.recorder(machine, "life", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let life = common.recorder(machine, "life", &mut set);
         for parent in 0..self.parents {
             let program = Family {
                 storm: self.clone(),
@@ -34,9 +38,9 @@ impl ForkStorm {
                 stage: Stage::Forks,
                 born_ns: None,
             };
-            made.spawn(machine, common.task(&parent.to_string(), program))?;
+            set.spawn(machine, common.task(&parent.to_string(), program))?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

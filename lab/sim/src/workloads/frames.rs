@@ -3,7 +3,7 @@
 //! The conductor does the serial part of a frame, sends each worker its piece through a pipe and waits until every
 //! worker has answered: a barrier a frame, so that one late worker holds up all.
 
-use super::{Common, Made, Recorder, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::PipeId;
@@ -23,9 +23,13 @@ pub struct Frames {
 }
 
 impl Frames {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let frame = common.recorder(machine, "frame", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let frame = common.recorder(machine, "frame", &mut set);
         let (pieces, answers) = (
             machine.add_pipe(self.workers),
             machine.add_pipe(self.workers),
@@ -40,7 +44,7 @@ impl Frames {
             due_ns: None,
             stage: Stage::Begin,
         };
-        made.spawn(machine, common.task("conductor", conductor))?;
+        set.spawn(machine, common.task("conductor", conductor))?;
         for worker in 0..self.workers {
             let program = Worker {
                 piece: self.piece,
@@ -48,9 +52,9 @@ impl Frames {
                 answers,
                 stage: Step::Wait,
             };
-            made.spawn(machine, common.task(&worker.to_string(), program))?;
+            set.spawn(machine, common.task(&worker.to_string(), program))?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

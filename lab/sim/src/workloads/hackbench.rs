@@ -3,7 +3,7 @@
 //! As hackbench does it (`-p`: one pipe a receiver): a sender writes one message to each receiver in turn, `loops` times
 //! over; a receiver reads until all its senders have sent all. Tasks end when they are done, and record when.
 
-use super::{Common, Made, Recorder, Shape, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
@@ -25,9 +25,13 @@ pub struct Hackbench {
 }
 
 impl Hackbench {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let finish = common.recorder(machine, "finish", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let finish = common.recorder(machine, "finish", &mut set);
         for group in 0..self.groups {
             let pipes: Vec<PipeId> = (0..self.pairs)
                 .map(|_| machine.add_pipe(self.capacity))
@@ -42,7 +46,7 @@ impl Hackbench {
                     start_ns: common.start_ns,
                 };
                 let spec = common.task(&format!("{group}r{index}"), program);
-                made.spawn(machine, spec)?;
+                set.spawn(machine, spec)?;
             }
             for index in 0..self.pairs {
                 let program = Sender {
@@ -55,17 +59,10 @@ impl Hackbench {
                     start_ns: common.start_ns,
                 };
                 let spec = common.task(&format!("{group}s{index}"), program);
-                made.spawn(machine, spec)?;
+                set.spawn(machine, spec)?;
             }
         }
-        Ok(made)
-    }
-}
-
-fn work(mean_ns: u64) -> Work {
-    Work {
-        mean_ns,
-        shape: Shape::Uniform,
+        Ok(set)
     }
 }
 
@@ -88,7 +85,7 @@ impl Program for Sender {
         if !self.prepared && self.message_ns > 0 {
             self.prepared = true;
             return Op::Run {
-                work_ns: work(self.message_ns).draw(ctx.rng),
+                work_ns: Work::uniform(self.message_ns).draw(ctx.rng),
             };
         }
         self.prepared = false;
@@ -112,7 +109,7 @@ impl Program for Receiver {
         if self.received && self.message_ns > 0 {
             self.received = false;
             return Op::Run {
-                work_ns: work(self.message_ns).draw(ctx.rng),
+                work_ns: Work::uniform(self.message_ns).draw(ctx.rng),
             };
         }
         if self.left == 0 {

@@ -1,6 +1,6 @@
 //! Computing without end, or for a part of each period.
 
-use super::{Common, Made};
+use super::{Common, TaskSet};
 use crate::Ns;
 use crate::error::SimError;
 use crate::machine::Machine;
@@ -19,8 +19,12 @@ pub struct Hog {
 }
 
 impl Hog {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
         let work_ns = common.end_ns.map_or(CHUNK_NS, |_| ENDING_CHUNK_NS);
         for task in 0..self.tasks {
             let spec = match self.busy {
@@ -37,9 +41,9 @@ impl Hog {
                     common.task(&task.to_string(), program)
                 }
             };
-            made.spawn(machine, spec)?;
+            set.spawn(machine, spec)?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Main comes on a beat, takes the lock, works and lets it go; its latency counts from the beat. Side work takes the same
 //! lock now and then; when it is preempted or throttled while it holds it, main waits for side work.
 
-use super::{Common, Made, Recorder, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::{GroupId, LockId};
@@ -29,12 +29,16 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
         let lock = machine.add_lock();
-        let latency = common.recorder(machine, "latency", &mut made);
-        let wait = common.recorder(machine, "lock_wait", &mut made);
-        let held = common.recorder(machine, "held", &mut made);
+        let latency = common.recorder(machine, "latency", &mut set);
+        let wait = common.recorder(machine, "lock_wait", &mut set);
+        let held = common.recorder(machine, "held", &mut set);
         for task in 0..self.tasks {
             let program = Main {
                 lock,
@@ -46,7 +50,7 @@ impl LockHolder {
                 asked_ns: 0,
                 stage: Stage::Rest,
             };
-            made.spawn(machine, common.task(&format!("main{task}"), program))?;
+            set.spawn(machine, common.task(&format!("main{task}"), program))?;
         }
         for task in 0..self.side_tasks {
             let program = Side {
@@ -59,9 +63,9 @@ impl LockHolder {
             };
             let mut spec = common.task(&format!("side{task}"), program);
             spec.group = self.side_group;
-            made.spawn(machine, spec)?;
+            set.spawn(machine, spec)?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

@@ -69,10 +69,18 @@ pub struct Work {
 
 impl Work {
     pub const fn fixed(mean_ns: u64) -> Work {
-        Work {
-            mean_ns,
-            shape: Shape::Fixed,
-        }
+        let shape = Shape::Fixed;
+        Work { mean_ns, shape }
+    }
+
+    pub const fn uniform(mean_ns: u64) -> Work {
+        let shape = Shape::Uniform;
+        Work { mean_ns, shape }
+    }
+
+    pub const fn exponential(mean_ns: u64) -> Work {
+        let shape = Shape::Exponential;
+        Work { mean_ns, shape }
     }
 
     /// One draw, at least a nanosecond.
@@ -154,9 +162,9 @@ impl Common {
         Prng::stream(self.seed, stream)
     }
 
-    fn recorder(&self, machine: &mut Machine, what: &'static str, made: &mut Made) -> Recorder {
+    fn recorder(&self, machine: &mut Machine, what: &'static str, set: &mut TaskSet) -> Recorder {
         let series = machine.add_series(&format!("{}.{what}", self.name));
-        made.series.push((what, series));
+        set.series.push((what, series));
         Recorder {
             series,
             from_ns: self.record_from_ns,
@@ -198,7 +206,7 @@ impl Recorder {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct TaskSet {
     /// Its tasks that exist from the start.
     pub tasks: Vec<TaskId>,
     /// Their names and groups, in the same order.
@@ -207,7 +215,7 @@ pub struct Made {
     pub series: Vec<(&'static str, SeriesId)>,
 }
 
-impl Made {
+impl TaskSet {
     fn spawn(&mut self, machine: &mut Machine, spec: TaskSpec) -> Result<(), SimError> {
         self.players.push(Player {
             name: spec.name.clone(),
@@ -248,7 +256,7 @@ impl Kind {
     ///
     /// # Errors
     /// What the machine refuses, such as CPUs that it does not have.
-    pub fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
+    pub fn build(&self, common: &Common, machine: &mut Machine) -> Result<TaskSet, SimError> {
         match self {
             Kind::OpenLoop(kind) => kind.build(common, machine),
             Kind::ClosedLoop(kind) => kind.build(common, machine),

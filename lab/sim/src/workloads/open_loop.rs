@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Arrivals, Common, Made, Pattern, Recorder, Request, Work};
+use super::{Arrivals, Common, Pattern, Recorder, Request, TaskSet, Work};
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
@@ -19,10 +19,14 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let latency = common.recorder(machine, "latency", &mut made);
-        let wakeup = common.recorder(machine, "wakeup", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let latency = common.recorder(machine, "latency", &mut set);
+        let wakeup = common.recorder(machine, "wakeup", &mut set);
         let arrivals = Arrivals::new(
             self.pattern.clone(),
             self.work,
@@ -37,9 +41,9 @@ impl OpenLoop {
                 wakeup,
                 state: State::Free,
             };
-            made.spawn(machine, common.task(&worker.to_string(), program))?;
+            set.spawn(machine, common.task(&worker.to_string(), program))?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 

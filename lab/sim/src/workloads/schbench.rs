@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Common, Made, Recorder, Work};
+use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::PipeId;
@@ -28,10 +28,14 @@ pub struct Schbench {
 }
 
 impl Schbench {
-    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
-        let mut made = Made::default();
-        let wakeup = common.recorder(machine, "wakeup", &mut made);
-        let request = common.recorder(machine, "request", &mut made);
+    pub(super) fn build(
+        &self,
+        common: &Common,
+        machine: &mut Machine,
+    ) -> Result<TaskSet, SimError> {
+        let mut set = TaskSet::default();
+        let wakeup = common.recorder(machine, "wakeup", &mut set);
+        let request = common.recorder(machine, "request", &mut set);
         for messenger in 0..self.messengers {
             let answers = machine.add_pipe(CAPACITY);
             let desks: Vec<Desk> = (0..self.workers)
@@ -53,12 +57,12 @@ impl Schbench {
                     stage: Stage::Wait,
                 };
                 let spec = common.task(&format!("{messenger}w{index}"), program);
-                made.spawn(machine, spec)?;
+                set.spawn(machine, spec)?;
             }
             let role = format!("{messenger}m");
             let spec = match self.batch {
                 Some((beat_ns, batch)) => {
-                    let program = Paced {
+                    let program = PacedMessenger {
                         desks,
                         beat_ns,
                         batch,
@@ -70,16 +74,16 @@ impl Schbench {
                 }
                 None => common.task(
                     &role,
-                    Answering {
+                    AnsweringMessenger {
                         desks,
                         freed,
                         answers,
                     },
                 ),
             };
-            made.spawn(machine, spec)?;
+            set.spawn(machine, spec)?;
         }
-        Ok(made)
+        Ok(set)
     }
 }
 
@@ -102,7 +106,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Paced {
+struct PacedMessenger {
     desks: Vec<Desk>,
     beat_ns: u64,
     batch: u32,
@@ -111,7 +115,7 @@ struct Paced {
     next_desk: usize,
 }
 
-impl Program for Paced {
+impl Program for PacedMessenger {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
         if self.left == 0 {
             self.left = self.batch;
@@ -125,14 +129,14 @@ impl Program for Paced {
     }
 }
 
-struct Answering {
+struct AnsweringMessenger {
     desks: Vec<Desk>,
     /// Workers that wait for a request.
     freed: Arc<Mutex<VecDeque<usize>>>,
     answers: PipeId,
 }
 
-impl Program for Answering {
+impl Program for AnsweringMessenger {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
         let next = held(&self.freed).pop_front();
         match next {

@@ -27,7 +27,7 @@ use crate::{GroupId, Ns, SimError};
 use cores::Cores;
 pub use log::CgroupLog;
 use ports::{Meters, Pending, Queue, Reader, Shared};
-pub use terms::{Compiled, Side, burst_room_us, compile};
+pub use terms::{EngineTerms, Side, burst_room_us, compile};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;
@@ -133,7 +133,7 @@ pub struct CgroupEngine {
 
 impl CgroupEngine {
     /// The agent of what [`compile`] found.
-    pub fn new(config: CgroupConfig, compiled: &Compiled) -> Self {
+    pub fn new(config: CgroupConfig, compiled: &EngineTerms) -> Self {
         let shared = Shared::default();
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
         let demand = Demand {
@@ -373,7 +373,7 @@ impl Controller for CgroupEngine {
 }
 
 /// The groups whose soft cap the loop steers.
-fn capped(compiled: &Compiled) -> Vec<SoftCapped> {
+fn capped(compiled: &EngineTerms) -> Vec<SoftCapped> {
     let one = |soft: &terms::SoftCap| SoftCapped {
         group: path_of(soft.group),
         soft_ppt: soft.soft_ppt,

@@ -35,7 +35,7 @@ pub struct SoftCap {
 
 /// What the engine is to do.
 #[derive(Clone, Debug, Default)]
-pub struct Compiled {
+pub struct EngineTerms {
     /// The most idle that any main group asks for.
     pub headroom_ppm: u32,
     /// What side work gets at least.
@@ -52,7 +52,7 @@ pub struct Compiled {
     pub soft: Vec<SoftCap>,
 }
 
-impl Compiled {
+impl EngineTerms {
     /// What main's groups ask for together.
     fn combine(&mut self, groups: &[GroupSpec]) {
         let mains = || self.main.iter().map(|group| &groups[group.index() - 1]);
@@ -67,32 +67,32 @@ impl Compiled {
     }
 }
 
-/// The most burst that the limited groups above `group` leave it, by the agent's own rule.
-pub fn burst_room_us(groups: &[GroupSpec], group: GroupId, own: Bandwidth) -> u64 {
-    let spec_of = |group: GroupId| group.index().checked_sub(1).and_then(|at| groups.get(at));
-    let mut room_us = u64::MAX;
-    let mut at = spec_of(group).map_or(GroupId::ROOT, |spec| spec.parent);
-    while let Some(spec) = spec_of(at) {
-        if let Some(above) = spec.bandwidth {
-            let left_us = limit::burst_room_us(&own, &above);
-            room_us = room_us.min(left_us);
-        }
-        at = spec.parent;
-    }
-    room_us
+/// A group and the groups above it, below the root.
+fn lineage(groups: &[GroupSpec], group: GroupId) -> impl Iterator<Item = &GroupSpec> {
+    let spec_of = move |group: GroupId| group.index().checked_sub(1).and_then(|at| groups.get(at));
+    std::iter::successors(spec_of(group), move |spec| spec_of(spec.parent))
 }
 
-/// Turns the terms of groups and tasks into values of kernel files, in place, and returns what is left for the engine to do. `groups` are in the
-/// order in which they are added to the machine, whose ids count from 1 (0 is the root).
+/// The most burst that the limited groups above `group` leave it, by the agent's own rule.
+pub fn burst_room_us(groups: &[GroupSpec], group: GroupId, own: Bandwidth) -> u64 {
+    let above = lineage(groups, group).skip(1);
+    let limits = above.filter_map(|spec| spec.bandwidth);
+    let rooms_us = limits.map(|limit| limit::burst_room_us(&own, &limit));
+    rooms_us.min().unwrap_or(u64::MAX)
+}
+
+/// Turns the terms of groups and tasks into values of kernel files, in place, and returns what is left for the
+/// engine to do. `groups` are in the order in which they are added to the machine, whose ids count from 1 (0 is the
+/// root).
 pub fn compile(
     groups: &mut [GroupSpec],
     tasks: &mut [TaskSpec],
     base_slice_ns: u64,
     tick_ns: u64,
-) -> Compiled {
-    let mut compiled = Compiled {
+) -> EngineTerms {
+    let mut compiled = EngineTerms {
         tick_ns,
-        ..Compiled::default()
+        ..EngineTerms::default()
     };
     for index in 0..groups.len() {
         let group = GroupId(index as u32 + 1);
@@ -119,35 +119,19 @@ pub fn compile(
 
 /// The class of a group: its own, or that of the nearest group above which has one.
 fn class_of(groups: &[GroupSpec], group: GroupId) -> Class {
-    let mut at = group;
-    while let Some(spec) = at
-        .index()
-        .checked_sub(1)
-        .and_then(|index| groups.get(index))
-    {
-        if spec.class != Class::Neutral {
-            return spec.class;
-        }
-        at = spec.parent;
-    }
-    Class::Neutral
+    let mut classes = lineage(groups, group).map(|spec| spec.class);
+    let own = classes.find(|class| *class != Class::Neutral);
+    own.unwrap_or(Class::Neutral)
 }
 
 /// The CPUs of a group: its own within those of the groups above.
 fn cpus_of(groups: &[GroupSpec], group: GroupId) -> Option<CpuSet> {
-    let mut cpus: Option<CpuSet> = None;
-    let mut at = group;
-    while let Some(spec) = at.index().checked_sub(1).and_then(|nth| groups.get(nth)) {
-        if let Some(above) = spec.cpus {
-            // As cpuset v2: an empty intersection means the parent's CPUs.
-            let within = cpus
-                .map(|own| own.and(&above))
-                .filter(|set| !set.is_empty());
-            cpus = Some(within.unwrap_or(above));
-        }
-        at = spec.parent;
-    }
-    cpus
+    let sets = lineage(groups, group).filter_map(|spec| spec.cpus);
+    sets.reduce(|own, above| {
+        // As cpuset v2: an empty intersection means the parent's CPUs.
+        let within = own.and(&above);
+        if within.is_empty() { above } else { within }
+    })
 }
 
 fn side_root(groups: &[GroupSpec], root: GroupId) -> Side {
@@ -172,7 +156,7 @@ fn rate_ucpu(bandwidth: Bandwidth) -> u64 {
     })
 }
 
-fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled: &mut Compiled) {
+fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled: &mut EngineTerms) {
     let spec = &mut groups[group.index() - 1];
     let Some(terms) = spec.cap.take() else {
         return;
@@ -195,21 +179,11 @@ fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled:
 
 /// A task's own hint, or that of the nearest group above which has one.
 fn hint_of(groups: &[GroupSpec], task: &TaskSpec) -> i32 {
-    if task.latency != 0 {
-        return i32::from(task.latency);
-    }
-    let mut at = task.group;
-    while let Some(spec) = at
-        .index()
-        .checked_sub(1)
-        .and_then(|index| groups.get(index))
-    {
-        if spec.latency != 0 {
-            return i32::from(spec.latency);
-        }
-        at = spec.parent;
-    }
-    0
+    let hints = lineage(groups, task.group).map(|spec| spec.latency);
+    let hint = std::iter::once(task.latency)
+        .chain(hints)
+        .find(|hint| *hint != 0);
+    hint.unwrap_or(0).into()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::sched::Fair;
 use crate::sched::place::{is_idle, only_idle_policy};
 use busiest::{Amount, balances_for_its_group, find_busiest};
-use pull::{Pulled, pull};
+use pull::{PullResult, pull};
 
 const MIGRATION_COST_NS: Ns = 500_000;
 /// What the kernel expects a CPU to idle before it knows, and at most.
@@ -297,8 +297,8 @@ impl Balance {
             };
             match pull(k, sched, &search, src, amount) {
                 // No task there may come here: look again as if that CPU were not there.
-                Pulled::AllPinned => search.without.insert(src),
-                Pulled::Tasks(moved) => break (src, amount, moved),
+                PullResult::AllPinned => search.without.insert(src),
+                PullResult::Tasks(moved) => break (src, amount, moved),
             }
         };
         let domain = &mut self.domains[at];

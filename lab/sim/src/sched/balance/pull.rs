@@ -13,7 +13,7 @@ use crate::spec::Policy;
 const HOT_NS: Ns = 500_000;
 const CANDIDATES_MAX: usize = 32;
 
-pub(super) enum Pulled {
+pub(super) enum PullResult {
     Tasks(u32),
     /// No task of that CPU, running or not, may run on the other.
     AllPinned,
@@ -26,7 +26,7 @@ pub(super) fn pull(
     search: &Search,
     src: CpuId,
     amount: Amount,
-) -> Pulled {
+) -> PullResult {
     let &Search {
         dst, level, failed, ..
     } = search;
@@ -54,7 +54,7 @@ pub(super) fn pull(
         }
     }
     if all_pinned {
-        return Pulled::AllPinned;
+        return PullResult::AllPinned;
     }
     candidates.sort_unstable();
     let (mut moved, mut left) = (0, amount);
@@ -78,5 +78,5 @@ pub(super) fn pull(
             break;
         }
     }
-    Pulled::Tasks(moved)
+    PullResult::Tasks(moved)
 }

@@ -6,7 +6,7 @@
 //! exact, so the parts add to a little more than the whole while a group moves.
 
 use super::Fair;
-use super::weight::{SHARES_MIN, group_shares, task_weight};
+use super::weight::{SHARES_MIN, group_shares};
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
@@ -181,31 +181,6 @@ impl Fair {
         }
         let ent = self.order.rq(rq).ent;
         self.order.ent_mut(ent).idle = idle;
-    }
-
-    /// A task's nice level, policy or slice was changed, or given at its start.
-    pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
-        let t = k.task(task);
-        let (ent, cpu, slice) = (t.ent, t.cpu, t.slice_ns);
-        let weight = task_weight(t.policy, t.nice);
-        self.update_curr(k, cpu);
-        if self.order.ent(ent).weight != weight {
-            self.reweight(ent, weight);
-        }
-        let rq = self.order.ent(ent).rq;
-        let in_tree = self.order.ent(ent).on_rq && self.order.rq(rq).curr != ent;
-        if in_tree {
-            self.order.tree_del(rq, ent);
-        }
-        let base = self.order.eevdf().base_slice_ns;
-        let latency = k.task(task).latency;
-        let e = self.order.ent_mut(ent);
-        e.latency = latency;
-        e.custom_slice = slice > 0;
-        e.slice_ns = if slice > 0 { slice } else { base };
-        if in_tree {
-            self.order.tree_add(rq, ent);
-        }
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum Waker {
 
 /// What is remembered of a task.
 #[derive(Clone, Copy, Default)]
-struct Remembered {
+struct TaskHistory {
     /// The CPU before the last.
     recent: Option<CpuId>,
     last_wakee: Option<TaskId>,
@@ -57,7 +57,7 @@ struct Remembered {
 /// The state of wake placement.
 #[derive(Default)]
 pub(crate) struct Placement {
-    tasks: Vec<Remembered>,
+    tasks: Vec<TaskHistory>,
     /// Whether a cache may hold a core with all threads idle: a hint, as in the kernel. Set when a core
     /// becomes idle, cleared when a search finds none.
     idle_core: Vec<bool>,
@@ -95,9 +95,9 @@ impl Placement {
         self.scan[llc as usize] = (cpus * left_ppm / 1_000_000) as u32;
     }
 
-    fn remembered(&mut self, task: TaskId) -> &mut Remembered {
+    fn remembered(&mut self, task: TaskId) -> &mut TaskHistory {
         if task.index() >= self.tasks.len() {
-            self.tasks.resize(task.index() + 1, Remembered::default());
+            self.tasks.resize(task.index() + 1, TaskHistory::default());
         }
         &mut self.tasks[task.index()]
     }

@@ -1,6 +1,6 @@
 //! Other people's laws settle where their sources say.
 
-use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader};
+use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader};
 
 use super::bed::{Bed, SECOND};
 
@@ -15,7 +15,7 @@ fn each_law_settles_at_its_own_allowance() {
     for make in laws {
         let want = make().allowance_ppm(MAIN_PPM);
         let (mut bed, sides) = Bed::bare(32, 300_000);
-        let law = Published::new(make(), sides);
+        let law = PolicyController::new(make(), sides);
         let name = make().name();
         bed.simulation.controllers.push(Box::new(law));
         bed.fill(|_| MAIN_PPM);
