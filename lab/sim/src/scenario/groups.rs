@@ -43,84 +43,68 @@ pub struct Group {
 const DEPTH_MAX: usize = 16;
 
 pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> {
-    let mut read: Vec<(String, String, Group)> = Vec::new();
-    for (name, section) in sections(table, "group", &[KEYS], findings, cpus) {
-        let parent = section.text("parent").unwrap_or_default();
-        let group = group(&name, &section);
-        read.push((name, parent, group));
-    }
-    let mut order: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    // Each round takes the groups whose parent is there; what is left when a round takes none has no way to the root.
-    for _ in 0..DEPTH_MAX {
-        let mut left = Vec::new();
-        let ready = order.clone();
-        for (name, parent, mut group) in std::mem::take(&mut read) {
-            if parent.is_empty() || ready.contains_key(&parent) {
-                group.parent = ready.get(&parent).copied();
-                order.insert(name, groups.len());
-                groups.push(group);
-            } else {
-                left.push((name, parent, group));
-            }
-        }
-        read = left;
-    }
-    let all: Vec<&str> = table
-        .entries
-        .iter()
-        .map(|(name, _)| name.as_str())
+    let tables = tables(table, "group", findings);
+    let sections: Vec<(&str, Section<'_>)> = tables
+        .into_iter()
+        .map(|(name, below)| {
+            let path = format!("group.{name}");
+            (name, Section::new(below, &path, &[KEYS], findings, cpus))
+        })
         .collect();
-    for (name, parent, _) in &read {
-        let Some(Node::Table(one)) = table.get(name) else {
-            continue;
-        };
-        let section = Section::again(one, &format!("group.{name}"), findings, cpus);
-        let (why, mend) = if all.contains(&parent.as_str()) {
+    let mut unplaced: Vec<(usize, String, Group)> = Vec::new();
+    for (at, (name, section)) in sections.iter().enumerate() {
+        let parent = section.text("parent").unwrap_or_default();
+        unplaced.push((at, parent, group(name, section)));
+    }
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    // Each round places the groups whose parent has a place; the groups that remain have no way to the root.
+    for _ in 0..DEPTH_MAX {
+        let above = places.clone();
+        let is_ready = |parent: &String| parent.is_empty() || above.contains_key(parent);
+        for (_, parent, mut group) in unplaced.extract_if(.., |(_, parent, _)| is_ready(parent)) {
+            group.parent = above.get(&parent).copied();
+            places.insert(group.spec.name.clone(), groups.len());
+            groups.push(group);
+        }
+    }
+    let names: Vec<&str> = sections.iter().map(|section| section.0).collect();
+    for (at, parent, _) in &unplaced {
+        let shown = tidegate_terms::quoted(parent);
+        let (why, mend) = if names.contains(&parent.as_str()) {
             let why = format!(
-                "\"{parent}\" has no way to the root, or one of more than {DEPTH_MAX} groups"
+                "\"{shown}\" has no way to the root, or one of more than {DEPTH_MAX} groups"
             );
             (why, "let no group be above itself".to_owned())
         } else {
-            let shown = tidegate_terms::quoted(parent);
-            (
-                format!("there is no group \"{shown}\""),
-                mend_for_unknown(parent, &all),
-            )
+            let why = format!("there is no group \"{shown}\"");
+            (why, mend_for_unknown(parent, &names))
         };
-        section.refuse_key("parent", why, &mend);
+        sections[*at].1.refuse_key("parent", why, &mend);
     }
     if !groups.iter().any(|group| group.spec.class == Class::Main) {
-        refuse_terms_without_main(table, findings, cpus);
+        refuse_terms_without_main(&sections);
     }
-    refuse_no_cpus(&groups, table, findings, cpus);
+    refuse_no_cpus(&groups, &sections, cpus);
     groups
 }
 
 /// The CPUs on which a group may run: those that it and every group above it name.
 pub(super) fn allowed(groups: &[Group], at: GroupRef, cpus: u32) -> CpuSet {
-    let mut allowed = CpuSet::first_n(cpus);
-    let mut next = at;
-    while let Some(group) = next.and_then(|index| groups.get(index)) {
-        if let Some(own) = &group.spec.cpus {
-            allowed = allowed.and(own);
-        }
-        next = group.parent;
-    }
-    allowed
+    let lineage = std::iter::successors(at, |at| groups[*at].parent);
+    let sets = lineage.filter_map(|at| groups[at].spec.cpus);
+    sets.fold(CpuSet::first_n(cpus), |allowed, own| allowed.and(&own))
 }
 
-fn refuse_no_cpus(groups: &[Group], table: &Table, findings: &Findings, cpus: u32) {
+fn refuse_no_cpus(groups: &[Group], sections: &[(&str, Section<'_>)], cpus: u32) {
     for group in groups {
-        let name = &group.spec.name;
         let above = allowed(groups, group.parent, cpus);
         // Without a CPU above, the group above is refused.
         let nowhere = |own: &CpuSet| !own.intersects(&above) && !above.is_empty();
-        if let (Some(Node::Table(one)), true) = (
-            table.get(name),
-            group.spec.cpus.as_ref().is_some_and(nowhere),
-        ) {
-            let section = Section::again(one, &format!("group.{name}"), findings, cpus);
+        let section = sections.iter().find(|one| one.0 == group.spec.name);
+        if let Some((_, section)) =
+            section.filter(|_| group.spec.cpus.as_ref().is_some_and(nowhere))
+        {
             let why = format!("the groups above may only run on {above}");
             section.refuse_key("cpus", why, "name one of those at least");
         }
@@ -128,10 +112,8 @@ fn refuse_no_cpus(groups: &[Group], table: &Table, findings: &Findings, cpus: u3
 }
 
 /// The engines keep idle for main's groups: without one, a headroom would be read and not kept.
-fn refuse_terms_without_main(table: &Table, findings: &Findings, cpus: u32) {
-    for (name, node) in &table.entries {
-        let Node::Table(one) = node else { continue };
-        let section = Section::again(one, &format!("group.{name}"), findings, cpus);
+fn refuse_terms_without_main(sections: &[(&str, Section<'_>)]) {
+    for (_, section) in sections {
         for key in ["headroom", "tolerance", "objective"] {
             if section.has(key) {
                 section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
@@ -145,31 +127,25 @@ pub(super) const NO_MAIN: (&str, &str) = (
     "add class = \"main\" to main's group",
 );
 
-/// The tables below `[KIND]`, each as a section; values there are refused.
-pub(super) fn sections<'t>(
+/// The tables below `[KIND]` by name; values there are refused.
+pub(super) fn tables<'t>(
     table: &'t Table,
     kind: &str,
-    keys: &[&[&str]],
-    findings: &'t Findings,
-    cpus: u32,
-) -> Vec<(String, Section<'t>)> {
-    let mut sections = Vec::new();
+    findings: &Findings,
+) -> Vec<(&'t str, &'t Table)> {
+    let mut tables = Vec::new();
     for (name, node) in &table.entries {
-        let path = format!("{kind}.{name}");
         match node {
-            Node::Table(below) => {
-                let section = Section::new(below, &path, keys, findings, cpus);
-                sections.push((name.clone(), section));
-            }
+            Node::Table(below) => tables.push((name.as_str(), below)),
             Node::Leaf(leaf) => findings.add(super::ScenarioError {
-                key: path,
+                key: format!("{kind}.{name}"),
                 place: leaf.place.clone(),
                 why: format!("a value, where a {kind} is expected"),
                 mend: format!("write [{kind}.NAME] and its keys below"),
             }),
         }
     }
-    sections
+    tables
 }
 
 /// What stands in a path of a log or of a table without being mistaken for anything else.

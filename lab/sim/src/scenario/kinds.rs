@@ -3,11 +3,11 @@
 use super::Text;
 use super::patterns::{self, PATTERN};
 use super::read::Section;
-use super::tree::{Node, Table, Written};
+use super::tree::{Node, Table, Value};
 use crate::ids::GroupId;
 use crate::workloads::{
     ClosedLoop, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind, LockHolder, OpenLoop,
-    Schbench, Shape, Work,
+    Schbench, Work,
 };
 
 pub(super) struct Row {
@@ -66,95 +66,43 @@ const LOCK_HOLDER: &[&str] = &[
     "outside_shape",
 ];
 
-/// When the kind itself is unknown, any key of any kind is let through: one mistake, one message.
-pub(super) const EVERY_KEY: &[&[&str]] = &[
-    END,
-    OPEN_LOOP,
-    PATTERN,
-    CLOSED_LOOP,
-    HOG,
-    FRAMES,
-    HACKBENCH,
-    CYCLICTEST,
-    SCHBENCH,
-    FIBTEST,
-    FORK_STORM,
-    LOCK_HOLDER,
-];
+const fn row(
+    name: &'static str,
+    keys: &'static [&'static [&'static str]],
+    read: fn(&Section<'_>, &Text) -> Kind,
+) -> Row {
+    Row { name, keys, read }
+}
 
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        name: "open-loop",
-        keys: &[OPEN_LOOP, PATTERN, END],
-        read: open_loop,
-    },
-    Row {
-        name: "closed-loop",
-        keys: &[CLOSED_LOOP, END],
-        read: closed_loop,
-    },
-    Row {
-        name: "hog",
-        keys: &[HOG, END],
-        read: hog,
-    },
-    Row {
-        name: "frames",
-        keys: &[FRAMES],
-        read: frames,
-    },
-    Row {
-        name: "hackbench",
-        keys: &[HACKBENCH],
-        read: hackbench,
-    },
-    Row {
-        name: "cyclictest",
-        keys: &[CYCLICTEST],
-        read: cyclictest,
-    },
-    Row {
-        name: "schbench",
-        keys: &[SCHBENCH],
-        read: schbench,
-    },
-    Row {
-        name: "fibtest",
-        keys: &[FIBTEST],
-        read: fibtest,
-    },
-    Row {
-        name: "fork-storm",
-        keys: &[FORK_STORM],
-        read: fork_storm,
-    },
-    Row {
-        name: "lock-holder",
-        keys: &[LOCK_HOLDER],
-        read: lock_holder,
-    },
+    row("open-loop", &[OPEN_LOOP, PATTERN, END], open_loop),
+    row("closed-loop", &[CLOSED_LOOP, END], closed_loop),
+    row("hog", &[HOG, END], hog),
+    row("frames", &[FRAMES], frames),
+    row("hackbench", &[HACKBENCH], hackbench),
+    row("cyclictest", &[CYCLICTEST], cyclictest),
+    row("schbench", &[SCHBENCH], schbench),
+    row("fibtest", &[FIBTEST], fibtest),
+    row("fork-storm", &[FORK_STORM], fork_storm),
+    row("lock-holder", &[LOCK_HOLDER], lock_holder),
 ];
 
-/// The row of a table's kind, without a word when there is none.
-pub(super) fn finder(table: &Table) -> Option<&'static Row> {
+/// The row of a table's kind, if it names one.
+pub(super) fn of_table(table: &Table) -> Option<&'static Row> {
     let Some(Node::Leaf(leaf)) = table.get("kind") else {
         return None;
     };
-    let Written::One(text) = &leaf.value else {
+    let Value::One(text) = &leaf.value else {
         return None;
     };
     ROWS.iter().find(|row| row.name == text.trim())
 }
 
-/// The row of a section's kind; told when there is none.
+/// The row of a section's kind; a missing or unknown kind is a finding.
 pub(super) fn choose(section: &Section<'_>) -> Option<&'static Row> {
     section.must("kind", "\"open-loop\"");
-    let choices: Vec<(&str, usize)> = ROWS
-        .iter()
-        .enumerate()
-        .map(|(at, row)| (row.name, at))
-        .collect();
-    section.choice("kind", &choices).and_then(|at| ROWS.get(at))
+    let choices: Vec<_> = ROWS.iter().map(|row| (row.name, row)).collect();
+    section.choice("kind", &choices)
 }
 
 fn tasks(section: &Section<'_>, key: &str, default: u32) -> u32 {
@@ -162,14 +110,7 @@ fn tasks(section: &Section<'_>, key: &str, default: u32) -> u32 {
 }
 
 fn open_loop(section: &Section<'_>, text: &Text) -> Kind {
-    let work = section.work(
-        "work",
-        "work_shape",
-        Work {
-            mean_ns: MS,
-            shape: Shape::Uniform,
-        },
-    );
+    let work = section.work("work", Work::uniform(MS));
     Kind::OpenLoop(OpenLoop {
         workers: tasks(section, "workers", section.cpus.saturating_mul(2)),
         work,
@@ -178,21 +119,10 @@ fn open_loop(section: &Section<'_>, text: &Text) -> Kind {
 }
 
 fn closed_loop(section: &Section<'_>, _: &Text) -> Kind {
-    let think = Work {
-        mean_ns: 10 * MS,
-        shape: Shape::Exponential,
-    };
     Kind::ClosedLoop(ClosedLoop {
         clients: tasks(section, "clients", section.cpus),
-        work: section.work(
-            "work",
-            "work_shape",
-            Work {
-                mean_ns: MS,
-                shape: Shape::Uniform,
-            },
-        ),
-        think: section.work("think", "think_shape", think),
+        work: section.work("work", Work::uniform(MS)),
+        think: section.work("think", Work::exponential(10 * MS)),
     })
 }
 
@@ -219,14 +149,7 @@ fn hog(section: &Section<'_>, _: &Text) -> Kind {
 fn frames(section: &Section<'_>, _: &Text) -> Kind {
     Kind::Frames(Frames {
         workers: tasks(section, "workers", section.cpus),
-        piece: section.work(
-            "work",
-            "work_shape",
-            Work {
-                mean_ns: 8 * MS,
-                shape: Shape::Uniform,
-            },
-        ),
+        piece: section.work("work", Work::uniform(8 * MS)),
         serial: Work::fixed(section.any_time("serial").unwrap_or(MS)),
         interval_ns: section.gap("rate"),
     })
@@ -294,7 +217,7 @@ fn schbench(section: &Section<'_>, _: &Text) -> Kind {
         workers: section
             .count("workers", 1, 10_000)
             .unwrap_or(section.cpus.min(10_000)),
-        work: section.work("work", "work_shape", Work::fixed(10 * MS)),
+        work: section.work("work", Work::fixed(10 * MS)),
         batch: beat,
     })
 }
@@ -326,14 +249,7 @@ fn fork_storm(section: &Section<'_>, _: &Text) -> Kind {
         parents: section.count("parents", 1, 1_000).unwrap_or(1),
         interval_ns: section.some_time("interval"),
         children,
-        work: section.work(
-            "work",
-            "work_shape",
-            Work {
-                mean_ns: MS,
-                shape: Shape::Exponential,
-            },
-        ),
+        work: section.work("work", Work::exponential(MS)),
         depth,
     })
 }
@@ -343,17 +259,10 @@ fn lock_holder(section: &Section<'_>, _: &Text) -> Kind {
     Kind::LockHolder(LockHolder {
         tasks: tasks(section, "tasks", 1),
         interval_ns: section.some_time("interval").unwrap_or(10 * MS),
-        work: section.work("work", "work_shape", Work::fixed(100_000)),
+        work: section.work("work", Work::fixed(100_000)),
         side_group: GroupId::ROOT,
         side_tasks: tasks(section, "side_tasks", 1),
-        hold: section.work("hold", "hold_shape", Work::fixed(MS)),
-        outside: section.work(
-            "outside",
-            "outside_shape",
-            Work {
-                mean_ns: 10 * MS,
-                shape: Shape::Exponential,
-            },
-        ),
+        hold: section.work("hold", Work::fixed(MS)),
+        outside: section.work("outside", Work::exponential(10 * MS)),
     })
 }

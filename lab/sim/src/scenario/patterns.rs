@@ -5,7 +5,7 @@ use tidegate_terms::{Share, TimeSpan};
 use super::Text;
 use super::listed;
 use super::read::Section;
-use super::tree::Written;
+use super::tree::Value;
 use crate::workloads::Pattern;
 use crate::workloads::arrivals::Curve;
 
@@ -136,7 +136,7 @@ fn curve(section: &Section<'_>) -> Curve {
         return flat();
     };
     let points = match &leaf.value {
-        Written::List(points) if !points.is_empty() => points.iter().map(point).collect(),
+        Value::List(points) if !points.is_empty() => points.iter().map(point).collect(),
         _ => Err("is no list of points".to_owned()),
     };
     let points: Vec<(u64, u64)> = match points {
@@ -165,11 +165,11 @@ fn curve(section: &Section<'_>) -> Curve {
     Curve::new(points, repeat_ns)
 }
 
-fn point(point: &Written) -> Result<(u64, u64), String> {
-    let Written::List(pair) = point else {
+fn point(point: &Value) -> Result<(u64, u64), String> {
+    let Value::List(pair) = point else {
         return Err("holds what is no pair of a time and a share".into());
     };
-    let [Written::One(time), Written::One(share)] = pair.as_slice() else {
+    let [Value::One(time), Value::One(share)] = pair.as_slice() else {
         return Err("holds what is no pair of a time and a share".into());
     };
     let quoted = tidegate_terms::quoted;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use tidegate_terms::{Share, TimeSpan, mend_for_unknown, quoted};
 
 use super::error::{Place, ScenarioError};
-use super::tree::{Leaf, Node, Table, Written};
+use super::tree::{Leaf, Node, Table, Value};
 use crate::cpuset::CpuSet;
 use crate::workloads::{Shape, Work};
 
@@ -42,7 +42,12 @@ impl<'t> Section<'t> {
         findings: &'t Findings,
         cpus: u32,
     ) -> Section<'t> {
-        let section = Section::again(table, path, findings, cpus);
+        let section = Section {
+            table,
+            path: path.to_owned(),
+            findings,
+            cpus,
+        };
         let known = keys.concat();
         for (key, node) in &table.entries {
             if !known.contains(&key.as_str()) {
@@ -55,21 +60,6 @@ impl<'t> Section<'t> {
             }
         }
         section
-    }
-
-    /// A table whose keys were looked at already.
-    pub(super) fn again(
-        table: &'t Table,
-        path: &str,
-        findings: &'t Findings,
-        cpus: u32,
-    ) -> Section<'t> {
-        Section {
-            table,
-            path: path.to_owned(),
-            findings,
-            cpus,
-        }
     }
 
     pub(super) fn place(&self) -> &'t Place {
@@ -143,7 +133,7 @@ impl<'t> Section<'t> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
         let leaf = self.leaf(key)?;
-        let Written::One(text) = &leaf.value else {
+        let Value::One(text) = &leaf.value else {
             let why = "a list, where one value is expected".into();
             self.refuse(key, &leaf.place, why, format!("write {write}"));
             return None;
@@ -262,13 +252,13 @@ impl<'t> Section<'t> {
         })
     }
 
-    /// Work with its shape, from two keys.
-    pub(super) fn work(&self, key: &str, shape_key: &str, default: Work) -> Work {
+    /// Work with its shape, from the keys `key` and `key_shape`.
+    pub(super) fn work(&self, key: &str, default: Work) -> Work {
         Work {
             mean_ns: self.any_time(key).unwrap_or(default.mean_ns),
             shape: self
                 .choice(
-                    shape_key,
+                    &format!("{key}_shape"),
                     &[
                         ("fixed", Shape::Fixed),
                         ("uniform", Shape::Uniform),

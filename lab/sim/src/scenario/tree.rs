@@ -24,16 +24,16 @@ pub enum Node {
 /// A value as text: numbers and booleans read like the text of a flag.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    pub value: Written,
+    pub value: Value,
     pub place: Place,
 }
 
 /// One text, or a list of values.
 #[derive(Clone, Debug)]
-pub enum Written {
+pub enum Value {
     /// A text, a number or a boolean.
     One(String),
-    List(Vec<Written>),
+    List(Vec<Value>),
 }
 
 impl Table {
@@ -100,7 +100,7 @@ impl Table {
             table = below;
         }
         let leaf = Node::Leaf(Leaf {
-            value: Written::One(text.to_owned()),
+            value: Value::One(text.to_owned()),
             place: place.clone(),
         });
         match table.entries.iter_mut().find(|(key, _)| key == last) {
@@ -179,15 +179,15 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
         path: &str,
         depth: usize,
-    ) -> Result<Written, ScenarioError> {
+    ) -> Result<Value, ScenarioError> {
         Ok(match value.get_ref() {
-            DeValue::String(text) => Written::One(text.to_string()),
-            DeValue::Integer(number) if number.radix() == 10 => Written::One(number.to_string()),
-            DeValue::Float(number) => Written::One(number.to_string()),
-            DeValue::Boolean(truth) => Written::One(truth.to_string()),
+            DeValue::String(text) => Value::One(text.to_string()),
+            DeValue::Integer(number) if number.radix() == 10 => Value::One(number.to_string()),
+            DeValue::Float(number) => Value::One(number.to_string()),
+            DeValue::Boolean(truth) => Value::One(truth.to_string()),
             DeValue::Array(values) if depth <= DEPTH_MAX => {
                 let each = values.iter().map(|one| self.written(one, path, depth + 1));
-                Written::List(each.collect::<Result<_, _>>()?)
+                Value::List(each.collect::<Result<_, _>>()?)
             }
             _ => {
                 return Err(ScenarioError {

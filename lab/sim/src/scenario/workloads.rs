@@ -41,14 +41,14 @@ pub(super) fn read(
     cpus: u32,
 ) -> Vec<Workload> {
     let mut workloads = Vec::new();
-    for (name, node) in &table.entries {
-        let super::tree::Node::Table(below) = node else {
-            continue;
-        };
-        // The kind says which keys there are, so it is read first, by itself.
-        let finder = kinds::finder(below);
+    for (name, below) in groups::tables(table, "workload", findings) {
+        // The kind says which keys there are. With an unknown kind every kind's keys are let through: one mistake, one
+        // message.
         let mut keys = vec![KEYS];
-        keys.extend(finder.map_or(kinds::EVERY_KEY, |row| row.keys));
+        match kinds::of_table(below) {
+            Some(row) => keys.extend(row.keys),
+            None => keys.extend(kinds::ROWS.iter().flat_map(|row| row.keys)),
+        }
         let path = format!("workload.{name}");
         let section = Section::new(below, &path, &keys, findings, cpus);
         let Some(row) = kinds::choose(&section) else {
@@ -69,17 +69,6 @@ pub(super) fn read(
             side_group,
             kind: (row.read)(&section, text),
         });
-    }
-    // Values where tables belong.
-    for (name, node) in &table.entries {
-        if let super::tree::Node::Leaf(leaf) = node {
-            findings.add(super::ScenarioError {
-                key: format!("workload.{name}"),
-                place: leaf.place.clone(),
-                why: "a value, where a workload is expected".into(),
-                mend: "write [workload.NAME] and its keys below".into(),
-            });
-        }
     }
     workloads
 }
