@@ -90,7 +90,6 @@ soak: setup-test ## The failure contract by the hour, as root: over 20,000 fault
 
 cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
 	CSV=docs/agent-cost.csv scripts/agent-cost.sh
-	cargo run --release --quiet --package tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg
 
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man

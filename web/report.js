@@ -11,8 +11,8 @@ const ROWS_MAX = 500;
 
 /** The report as nodes, from the page that was written of it. */
 export function report(page) {
-  // Its styles are not ours to have; of a legend the number of the colour is kept.
-  const plain = page.replace(/<style>[^]*?<\/style>/, '').replace(/ style="--c: var\(--s(\d)\)"/g, ' data-series="$1"');
+  // Its styles are not ours to have.
+  const plain = page.replace(/<style>[^]*?<\/style>/, '');
   const { body } = new DOMParser().parseFromString(plain, 'text/html');
   const nodes = [];
   let title = '';
@@ -23,7 +23,7 @@ export function report(page) {
     else if (one.matches('p.machine')) nodes.push(h('p.note', {}, one.textContent));
     else if (one.matches('p.note')) nodes.push(h('p.note', {}, one.textContent));
     else if (one.querySelector('table')) nodes.push(tableOf(title, one.querySelector('table')));
-    else if (one.matches('p.see, ul.legend, div')) {
+    else if (one.matches('p.see, div')) {
       if (!part) nodes.push(part = h('figure', {}, h('figcaption', {}, h('h3', {}, title))));
       addTo(part, one, title);
     }
@@ -33,7 +33,6 @@ export function report(page) {
 
 function addTo(figure, one, title) {
   if (one.matches('p.see')) figure.append(h('p.note', {}, one.textContent));
-  if (one.matches('ul.legend')) figure.append(h('ul.legend', {}, ...[...one.children].map(legendItem)));
   const svg = one.querySelector('svg');
   if (svg) {
     const drawing = copied(svg);
@@ -41,11 +40,6 @@ function addTo(figure, one, title) {
     drawing.setAttribute('aria-label', `${title}; the tables have the figures`);
     figure.append(h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': title }, drawing));
   }
-}
-
-function legendItem(item) {
-  const series = Number(item.querySelector('i')?.dataset.series ?? 0);
-  return h('li', {}, h(`span.swatch.line.s${series}`), item.textContent);
 }
 
 function copied(from) {

@@ -9,76 +9,62 @@ pub enum LabError {
     /// Ctrl-C or SIGTERM; everything was cleaned up.
     #[error("interrupted by a signal; processes and cgroups of the experiment are gone")]
     Interrupted,
-    /// The experiment cannot run here.
     #[error("{what}: {why}; {mend}")]
     Needs {
-        /// What was to be done.
         what: String,
-        /// Why it cannot be.
         why: String,
-        /// What to change.
         mend: String,
     },
-    /// An option that this experiment cannot take.
     #[error("{what}: {why}; {mend}")]
     Asked {
-        /// The option, as it was given.
         what: String,
-        /// Why it cannot be.
         why: String,
-        /// What to give instead.
         mend: String,
     },
-    /// A file of the kernel or of the report.
     #[error("{what}: {path}: {source}")]
     File {
-        /// What was to be done.
         what: &'static str,
-        /// Where.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
-    /// The report has no place.
     #[error("{path}: the report cannot be written: {source}; name another folder with --out", path = path.display())]
-    Report {
-        /// The folder, or the file in it.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The VM lacks something, or failed.
+    Report { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Bed(#[from] tidegate_vm::VmError),
     /// A process of the experiment did not do its part.
     #[error("{what}: {why}")]
-    Process {
-        /// Which process.
-        what: String,
-        /// What it did instead.
-        why: String,
-    },
+    Process { what: String, why: String },
     /// A simulation broke one of its own rules, or was built wrongly.
     #[error("{what}: {why}; to see it again: {again}")]
     Simulation {
-        /// Which cell, and which part of it.
         what: String,
-        /// What was found.
         why: String,
         /// The command that repeats it.
         again: String,
     },
-    /// A plot could not be drawn.
-    #[error("drawing '{title}': {why}")]
-    Plot {
-        /// Which plot.
-        title: String,
-        /// Why not.
-        why: String,
-    },
 }
 
 impl LabError {
+    /// An option that the experiment cannot take, with what to give instead.
+    pub(crate) fn asked(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        let (what, why, mend) = (what.into(), why.into(), mend.into());
+        LabError::Asked { what, why, mend }
+    }
+
+    /// What this machine or this user lacks.
+    pub(crate) fn needs(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        let (what, why, mend) = (what.into(), why.into(), mend.into());
+        LabError::Needs { what, why, mend }
+    }
+
     pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         LabError::File {
             what,
@@ -93,7 +79,6 @@ impl LabError {
             why: why.into(),
         }
     }
-    /// The stage adds the cell and the command.
     pub(crate) fn simulation(what: impl Into<String>, why: impl Into<String>) -> Self {
         LabError::Simulation {
             what: what.into(),

@@ -11,17 +11,12 @@ use crate::LabError;
 use crate::options::{Engine, LabOptions, On};
 use crate::scene::{Latency, Outcome, Scene};
 
-/// One experiment.
 pub struct Experiment {
-    /// Its name on the command line and of its files.
     pub name: &'static str,
-    /// The title of its report.
     pub question: &'static str,
-    /// The environments and engines that can run it.
     pub places: &'static [(On, Engine)],
     /// Its parts, for what the user asked.
     pub parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
-    /// How to read it.
     pub notes: &'static [&'static str],
 }
 
@@ -34,7 +29,6 @@ impl Experiment {
 
 /// What the user asked, and the machine that runs it.
 pub struct Ask<'a> {
-    /// The command line.
     pub options: &'a LabOptions,
     /// CPUs of the machine under test; experiments on the simulator choose their own.
     pub cpus: u32,
@@ -43,7 +37,6 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// Chooses by the length of the run.
     pub fn quick_or<T>(&self, quick: T, full: T) -> T {
         if self.options.quick { quick } else { full }
     }
@@ -54,7 +47,6 @@ impl Ask<'_> {
         self.options.rounds.unwrap_or(default).max(1)
     }
 
-    /// Returns true on the simulator.
     pub fn is_simulated(&self) -> bool {
         self.options.on == On::Sim
     }
@@ -89,13 +81,10 @@ impl Ask<'_> {
     }
 }
 
-/// Cells that are measured alike.
 pub struct Part {
     /// The `part` of its rows.
     pub key: &'static str,
-    /// The title of its table.
     pub title: String,
-    /// What is run.
     pub cells: Vec<Cell>,
     /// Turns what the runner saw into figures; a cell of several steps gives several.
     pub figures: fn(&Cell, &Outcome) -> Vec<Figures>,
@@ -106,21 +95,38 @@ pub struct Part {
     /// Alternatives, and the figures that are compared with each in pairs of the same case and round. The strongest simple
     /// one is always among them: cpu.idle for side work, cpu.max for caps.
     pub over: &'static [(&'static str, &'static [&'static str])],
-    /// What is promised.
     pub targets: Vec<Target>,
+}
+
+impl Part {
+    /// A part without targets, with a row for each case and arm.
+    pub fn new(
+        key: &'static str,
+        title: impl Into<String>,
+        cells: Vec<Cell>,
+        figures: fn(&Cell, &Outcome) -> Vec<Figures>,
+        metrics: &'static [Metric],
+    ) -> Self {
+        Part {
+            key,
+            title: title.into(),
+            cells,
+            figures,
+            metrics,
+            pooled: false,
+            over: &[],
+            targets: Vec::new(),
+        }
+    }
 }
 
 /// One run: an arm in a case.
 pub struct Cell {
-    /// Where arms are compared.
     pub case: Case,
-    /// What is compared.
     pub arm: Arm,
     /// From 0.
     pub round: u32,
-    /// What its arm is due, by name.
     pub due: Vec<(&'static str, f64)>,
-    /// What the runner sets up.
     pub scene: Scene,
 }
 
@@ -136,7 +142,6 @@ impl Cell {
         }
     }
 
-    /// Adds what its arm is due.
     pub fn due(mut self, name: &'static str, value: f64) -> Self {
         self.due.push((name, value));
         self
@@ -151,7 +156,6 @@ impl Cell {
         found.and_then(|f| f.1.as_f64()).unwrap_or(f64::NAN)
     }
 
-    /// For progress and errors.
     pub fn label(&self) -> String {
         let parts = [&self.case.group, &self.case.label, &self.arm.label];
         let words: Vec<&str> = parts.into_iter().map(String::as_str).collect();
@@ -167,12 +171,10 @@ pub struct Case {
     pub group: String,
     /// In tables: `load 1.4`.
     pub label: String,
-    /// In rows, by name.
     pub fields: Vec<(String, Value)>,
 }
 
 impl Case {
-    /// A case of a group.
     pub fn new(group: impl Into<String>, label: impl Into<String>) -> Self {
         Case {
             group: group.into(),
@@ -181,24 +183,19 @@ impl Case {
         }
     }
 
-    /// Adds a field.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.push((name.into(), value.into()));
         self
     }
 }
 
-/// One of the alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// In rows.
     pub key: String,
-    /// In tables.
     pub label: String,
 }
 
 impl Arm {
-    /// An arm.
     pub fn new(key: impl Into<String>, label: impl Into<String>) -> Self {
         Arm {
             key: key.into(),
@@ -212,7 +209,6 @@ impl Arm {
 pub struct Figures(pub Vec<(String, f64)>);
 
 impl Figures {
-    /// Adds a figure.
     pub fn with(mut self, name: &str, value: f64) -> Self {
         self.0.push((name.into(), value));
         self
@@ -254,23 +250,17 @@ impl<'de> Deserialize<'de> for Figures {
     }
 }
 
-/// One run's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The key of its part.
     pub part: String,
-    /// Its case.
     pub case: Case,
-    /// Its arm.
     pub arm: Arm,
     /// From 0.
     pub round: u32,
-    /// What was measured.
     pub figures: Figures,
 }
 
 impl Sample {
-    /// Its row in JSON and CSV.
     pub fn row(&self) -> Map<String, Value> {
         let mut row = Map::new();
         row.insert("part".into(), json!(self.part));
@@ -295,22 +285,18 @@ fn rounded(value: f64) -> Value {
 /// A column: a figure, as it is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The figure's name.
     pub name: &'static str,
     /// The column's head, with the unit that is shown.
     pub head: &'static str,
     /// Shown is the figure times this.
     pub scale: f64,
-    /// Digits after the point.
     pub digits: usize,
 }
 
-/// A column in the figure's own unit.
 pub const fn metric(name: &'static str, head: &'static str, digits: usize) -> Metric {
     scaled(name, head, 1.0, digits)
 }
 
-/// A column in another unit.
 pub const fn scaled(name: &'static str, head: &'static str, scale: f64, digits: usize) -> Metric {
     Metric {
         name,
@@ -320,10 +306,8 @@ pub const fn scaled(name: &'static str, head: &'static str, scale: f64, digits: 
     }
 }
 
-/// What a target looks at.
 #[derive(Clone, Debug)]
 pub enum Over {
-    /// The figure itself.
     Itself,
     /// Its ratio to this arm's in the same case and round; the geometric mean of a case's rounds counts once.
     Arm(&'static str),
@@ -331,27 +315,19 @@ pub enum Over {
     Case(&'static str),
 }
 
-/// Which of the values counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// The median, with its interval.
     Median,
-    /// The mean.
     Mean,
-    /// The largest.
     Most,
-    /// The smallest.
     Least,
 }
 
 /// The bound of a target, in the unit that is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// For information.
     None,
-    /// At most this.
     Most(f64),
-    /// At least this.
     Least(f64),
     /// From the one to the other.
     Within(f64, f64),
@@ -364,24 +340,17 @@ pub struct Target {
     pub what: String,
     /// Keys of the arms that it is for, each with a line of its own.
     pub arms: Vec<String>,
-    /// The metric.
     pub metric: Metric,
-    /// What it is compared with.
     pub over: Over,
-    /// Which value counts.
     pub of: Of,
     /// Only cases for which this field has this value.
     pub cases: Option<(&'static str, Value)>,
-    /// What is promised.
     pub bound: Bound,
-    /// The published figure for the same thing.
     pub published: Option<f64>,
-    /// The unit that is shown.
     pub unit: &'static str,
 }
 
 impl Target {
-    /// For information, of the median.
     pub fn new(what: impl Into<String>, arms: &[&str], metric: Metric, unit: &'static str) -> Self {
         Target {
             what: what.into(),
@@ -396,7 +365,6 @@ impl Target {
         }
     }
 
-    /// As a ratio to another arm.
     pub fn over(self, arm: &'static str) -> Self {
         Target {
             over: Over::Arm(arm),
@@ -405,7 +373,6 @@ impl Target {
         }
     }
 
-    /// As a ratio to another case.
     pub fn over_case(self, label: &'static str) -> Self {
         Target {
             over: Over::Case(label),
@@ -414,12 +381,10 @@ impl Target {
         }
     }
 
-    /// Of the largest, the smallest or the mean.
     pub fn of(self, of: Of) -> Self {
         Target { of, ..self }
     }
 
-    /// For cases with this field alone.
     pub fn cases(self, field: &'static str, value: impl Into<Value>) -> Self {
         Target {
             cases: Some((field, value.into())),
@@ -427,12 +392,10 @@ impl Target {
         }
     }
 
-    /// With a bound.
     pub fn bound(self, bound: Bound) -> Self {
         Target { bound, ..self }
     }
 
-    /// With the published figure.
     pub fn published(self, published: f64) -> Self {
         Target {
             published: Some(published),

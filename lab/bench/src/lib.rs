@@ -79,9 +79,9 @@ fn check(options: &LabOptions) -> Result<(), LabError> {
         Engine::Ext => format!("--on {} --engine ext", on.name()),
     };
     let places: Vec<String> = experiment.places.iter().map(place).collect();
-    Err(LabError::Asked {
-        what: place(&(on, engine)),
-        why: format!("{} does not run there", experiment.name),
-        mend: format!("give {}", places.join(" or ")),
-    })
+    Err(LabError::asked(
+        place(&(on, engine)),
+        format!("{} does not run there", experiment.name),
+        format!("give {}", places.join(" or ")),
+    ))
 }

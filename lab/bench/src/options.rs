@@ -4,19 +4,15 @@ use std::path::PathBuf;
 
 use crate::experiment::Experiment;
 
-/// Where an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// This machine.
     Host,
-    /// A stock kernel in the VM, in virtual time.
     Vm,
     /// A simulated machine.
     Sim,
 }
 
 impl On {
-    /// As the command line has it.
     pub fn name(self) -> &'static str {
         match self {
             On::Host => "host",
@@ -39,7 +35,6 @@ impl std::str::FromStr for On {
     }
 }
 
-/// Which of Tidegate's engines is under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -51,7 +46,6 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As the command line has it.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Knobs => "knobs",
@@ -72,7 +66,6 @@ impl std::str::FromStr for Engine {
     }
 }
 
-/// Which sensor Tidegate's agent is told to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// BPF run-time accounting, windows of 5 ms.
@@ -103,14 +96,10 @@ impl std::str::FromStr for Sense {
     }
 }
 
-/// One run of one experiment.
 #[derive(Clone)]
 pub struct LabOptions {
-    /// Which experiment.
     pub experiment: &'static Experiment,
-    /// Where.
     pub on: On,
-    /// Which engine.
     pub engine: Engine,
     /// Under a minute in all (two for those of bounds and hints): shorter windows, fewer rounds.
     pub quick: bool,
@@ -140,12 +129,10 @@ pub struct LabOptions {
     pub serialise: bool,
     /// Seed of every random choice (arrivals, order of arms).
     pub seed: u64,
-    /// No progress shown.
     pub quiet: bool,
 }
 
 impl LabOptions {
-    /// Every default.
     pub fn new(experiment: &'static Experiment) -> Self {
         LabOptions {
             experiment,
@@ -168,7 +155,6 @@ impl LabOptions {
         }
     }
 
-    /// Where the files go.
     pub fn out_dir(&self) -> PathBuf {
         self.out
             .clone()

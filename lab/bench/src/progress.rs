@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How far an experiment has come.
 pub struct Progress {
     bar: ProgressBar,
     lines: bool,
@@ -38,7 +37,6 @@ impl Progress {
         }
     }
 
-    /// A new stage.
     pub fn stage(&self, name: &str) {
         self.bar.set_message(name.to_string());
         if self.lines {

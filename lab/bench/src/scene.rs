@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::Sense;
 
-/// A millisecond.
 pub const MS: u64 = 1_000_000;
-/// A second.
 pub const S: u64 = 1_000_000_000;
 
 /// Groups and loads on a machine, who keeps the limits, and when to look.
@@ -17,19 +15,14 @@ pub struct Scene {
     pub model: Model,
     /// Groups, each below the root.
     pub groups: Vec<Group>,
-    /// Loads, in the order in which they start.
     pub loads: Vec<Load>,
-    /// Who keeps the groups' terms.
     pub keeper: Keeper,
-    /// The window begins so long after the loads.
     pub warm_ns: u64,
-    /// Its length.
     pub window_ns: u64,
     /// Looks at all clocks within the window; absent: at its begin and end.
     pub look_ns: Option<u64>,
     /// The window ends when this load has done its work.
     pub until_done: Option<usize>,
-    /// The seed of arrivals.
     pub seed: u64,
 }
 
@@ -69,7 +62,6 @@ impl Scene {
         self.loads.len() - 1
     }
 
-    /// Main, or side work, in a group.
     pub fn role(&mut self, role: Role, group: Option<usize>, kind: Kind) -> usize {
         let name = if role == Role::Main { "main" } else { "side" };
         let load = self.load(name, group, kind);
@@ -77,7 +69,6 @@ impl Scene {
         load
     }
 
-    /// About how long it takes.
     pub fn expected_ns(&self) -> u64 {
         match self.until_done {
             Some(_) => 20 * S,
@@ -85,7 +76,6 @@ impl Scene {
         }
     }
 
-    /// When the window ends, at the latest.
     pub fn end_ns(&self) -> u64 {
         self.warm_ns + self.window_ns
     }
@@ -94,13 +84,10 @@ impl Scene {
 /// A simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// CPUs.
     pub cpus: u32,
     /// Two threads a core and shared caches that slow each other; else CPUs that do not.
     pub contention: Option<Slowdown>,
-    /// The fair class.
     pub class: FairClass,
-    /// Time between ticks.
     pub tick_ns: u64,
     /// Bandwidth slices, and whether they expire as before Linux 5.4.
     pub slices: Option<(u64, bool)>,
@@ -131,20 +118,15 @@ impl Model {
     }
 }
 
-/// How much neighbours slow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slowdown {
-    /// As measured and frozen.
     Shipped,
-    /// A part of it, percent.
-    Scaled(u32),
-    /// The least that is plausible.
+    /// None.
+    Absent,
     Low,
-    /// The most that is plausible.
     High,
 }
 
-/// A fair class of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FairClass {
     /// From 6.6 on; a hint becomes a slice.
@@ -155,18 +137,13 @@ pub enum FairClass {
     CfsHinted,
 }
 
-/// A group of processes.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Its name.
     pub name: &'static str,
-    /// In the idle class, by hand.
     pub idle: bool,
     /// Its weight, by hand; 0 is the default of 100.
     pub weight: u32,
-    /// Its limit, by hand.
     pub max: Option<Max>,
-    /// What the keeper is asked for.
     pub terms: Terms,
 }
 
@@ -180,19 +157,14 @@ impl Group {
     }
 }
 
-/// A bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Max {
-    /// CPU time a period.
     pub quota_us: u64,
-    /// The period.
     pub period_us: u64,
-    /// What may be carried over.
     pub burst_us: u64,
 }
 
 impl Max {
-    /// A limit.
     pub const fn new(quota_us: u64, period_us: u64, burst_us: u64) -> Self {
         Max {
             quota_us,
@@ -202,25 +174,18 @@ impl Max {
     }
 }
 
-/// Terms of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Its class.
     pub role: Option<Role>,
-    /// Percent of the machine to keep idle.
     pub headroom_pct: Option<u32>,
     /// Extra headroom from main's run delay: late after, share that may be late, where the search begins.
     pub objective: Option<(u64, u32, u32)>,
-    /// A quota with its burst.
     pub max: Option<Max>,
-    /// A hard cap.
     pub cap_hard_ppt: Option<u32>,
-    /// A soft cap.
     pub cap_soft_ppt: Option<u32>,
 }
 
 impl Terms {
-    /// Terms of main, or of side work.
     pub fn role(role: Role) -> Self {
         Terms {
             role: Some(role),
@@ -258,29 +223,20 @@ impl Terms {
     }
 }
 
-/// What a load is to the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Work to protect.
     Main,
-    /// Work that uses what is left.
     Side,
-    /// Neither.
     Other,
 }
 
-/// A load generator.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Its name.
     pub name: &'static str,
     /// Its group; absent: the root, or on a real machine the lab's own.
     pub group: Option<usize>,
-    /// What it does.
     pub kind: Kind,
-    /// What it is to the comparison.
     pub role: Role,
-    /// How it asks for latency.
     pub hint: Hint,
     /// It starts so late (simulated).
     pub start_ns: u64,
@@ -300,10 +256,8 @@ impl Load {
     }
 }
 
-/// How a load asks for latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Not at all.
     None,
     /// By the keeper, or on the simulator by the fair class.
     Latency(i8),
@@ -311,7 +265,6 @@ pub enum Hint {
     SliceUs(u64),
 }
 
-/// What a load does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// An open-loop server: Poisson arrivals at this part of the machine, requests of 0.5 to 1.5 ms, two workers a CPU.
@@ -325,72 +278,53 @@ pub enum Kind {
     Level(Vec<(u64, u32)>),
     /// Threads that never sleep.
     Hogs {
-        /// How many.
         tasks: u32,
         /// Thread n stays on CPU n.
         pinned: bool,
     },
-    /// Threads that want so much in each period.
     Periodic {
-        /// How many.
         tasks: u32,
-        /// CPU time.
         work_ns: u64,
-        /// The period.
         period_ns: u64,
         /// Thread n stays on CPU n.
         pinned: bool,
     },
-    /// A thread that works and sleeps in turn.
     Sleeper {
-        /// CPU time.
         work_ns: u64,
-        /// Sleep.
         sleep_ns: u64,
     },
-    /// A timer each millisecond.
     Cyclictest,
     /// Groups of 20 senders and 20 receivers; 0 loops: without end.
     Hackbench {
-        /// How many groups.
         groups: u32,
-        /// Messages from each sender to each receiver.
         loops: u32,
     },
     /// A message thread that wakes four workers in turn, 100 requests of 1 ms a second and CPU.
     Schbench,
     /// A service of 30 workers whose requests come in batches.
     Bursty {
-        /// Work of a request.
         request_us: u64,
     },
     /// A thread on each CPU: the first `busy` compute without end, the others work a moment each 10 ms.
     Fibtest {
-        /// How many compute.
         busy: u32,
-        /// The moment.
         work_ns: u64,
     },
     /// Parents that fork children of 5 ms without end.
     Forks {
-        /// How many.
         parents: u32,
     },
     /// Jobs that run compilers of 10 to 30 ms one after another (simulated).
     Build {
-        /// Jobs at a time.
         jobs: u32,
-        /// Compilers of a job.
         each: u32,
     },
     /// A main task that takes a lock each 10 ms, and a side task in that group that holds it for 2 ms (simulated).
     Lock {
-        /// The side task's group.
         side: usize,
     },
     /// A program from its start to its end, or until it is killed (real machines).
     Command {
-        /// Its words.
         words: Vec<String>,
         /// It is the measurement: it starts with the window, and ends it.
         measures: bool,
@@ -407,7 +341,6 @@ impl Kind {
     }
 }
 
-/// Who keeps the terms of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// Nobody: groups have what is written by hand.
@@ -416,10 +349,9 @@ pub enum Keeper {
     Tidegate {
         /// Its sensor; absent: the best there is.
         sense: Option<Sense>,
-        /// How side work yields (simulated).
-        yields: Yields,
+        /// Side work has the least weight on whole cores instead of the idle class (simulated).
+        whole_cores: bool,
     },
-    /// Tidegate's sched_ext engine.
     SchedExt,
     /// A published law, in its steady state for this part of the machine that main takes (simulated).
     Law(Law, u64),
@@ -430,47 +362,26 @@ pub enum Keeper {
 }
 
 impl Keeper {
-    /// Tidegate's cgroup engine as it comes.
     pub const TIDEGATE: Keeper = Keeper::Tidegate {
         sense: None,
-        yields: Yields::Idle,
+        whole_cores: false,
     };
 }
 
-/// How side work yields under the simulated cgroup engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Yields {
-    /// In the idle class.
-    Idle,
-    /// With the least weight, confined to whole cores.
-    Cores,
-    /// In the idle class, confined to whole cores.
-    CoresIdle,
-    /// With the least weight.
-    Weight,
-}
-
-/// A published law for headroom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// resctl-demo's.
     Sideloader,
-    /// Koordinator's.
     Koordlet,
-    /// Katalyst's.
     Katalyst,
 }
 
-/// Latencies of a window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// What was due in the window.
     pub offered: u64,
     /// What ended in it.
     pub completed: u64,
-    /// Mean.
     pub avg_us: f64,
-    /// Median.
     pub p50_us: f64,
     /// 90th percentile.
     pub p90_us: f64,
@@ -478,12 +389,10 @@ pub struct Latency {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
-    /// Longest.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// Of a histogram of nanoseconds.
     pub fn of(h: &Histogram<u64>) -> Self {
         let at = |q: f64| h.value_at_quantile(q) as f64 / 1000.0;
         Latency {
@@ -498,7 +407,6 @@ impl Latency {
         }
     }
 
-    /// Nothing was recorded.
     pub fn none() -> Self {
         let nan = f64::NAN;
         Latency {
@@ -533,14 +441,11 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("constant bounds are valid")
 }
 
-/// What a runner saw.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// CPUs of the machine.
     pub cpus: f64,
     /// All clocks, at the window's begin, within it and at its end.
     pub looks: Vec<Look>,
-    /// By load.
     pub loads: Vec<LoadOutcome>,
     /// What each group's bandwidth limit counted in the window.
     pub limits: Vec<Counted>,
@@ -548,25 +453,19 @@ pub struct Outcome {
     pub extra: Vec<(&'static str, f64)>,
 }
 
-/// All clocks at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Since the loads began.
     pub at_ns: u64,
     /// By load: CPU time of all its threads, and of the first.
     pub used_ns: Vec<(u64, u64)>,
-    /// CPU time of everything else.
     pub other_ns: u64,
     /// Taken by the hypervisor.
     pub steal_ns: u64,
-    /// CPU time of the keeper.
     pub keeper_ns: u64,
 }
 
-/// What one load did in the window.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOutcome {
-    /// Its latencies by name.
     pub latencies: Vec<(String, Latency)>,
     /// Work done a second, in its own unit: CPUs at full speed, loops, frames.
     pub work_per_second: f64,
@@ -574,30 +473,22 @@ pub struct LoadOutcome {
     pub output: Option<Output>,
 }
 
-/// What a program has printed.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 
-/// Counters of a bandwidth limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Periods in which the group had something to run.
     pub periods: u64,
-    /// Periods in which it was throttled.
     pub throttled: u64,
-    /// Throttled time, over all CPUs.
     pub throttled_ns: u64,
-    /// Periods that used what was carried over.
     pub bursts: u64,
 }
 
 impl Counted {
-    /// The difference to an earlier reading.
     pub fn since(self, earlier: Self) -> Self {
         Counted {
             periods: self.periods.saturating_sub(earlier.periods),
@@ -613,22 +504,15 @@ impl Counted {
     }
 }
 
-/// Parts of the machine in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// Main.
     pub main: f64,
-    /// Side work.
     pub side: f64,
-    /// Other programs.
     pub other: f64,
-    /// What was left.
     pub idle: f64,
     /// Steal, of all CPUs; the other parts are of what it left.
     pub steal: f64,
-    /// The keeper, in CPUs.
     pub keeper_cpus: f64,
-    /// The span.
     pub seconds: f64,
 }
 
@@ -646,7 +530,6 @@ impl Outcome {
         found.map_or(f64::NAN, |e| e.1)
     }
 
-    /// CPU time of a load in the window.
     pub fn used_ns(&self, load: usize) -> f64 {
         let at = |look: Option<&Look>| look.map_or(f64::NAN, |l| l.used_ns[load].0 as f64);
         at(self.looks.last()) - at(self.looks.first())
@@ -658,7 +541,6 @@ impl Outcome {
         at(self.looks.last()) - at(self.looks.first())
     }
 
-    /// The window's length.
     pub fn seconds(&self) -> f64 {
         match (self.looks.first(), self.looks.last()) {
             (Some(a), Some(b)) => (b.at_ns - a.at_ns) as f64 / 1e9,
@@ -666,7 +548,6 @@ impl Outcome {
         }
     }
 
-    /// CPUs that a load used.
     pub fn used_cpus(&self, load: usize) -> f64 {
         self.used_ns(load) / 1e9 / self.seconds()
     }
@@ -699,7 +580,6 @@ impl Outcome {
         }
     }
 
-    /// Who had the machine in the window.
     pub fn whole(&self, loads: &[Load]) -> Shares {
         match (self.looks.first(), self.looks.last()) {
             (Some(from), Some(to)) => self.shares(loads, from, to),

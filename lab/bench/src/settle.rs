@@ -15,34 +15,26 @@ use crate::scene::Outcome;
 /// Side's CPU time at a moment, both in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// When.
     pub at_ns: u64,
-    /// CPU time so far.
     pub cpu_ns: u64,
 }
 
-/// How near is near enough, in of the machine.
 pub const WITHIN: f64 = 0.05;
 const SHORT_NS: u64 = 20_000_000;
 const LONG_NS: u64 = 200_000_000;
 const GRID_NS: u64 = 1_000_000;
-/// How long a cut is waited for.
 const CUT_NS: u64 = 500_000_000;
 
 /// A trace of one worker's CPU time on a machine of `cpus` CPUs.
 pub struct Trace {
-    /// Points in order of time.
     pub points: Vec<Point>,
-    /// CPUs of the machine.
     pub cpus: f64,
 }
 
-/// What one step down did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepDown {
     /// Settle time; infinite if the trace ends before side has settled.
     pub settle_us: f64,
-    /// Equivalent reaction time.
     pub reaction_us: f64,
     /// Greatest 200 ms mean after settling, above the new allowance; 0 if none is.
     pub over: f64,
@@ -53,7 +45,6 @@ pub struct StepDown {
 }
 
 impl Trace {
-    /// The trace of a load.
     pub fn of(o: &Outcome, load: usize) -> Self {
         let point = |look: &crate::scene::Look| Point {
             at_ns: look.at_ns,

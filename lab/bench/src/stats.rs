@@ -37,7 +37,6 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[low] + part * (sorted[high] - sorted[low]))
 }
 
-/// Median.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }

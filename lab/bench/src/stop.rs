@@ -34,7 +34,6 @@ impl Drop for Signals {
     }
 }
 
-/// An error once a signal has come.
 pub fn check() -> Result<(), LabError> {
     match STOP.load(Ordering::SeqCst) {
         true => Err(LabError::Interrupted),

@@ -119,8 +119,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
             format!("sim: report: {error}; again: {again}"),
         )
     };
-    let mut report =
-        simulated_report::report(&first.scenario, &outcomes, &again).map_err(failed)?;
+    let mut report = simulated_report::report(&first.scenario, &outcomes, &again);
     if let Some(out) = &args.out {
         report.write_files(out).map_err(failed)?;
     }

@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::screen::{amount, ms};
-use super::{Comparison, Way, host};
+use super::WAYS;
+use crate::report::{Report, escape};
+use crate::runners::{Guest, Machine};
+use crate::stats::{least, mean, median, most};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 292.0;
@@ -19,87 +21,115 @@ const COLOURS: [&str; 4] = ["#8c959f", "#d55e00", "#56b4e9", "#009e73"];
 const INK: &str = "#1f2328";
 const SOFT: &str = "#59636e";
 
-/// The drawing.
-pub fn draw(c: &Comparison) -> String {
-    let p99 = |way| c.figures(way).map(|f| f.p99_ms).filter(|v| v.is_finite());
-    let work = |way| c.figures(way).and_then(|f| f.side_work);
-    let most = |of: &dyn Fn(Way) -> Option<f64>| {
-        let values = Way::ALL.into_iter().filter_map(of);
-        values.fold(f64::MIN_POSITIVE, f64::max)
+pub fn draw(report: &Report) -> String {
+    let ways = WAYS.map(|(key, label)| Way::of(report, key, label));
+    let longest = |of: fn(&Way) -> f64| {
+        let finite = ways.iter().map(of).filter(|v| v.is_finite());
+        finite.fold(f64::MIN_POSITIVE, f64::max)
     };
-    let ends = |way| c.figures(way).and_then(|f| f.p99_range_ms).map(|r| r.1);
-    let longest = most(&p99).max(most(&|way| ends(way).filter(|v: &f64| v.is_finite())));
-    let scales = [longest, most(&work)];
-
-    let mut svg = frame(c);
+    let scales = [longest(|w| w.p99_range_ms.1), longest(|w| w.side_work)];
+    let mut svg = frame(report);
+    let unit = report
+        .rows
+        .first()
+        .and_then(|row| row["side_unit"].as_str());
     let heads = [
         "Main's p99 latency, ms (less is better)".to_string(),
-        format!("Side work done, {} (more is better)", c.side_unit),
+        format!("Side work done, {} (more is better)", unit.unwrap_or("-")),
     ];
     for (x, head) in PANELS.into_iter().zip(heads) {
         text(&mut svg, (x, TOP - 18.0), (13, SOFT, "start"), &head);
     }
-    for (i, way) in Way::ALL.into_iter().enumerate() {
+    for (i, way) in ways.iter().enumerate() {
         let y = TOP + ROW * i as f64;
         let middle = y + THICK / 2.0 + 4.5;
-        text(
-            &mut svg,
-            (PANELS[0] - 12.0, middle),
-            (14, INK, "end"),
-            way.label(),
-        );
-        let latency = c
-            .figures(way)
-            .map_or("not measured".into(), |f| ms(f.p99_ms));
-        let done = match (way, work(way)) {
-            (Way::Alone, _) => "none".into(),
-            (_, None) => "not measured".into(),
-            (_, Some(w)) => match c.side_work_pct(way) {
-                Some(pct) => format!("{} ({pct:.0} %)", amount(w)),
-                None => amount(w),
-            },
+        let place = (PANELS[0] - 12.0, middle);
+        text(&mut svg, place, (14, INK, "end"), way.label);
+        let work = match way.side_work / ways[1].side_work {
+            _ if way.side_work.is_nan() && i == 0 => "none".into(),
+            _ if way.side_work.is_nan() => "not measured".into(),
+            part if part.is_nan() => format!("{:.1}", way.side_work),
+            part => format!("{:.1} ({:.0} %)", way.side_work, 100.0 * part),
         };
-        let values = [(p99(way), latency), (work(way), done)];
+        let values = [(way.p99_ms, way.latency()), (way.side_work, work)];
         for ((x, scale), (value, label)) in PANELS.into_iter().zip(scales).zip(values) {
-            let length = BAR * value.unwrap_or(0.0) / scale;
+            let length = if value.is_finite() {
+                BAR * value / scale
+            } else {
+                0.0
+            };
             let _ = writeln!(
                 svg,
                 "<rect x=\"{x}\" y=\"{y}\" width=\"{length:.1}\" height=\"{THICK}\" fill=\"{}\"/>",
                 COLOURS[i]
             );
-            let range = c.figures(way).and_then(|f| f.p99_range_ms);
-            let shown = range.filter(|r| x == PANELS[0] && r.1.is_finite());
             let mut end = x + length;
-            if let Some((low, high)) = shown {
-                let (a, b) = (x + BAR * low / scale, x + BAR * high / scale);
-                let at = y + THICK / 2.0;
+            let (low, high) = way.p99_range_ms;
+            if x == PANELS[0] && high.is_finite() && low < high {
+                let (a, b, at) = (
+                    x + BAR * low / scale,
+                    x + BAR * high / scale,
+                    y + THICK / 2.0,
+                );
+                let top = at - 4.0;
                 let _ = writeln!(
                     svg,
-                    "<path d=\"M{a:.1} {at}H{b:.1}M{a:.1} {}v8M{b:.1} {}v8\" stroke=\"{INK}\" fill=\"none\"/>",
-                    at - 4.0,
-                    at - 4.0
+                    "<path d=\"M{a:.1} {at}H{b:.1}M{a:.1} {top}v8M{b:.1} {top}v8\" stroke=\"{INK}\" fill=\"none\"/>"
                 );
                 end = end.max(b);
             }
             text(&mut svg, (end + 7.0, middle), (13, INK, "start"), &label);
         }
     }
-    small_print(&mut svg, c);
+    small_print(&mut svg, report);
     svg + "</svg>\n"
 }
 
-/// The background and the title.
-fn frame(c: &Comparison) -> String {
-    let mut svg = String::new();
-    let title = format!(
-        "What side work costs main, a server that takes {:.0} % of {}",
-        host::main_pct(),
-        if c.is_measured() {
-            "the machine"
-        } else {
-            "a simulated machine"
+/// One arm over all rounds; NaN is not measured.
+struct Way {
+    label: &'static str,
+    p99_ms: f64,
+    p99_range_ms: (f64, f64),
+    side_work: f64,
+}
+
+impl Way {
+    fn of(report: &Report, key: &str, label: &'static str) -> Self {
+        let of_way = |row: &&serde_json::Map<String, serde_json::Value>| row["arm"] == key;
+        let rows: Vec<_> = report.rows.iter().filter(of_way).collect();
+        // A main that completed no request has no latency in its row: infinity.
+        let ms = |us: &serde_json::Value| us.as_f64().map_or(f64::INFINITY, |us| us / 1e3);
+        let p99s: Vec<f64> = rows.iter().map(|row| ms(&row["p99_us"])).collect();
+        let work = rows
+            .iter()
+            .filter_map(|row| row["side_work_per_second"].as_f64());
+        Way {
+            label,
+            p99_ms: median(&p99s).unwrap_or(f64::NAN),
+            p99_range_ms: (least(p99s.clone()), most(p99s)),
+            side_work: mean(&work.collect::<Vec<_>>()).unwrap_or(f64::NAN),
         }
-    );
+    }
+
+    /// Three digits.
+    fn latency(&self) -> String {
+        match self.p99_ms {
+            v if v.is_nan() => "not measured".into(),
+            v if v.is_infinite() => "no request done".into(),
+            v if v >= 100.0 => format!("{v:.0}"),
+            v if v >= 10.0 => format!("{v:.1}"),
+            v => format!("{v:.2}"),
+        }
+    }
+}
+
+fn frame(report: &Report) -> String {
+    let mut svg = String::new();
+    let machine = match &report.machine {
+        Machine::Simulated(_) => "a simulated machine",
+        _ => "the machine",
+    };
+    let title = format!("What side work costs main, a server that takes 25 % of {machine}");
     // Writing to a string cannot fail.
     let _ = write!(
         svg,
@@ -114,24 +144,37 @@ fn frame(c: &Comparison) -> String {
     svg
 }
 
-fn small_print(svg: &mut String, c: &Comparison) {
-    let how = if c.is_measured() {
-        "Measured"
-    } else {
-        "Simulated"
+fn small_print(svg: &mut String, report: &Report) {
+    let (how, command) = match &report.machine {
+        Machine::Simulated(s) => {
+            let cpus = s.cpus.iter().sum::<u32>();
+            let how = format!(
+                "Simulated: {cpus} CPUs, {} threads a core, {}, seed {}",
+                s.threads_per_core, s.scheduler, s.seed
+            );
+            (how, s.command.clone())
+        }
+        Machine::Host(m) | Machine::Guest(Guest { machine: m, .. }) => {
+            let how = format!(
+                "Measured: {} CPUs ({}), Linux {}, steal {:.1} %",
+                m.cpus, m.model, m.kernel, m.steal_pct
+            );
+            (how, "tidegate-lab demo".into())
+        }
     };
-    // A command of the user's may be of any length.
-    let side: String = c.side.chars().take(64).collect();
-    let rounds = c.windows.iter().map(|w| w.round + 1).max().unwrap_or(0);
+    let rounds = report
+        .rows
+        .iter()
+        .filter_map(|row| row["round"].as_u64())
+        .max();
     let bars = match rounds {
-        0 | 1 => String::new(),
-        n => format!("Bars: median of {n} rounds; lines: least and most. "),
+        None | Some(1) => String::new(),
+        Some(n) => format!("Bars: median of {n} rounds; lines: least and most. "),
     };
-    let lines = [
-        format!("{how}: {}", c.place()),
-        format!("{bars}Side work: {side}. Command: {}", c.command),
-    ];
-    for (i, line) in lines.iter().enumerate() {
+    for (i, line) in [how, format!("{bars}Command: {command}")]
+        .iter()
+        .enumerate()
+    {
         let y = HEIGHT - 32.0 + 17.0 * i as f64;
         text(svg, (20.0, y), (11, SOFT, "start"), line);
     }
@@ -151,9 +194,48 @@ fn text(
     );
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::runners::host::machine::HostMachine;
+
+    #[test]
+    fn the_picture_has_every_bar_its_machine_and_its_command() {
+        let machine = HostMachine {
+            cpus: 2,
+            model: "a <b> & c".into(),
+            ..HostMachine::default()
+        };
+        let mut report = Report::new("demo", Machine::Host(machine));
+        let row = |arm: &str, round: u32, p99_us: Value, work: Value| {
+            crate::report::row(json!({
+                "arm": arm, "round": round, "side_unit": "frames/s", "p99_us": p99_us,
+                "side_work_per_second": work,
+            }))
+        };
+        report.rows = vec![
+            row("alone", 1, json!(3000.0), Value::Null),
+            row("alone", 2, json!(3200.0), Value::Null),
+            row("as_started", 1, json!(12_000.0), json!(60.0)),
+            row("cpu_idle", 1, Value::Null, json!(57.0)),
+        ];
+        let svg = draw(&report);
+        for words in [
+            "3.10",
+            "12.0",
+            "60.0 (100 %)",
+            "57.0 (95 %)",
+            "no request done",
+            "not measured",
+            "frames/s",
+            "a &lt;b&gt; &amp; c",
+            "median of 2 rounds",
+            "tidegate-lab demo",
+        ] {
+            assert!(svg.contains(words), "{words} is not in {svg}");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
 }

@@ -12,7 +12,6 @@ use crate::experiment::{
 };
 use crate::scene::{Group, Keeper, Kind, Max, Model, Outcome, S, Scene, Terms};
 
-/// The experiment.
 pub static BURST: Experiment = Experiment {
     name: "burst",
     question: "What burst gives a load that exceeds its quota now and then",
@@ -50,11 +49,11 @@ const METRICS: [Metric; 9] = [
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let cpus = ask.sizes(&[64])[0];
     if ask.is_simulated() && cpus < 30 {
-        return Err(LabError::Asked {
-            what: format!("--cpus {cpus}"),
-            why: "30 workers run at once".into(),
-            mend: "give at least 30".into(),
-        });
+        return Err(LabError::asked(
+            format!("--cpus {cpus}"),
+            "30 workers run at once",
+            "give at least 30",
+        ));
     }
     let (quota_us, request_us) = match ask.is_simulated() {
         true => (700_000, 10_000),
@@ -124,17 +123,19 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         }
     }
     Ok(vec![Part {
-        key: "batches",
-        title: format!("Quota {} ms in 100 ms", quota_us / 1000),
-        cells,
-        figures,
-        metrics: &METRICS,
         pooled: true,
         over: &[
             ("no_limit", &["request_p99_us"]),
             ("burst_fixed", &["request_p99_us"]),
         ],
         targets: targets(ask),
+        ..Part::new(
+            "batches",
+            format!("Quota {} ms in 100 ms", quota_us / 1000),
+            cells,
+            figures,
+            &METRICS,
+        )
     }])
 }
 
@@ -173,13 +174,7 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
 }
 
 fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
-    // The simulator's open loop calls a request's latency just that.
-    let named = o.latency(0, "request");
-    let request = if named.completed > 0 {
-        named
-    } else {
-        o.latency(0, "latency")
-    };
+    let request = o.latency(0, "latency");
     let (limit, seconds) = (o.limits[0], o.seconds());
     let shown = ["avg", "p50", "p99", "p999", "max"];
     let quota_ns = seconds * 1e9 * cell.given("quota_us") / cell.given("period_us");

@@ -10,7 +10,6 @@ use crate::runners::host;
 use crate::scene::{Group, Keeper, Kind, MS, Max, Model, Outcome, S, Scene, Terms};
 use crate::settle::Trace;
 
-/// The experiment.
 pub static CAPS: Experiment = Experiment {
     name: "caps",
     question: "How exact rate caps are",
@@ -66,7 +65,6 @@ fn by_hand(ppt: u32) -> Max {
     }
 }
 
-/// Who keeps hard caps.
 fn keepers(ask: &Ask<'_>, ppt: u32) -> Vec<(Arm, Keeper)> {
     let mut keepers = vec![
         (Arm::new("tidegate", "Tidegate"), Keeper::TIDEGATE),
@@ -80,7 +78,6 @@ fn keepers(ask: &Ask<'_>, ppt: u32) -> Vec<(Arm, Keeper)> {
     keepers
 }
 
-/// A group under a hard cap.
 fn capped(keeper: Keeper, ppt: u32) -> Group {
     let by_keeper = matches!(keeper, Keeper::Tidegate { .. } | Keeper::SchedExt);
     Group {
@@ -149,14 +146,15 @@ fn hard(ask: &Ask<'_>) -> Part {
         }
     }
     Part {
-        key: "hard",
-        title: format!("Hard caps, windows of {look_s} s"),
-        cells,
-        figures: hard_figures,
-        metrics: &HARD,
-        pooled: false,
         over: &[("cpu_max", &["off_cpus", "longest_stop_us"])],
         targets: hard_targets(ask),
+        ..Part::new(
+            "hard",
+            format!("Hard caps, windows of {look_s} s"),
+            cells,
+            hard_figures,
+            &HARD,
+        )
     }
 }
 
@@ -257,26 +255,26 @@ fn after_sleep(ask: &Ask<'_>) -> Part {
             .bound(Bound::Most(bound(ppt)))
     };
     Part {
-        key: "after_sleep",
-        title: "Above the rate after five idle seconds".into(),
-        cells,
-        figures: |cell, o| {
-            let (from, cap) = (&o.looks[0], cell.given("cap_cpus"));
-            let above = |look: &crate::scene::Look| {
-                let used_ns = (look.used_ns[0].0 - from.used_ns[0].0) as f64;
-                (used_ns - cap * (look.at_ns - from.at_ns) as f64) / 1e3
-            };
-            let most = o.looks.iter().map(above).fold(0.0, f64::max);
-            vec![Figures::default().with("above_us", most)]
-        },
-        metrics: &[ABOVE],
-        pooled: false,
         over: &[("cpu_max", &["above_us"])],
         targets: [1, 100, 500].map(target).into(),
+        ..Part::new(
+            "after_sleep",
+            "Above the rate after five idle seconds",
+            cells,
+            |cell, o| {
+                let (from, cap) = (&o.looks[0], cell.given("cap_cpus"));
+                let above = |look: &crate::scene::Look| {
+                    let used_ns = (look.used_ns[0].0 - from.used_ns[0].0) as f64;
+                    (used_ns - cap * (look.at_ns - from.at_ns) as f64) / 1e3
+                };
+                let most = o.looks.iter().map(above).fold(0.0, f64::max);
+                vec![Figures::default().with("above_us", most)]
+            },
+            &[ABOVE],
+        )
     }
 }
 
-/// Alone, then beside newcomers, ns.
 const ALONE_NS: u64 = S;
 const BESIDE_NS: u64 = 2 * S;
 
@@ -348,14 +346,15 @@ fn soft(ask: &Ask<'_>) -> Part {
     let mut targets = vec![yields.of(Of::Most).bound(Bound::Most(20.0))];
     targets.extend([0, 100, 300].map(beside));
     Part {
-        key: "soft",
-        title: "Soft caps beside newcomers".into(),
-        cells,
-        figures: soft_figures,
-        metrics: &SOFT,
-        pooled: false,
         over: &[("cpu_idle", &["yields_us"])],
         targets,
+        ..Part::new(
+            "soft",
+            "Soft caps beside newcomers",
+            cells,
+            soft_figures,
+            &SOFT,
+        )
     }
 }
 

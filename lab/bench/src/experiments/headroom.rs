@@ -7,9 +7,8 @@ use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::runners::host::foreign;
-use crate::scene::{Kind, Latency, Law, MS, Model, Outcome, Role, S, Scene, Slowdown, Yields};
+use crate::scene::{Kind, Latency, Law, MS, Model, Outcome, Role, S, Scene, Slowdown};
 
-/// The experiment.
 pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
     question: "What side work costs main",
@@ -23,13 +22,12 @@ pub static HEADROOM: Experiment = Experiment {
         "Simulated. Mechanism: who runs where and when, by the kernel's rules for wakeup placement, preemption, weights, idle \
          groups and quotas, and Tidegate's own control step with its sensing and its writes, or the published laws. The \
          model's: how much a busy neighbour slows a CPU (one function, the same for every pair of programs), what switches and \
-         wakeups cost, and the server. With contention at 0 % what is left is scheduling alone.",
+         wakeups cost, and the server. Without contention what is left is scheduling alone.",
     ],
 };
 
 /// Load level 1.0, of the machine.
 pub const LEVEL_ONE: f64 = 0.25;
-/// Published loads.
 const LOADS: [f64; 7] = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6];
 
 const AVG: Metric = scaled("avg_us", "average, ms", 1e-3, 3);
@@ -46,16 +44,12 @@ const METRICS: [Metric; 8] = [
     scaled("keeper_cpus", "keeper, % of a CPU", 100.0, 2),
 ];
 
-const SIMULATED: [Placing; 12] = [
+const SIMULATED: [Placing; 8] = [
     Placing::NoSide,
     Placing::WeightOne,
     Placing::CpuIdle,
     Placing::tidegate(30),
-    Placing::tidegate(20),
-    Placing::Tidegate(30, None, Yields::Cores),
-    Placing::Tidegate(30, None, Yields::CoresIdle),
-    Placing::Tidegate(30, None, Yields::Weight),
-    Placing::Static(30),
+    Placing::Tidegate(30, None, true),
     Placing::Law(Law::Sideloader),
     Placing::Law(Law::Koordlet),
     Placing::Law(Law::Katalyst),
@@ -64,16 +58,14 @@ const SWEPT: [Placing; 4] = [
     Placing::NoSide,
     Placing::CpuIdle,
     Placing::tidegate(30),
-    Placing::Tidegate(30, None, Yields::Cores),
+    Placing::Tidegate(30, None, true),
 ];
-const MEASURED: [Placing; 7] = [
+const MEASURED: [Placing; 5] = [
     Placing::NoSide,
     Placing::AsStarted,
-    Placing::OwnGroup,
     Placing::WeightOne,
     Placing::CpuIdle,
     Placing::tidegate(30),
-    Placing::tidegate(20),
 ];
 const MEASURED_EXT: [Placing; 5] = [
     Placing::NoSide,
@@ -89,11 +81,11 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         None => ask.quick_or(vec![1.0, 1.4], LOADS.to_vec()),
     };
     if let Some(bad) = loads.iter().find(|load| !(0.04..=3.9).contains(*load)) {
-        return Err(LabError::Asked {
-            what: format!("load level {bad}"),
-            why: "1.0 is 25 % of the machine".into(),
-            mend: "give levels from 0.04 to 3.9".into(),
-        });
+        return Err(LabError::asked(
+            format!("load level {bad}"),
+            "1.0 is 25 % of the machine",
+            "give levels from 0.04 to 3.9",
+        ));
     }
     let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_ext()) {
         (true, _) => (
@@ -127,8 +119,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         let load = if loads.contains(&1.0) { 1.0 } else { loads[0] };
         let mut cells = Vec::new();
         for (slowdown, label) in [
-            (Slowdown::Scaled(0), "contention 0 %"),
-            (Slowdown::Scaled(50), "50 %"),
+            (Slowdown::Absent, "none"),
             (Slowdown::Low, "least plausible"),
             (Slowdown::High, "most plausible"),
         ] {
@@ -161,17 +152,13 @@ pub fn cell(case: &Case, arm: Placing, round: u32, scene: Scene) -> Cell {
 
 fn part(key: &'static str, title: &str, cells: Vec<Cell>, targets: Vec<Target>) -> Part {
     Part {
-        key,
-        title: title.into(),
-        cells,
-        figures,
-        metrics: &METRICS,
         pooled: true,
         over: &[
             ("no_side", &["avg_us", "p99_us"]),
             ("cpu_idle", &["avg_us", "p99_us", "side_work_per_second"]),
         ],
         targets,
+        ..Part::new(key, title, cells, figures, &METRICS)
     }
 }
 

@@ -11,7 +11,6 @@ use crate::experiment::{
 };
 use crate::scene::{Group, Keeper, Kind, MS, Max, Model, Role, S, Scene, Terms};
 
-/// The experiment.
 pub static INVERSION: Experiment = Experiment {
     name: "inversion",
     question: "How long main waits for a lock that side work holds",
@@ -66,19 +65,20 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             .bound(Bound::Most(0.5))
     };
     Ok(vec![Part {
-        key: "waits",
-        title: "Main waits for side's lock".into(),
-        cells,
-        figures: |_, o| {
-            let wait = o.latency(0, "lock_wait");
-            let figures = Figures::default().latency("wait", &wait, &["avg", "p99", "max"]);
-            let figures = figures.with("locks_taken", wait.completed as f64);
-            vec![figures.with("side_cpus", o.used_cpus(2))]
-        },
-        metrics: &METRICS,
-        pooled: false,
         over: &[("cpu_idle", &["wait_p99_us"])],
         targets: vec![halves(0.75), halves(1.0)],
+        ..Part::new(
+            "waits",
+            "Main waits for side's lock",
+            cells,
+            |_, o| {
+                let wait = o.latency(0, "lock_wait");
+                let figures = Figures::default().latency("wait", &wait, &["avg", "p99", "max"]);
+                let figures = figures.with("locks_taken", wait.completed as f64);
+                vec![figures.with("side_cpus", o.used_cpus(2))]
+            },
+            &METRICS,
+        )
     }])
 }
 

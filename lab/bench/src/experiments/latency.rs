@@ -8,7 +8,6 @@ use crate::experiment::{
 };
 use crate::scene::{FairClass, Group, Hint, Keeper, Kind, MS, Model, Outcome, S, Scene};
 
-/// The experiment.
 pub static LATENCY: Experiment = Experiment {
     name: "latency",
     question: "What a latency hint gives, and what it costs others",
@@ -33,7 +32,6 @@ pub static LATENCY: Experiment = Experiment {
     ],
 };
 
-/// The hint that asks for the least latency.
 const SENSITIVE: i8 = -20;
 /// hackbench's: it yields most, and does not preempt.
 const YIELDING: i8 = 19;
@@ -271,14 +269,8 @@ fn timers(ask: &Ask<'_>, ways: &[Way], cpus: u32) -> Part {
         targets.push(over_idle(&["cfs_series_hint"]));
     }
     Part {
-        key: "cyclictest",
-        title: "cyclictest".into(),
-        cells,
-        figures: timer_figures,
-        metrics: &TIMER,
-        pooled: false,
-        over: &[],
         targets,
+        ..Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER)
     }
 }
 
@@ -364,16 +356,14 @@ fn messages(ask: &Ask<'_>, ways: &[Way], cpus: u32) -> Part {
         })
     });
     Part {
-        key: "hackbench",
-        title: "hackbench alone".into(),
         targets: targets.collect(),
-        cells,
-        figures: |_, o| {
-            vec![Figures::default().with("elapsed_seconds", o.extra("elapsed_seconds"))]
-        },
-        metrics: &[ELAPSED],
-        pooled: false,
-        over: &[],
+        ..Part::new(
+            "hackbench",
+            "hackbench alone",
+            cells,
+            |_, o| vec![Figures::default().with("elapsed_seconds", o.extra("elapsed_seconds"))],
+            &[ELAPSED],
+        )
     }
 }
 
@@ -417,14 +407,14 @@ fn shares(ask: &Ask<'_>, ways: &[Way]) -> Part {
         "%",
     );
     Part {
-        key: "fairness",
-        title: "Three hogs and a hinting task on one CPU".into(),
-        cells,
-        figures: share_figures,
-        metrics: &[UNFAIR],
-        pooled: false,
-        over: &[],
         targets: vec![target.of(Of::Most).bound(Bound::Most(1.0))],
+        ..Part::new(
+            "fairness",
+            "Three hogs and a hinting task on one CPU",
+            cells,
+            share_figures,
+            &[UNFAIR],
+        )
     }
 }
 
@@ -468,18 +458,20 @@ fn service(ask: &Ask<'_>, ways: &[Way]) -> Part {
     };
     let what = "wakeup p99 of a service beside hogs, over no hint: {arm}";
     Part {
-        key: "service",
-        title: "A service beside two hogs a CPU".into(),
-        cells,
-        figures: |_, o| {
-            let shown = ["p50", "p99", "max"];
-            let figures = Figures::default().latency("wakeup", &o.latency(1, "wakeup"), &shown);
-            vec![figures.latency("request", &o.latency(1, "request"), &shown)]
-        },
-        metrics: &SERVICE,
         pooled: true,
         over: &[("slice", &["wakeup_p99_us"])],
         targets: vec![Target::new(what, &[ours(ask).0], SERVICE[0], "×").over(nothing)],
+        ..Part::new(
+            "service",
+            "A service beside two hogs a CPU",
+            cells,
+            |_, o| {
+                let shown = ["p50", "p99", "max"];
+                let figures = Figures::default().latency("wakeup", &o.latency(1, "wakeup"), &shown);
+                vec![figures.latency("request", &o.latency(1, "request"), &shown)]
+            },
+            &SERVICE,
+        )
     }
 }
 

@@ -10,9 +10,8 @@ use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::options::Sense;
-use crate::scene::{Kind, MS, Model, Outcome, Role, S, Scene, Yields};
+use crate::scene::{Kind, MS, Model, Outcome, Role, S, Scene};
 
-/// The experiment.
 pub static LAW: Experiment = Experiment {
     name: "law",
     question: "Headroom against the table of the cpu.headroom patches (2019)",
@@ -97,7 +96,7 @@ const PATTERNS: [Pattern; 3] = [
 ];
 
 fn arms(ask: &Ask<'_>) -> Vec<Placing> {
-    let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, Yields::Idle);
+    let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, false);
     match (ask.is_simulated(), ask.options.sense) {
         (true, Some(sense)) => vec![sensed(Some(sense))],
         (true, None) => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
@@ -144,24 +143,24 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     };
     Ok(vec![
         Part {
-            key: "constant",
-            title: "Constant main, headroom 30 %".into(),
-            cells: constant,
-            figures: constant_figures,
-            metrics: &CONSTANT,
-            pooled: false,
-            over: &[],
             targets: targets(ask, &keys),
+            ..Part::new(
+                "constant",
+                "Constant main, headroom 30 %",
+                constant,
+                constant_figures,
+                &CONSTANT,
+            )
         },
         Part {
-            key: "varying",
-            title: "Varying main, headroom 30 %".into(),
-            cells: varying,
-            figures: varying_figures,
-            metrics: &VARYING,
-            pooled: false,
-            over: &[],
             targets: vec![worst("varying").bound(Bound::Least(-1.0))],
+            ..Part::new(
+                "varying",
+                "Varying main, headroom 30 %",
+                varying,
+                varying_figures,
+                &VARYING,
+            )
         },
     ])
 }

@@ -12,7 +12,6 @@ use crate::experiment::{
 };
 use crate::scene::{Group, Keeper, Kind, MS, Model, Outcome, Role, S, Scene, Slowdown, Terms};
 
-/// The experiment.
 pub static OBJECTIVE: Experiment = Experiment {
     name: "objective",
     question: "Headroom that is found from main's run delay",
@@ -28,7 +27,6 @@ pub static OBJECTIVE: Experiment = Experiment {
     ],
 };
 
-/// A longer wait to run is a late one.
 const LATE_AFTER_US: u64 = 200;
 /// Of all runs, for p99.
 const LATE_PPM: u32 = 10_000;
@@ -84,16 +82,12 @@ const LOADS: [Load; 5] = [
         fixed_phases: true,
     }),
 ];
-/// The numbers that the loads have in seeds.
 const NUMBERS: [u64; 5] = [0, 1, 2, 3, 4];
 
 /// Headroom that is asked for, and whether there is an objective; nothing without Tidegate.
-const ARMS: [(&str, &str, Option<(u32, bool)>); 7] = [
-    ("no_side", "no side work", None),
+const ARMS: [(&str, &str, Option<(u32, bool)>); 4] = [
     ("cpu_idle", "cpu.idle", None),
-    ("headroom_0", "headroom 0 %", Some((0, false))),
     ("headroom_20", "headroom 20 %", Some((20, false))),
-    ("headroom_40", "headroom 40 %", Some((40, false))),
     ("objective_0", "objective", Some((0, true))),
     ("objective_20", "objective, headroom 20 %", Some((20, true))),
 ];
@@ -102,12 +96,12 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let cpus = ask.sizes(&[16])[0];
     let mut cells = Vec::new();
     for round in 0..ask.rounds(1, 2) {
-        for ((load, label, pattern), number) in LOADS.into_iter().zip(NUMBERS) {
+        for ((load, label, pattern), number) in LOADS.into_iter().zip(0..) {
             let case = Case::new("", label).with("cpus", cpus).with("load", load);
             let gap = |pct: u64| MS * 100 / (u64::from(cpus) * pct).max(1);
             for (key, label, asked) in ARMS {
                 let seed = ask.seed(&[u64::from(cpus), number, u64::from(round)]);
-                let scene = scene(ask, cpus, seed, pattern(&gap), key, asked);
+                let scene = scene(ask, cpus, seed, pattern(&gap), asked);
                 cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
             }
         }
@@ -127,14 +121,15 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let kept = Target::new(kept, &["objective_20"], WORK, "×").over("headroom_20");
     targets.push(kept.cases("load", "bursts").bound(Bound::Least(0.9)));
     Ok(vec![Part {
-        key: "loads",
-        title: "Main's late runs and side's work".into(),
-        cells,
-        figures,
-        metrics: &METRICS,
-        pooled: false,
         over: &[("cpu_idle", &["latency_p99_us", "side_work_cpus"])],
         targets,
+        ..Part::new(
+            "loads",
+            "Main's late runs and side's work",
+            cells,
+            figures,
+            &METRICS,
+        )
     }])
 }
 
@@ -143,7 +138,6 @@ fn scene(
     cpus: u32,
     seed: u64,
     pattern: Pattern,
-    key: &str,
     asked: Option<(u32, bool)>,
 ) -> Scene {
     let model = Model::server(cpus, Slowdown::Shipped);
@@ -174,10 +168,7 @@ fn scene(
         ..Group::new("side")
     });
     scene.role(Role::Main, Some(main), Kind::Requests(pattern));
-    if key != "no_side" {
-        let hogs = Kind::hogs(cpus);
-        scene.role(Role::Side, Some(side), hogs);
-    }
+    scene.role(Role::Side, Some(side), Kind::hogs(cpus));
     scene
 }
 
@@ -189,10 +180,7 @@ fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .with("late_ratio", o.extra("late_ratio"))
         .latency("latency", &latency, &["avg", "p50", "p99", "p999"])
         .with("requests", latency.completed as f64)
-        .with(
-            "side_work_cpus",
-            o.loads.get(1).map_or(f64::NAN, |l| l.work_per_second),
-        )
+        .with("side_work_cpus", o.loads[1].work_per_second)
         .with("main_cpus", o.used_cpus(0))
         .with("extra_headroom_ratio", if finds { found } else { f64::NAN });
     vec![figures]

@@ -15,7 +15,6 @@ use crate::options::LabOptions;
 use crate::runners::host;
 use crate::scene::{Keeper, Kind, MS, Model, Outcome, Output, S, Scene};
 
-/// The experiment.
 pub static PEERS: Experiment = Experiment {
     name: "peers",
     question: "Ordinary work under other schedulers of sched_ext",
@@ -27,100 +26,37 @@ pub static PEERS: Experiment = Experiment {
     ],
 };
 
-/// What counts as no worse.
 const MARGIN: f64 = 1.05;
 
-/// What runs beside the work.
-#[derive(Clone, Copy)]
-enum Beside {
-    Nothing,
-    /// So many threads a CPU that never sleep.
-    Hogs(u32),
-    Hackbench,
-}
-
-/// A kind of work: its name, its program and arguments (a script for a shell), and what runs beside it.
-type Work = (&'static str, &'static str, &'static str, Beside);
-
+/// A kind of work a line: its name, what runs next to it, and its command line (`sh` takes the rest as a script).
+///
 /// schbench without `-L` takes a spinlock of its own on each CPU, which threads that do not run would hold. cyclictest's
 /// interval is out of step with any tick: with 2 ms each wakeup came at one of two moments between ticks of 4 ms, which
 /// another boot moved. `build` is what make does: jobs that compute, four at a time.
-const WORK: [Work; 13] = [
-    (
-        "hackbench 1, sockets",
-        "hackbench",
-        "-g 1 -l 200",
-        Beside::Nothing,
-    ),
-    (
-        "hackbench 4, threads, pipes",
-        "hackbench",
-        "-g 4 -T -p -l 50",
-        Beside::Nothing,
-    ),
-    (
-        "hackbench 8, pipes",
-        "hackbench",
-        "-g 8 -p -l 25",
-        Beside::Nothing,
-    ),
-    (
-        "hackbench 16, sockets",
-        "hackbench",
-        "-g 16 -l 12",
-        Beside::Nothing,
-    ),
-    (
-        "schbench, 8 workers",
-        "schbench",
-        "-L -m 1 -t 8 -F 16 -n 1 -r 3 -w 0 -i 60 -j -",
-        Beside::Nothing,
-    ),
-    (
-        "schbench, pipe",
-        "schbench",
-        "-m 1 -t 1 -p 64 -r 2 -j -",
-        Beside::Nothing,
-    ),
-    ("cyclictest", "cyclictest", CYCLICTEST, Beside::Nothing),
-    (
-        "cyclictest, 4 hogs a CPU",
-        "cyclictest",
-        CYCLICTEST,
-        Beside::Hogs(4),
-    ),
-    (
-        "cyclictest, hackbench",
-        "cyclictest",
-        CYCLICTEST,
-        Beside::Hackbench,
-    ),
-    (
-        "stress-ng switch",
-        "stress-ng",
-        "--switch 2 --switch-ops 20000",
-        Beside::Nothing,
-    ),
-    (
-        "stress-ng fork",
-        "stress-ng",
-        "--fork 2 --fork-ops 400",
-        Beside::Nothing,
-    ),
-    (
-        "shell",
-        "sh",
-        "i=0; while [ $i -lt 200 ]; do /bin/busybox true; i=$((i+1)); done",
-        Beside::Nothing,
-    ),
-    (
-        "build",
-        "sh",
-        "seq 32 | xargs -P 4 -n 1 sh -c 'head -c 100000 /bin/busybox | gzip >/dev/null'",
-        Beside::Nothing,
-    ),
-];
-const CYCLICTEST: &str = "-q -i 2117 -D 8 -h 100000 --histfile=/dev/null --json=/proc/self/fd/2";
+const WORK: &str = "\
+hackbench 1, sockets | - | hackbench -g 1 -l 200
+hackbench 4, threads, pipes | - | hackbench -g 4 -T -p -l 50
+hackbench 8, pipes | - | hackbench -g 8 -p -l 25
+hackbench 16, sockets | - | hackbench -g 16 -l 12
+schbench, 8 workers | - | schbench -L -m 1 -t 8 -F 16 -n 1 -r 3 -w 0 -i 60 -j -
+schbench, pipe | - | schbench -m 1 -t 1 -p 64 -r 2 -j -
+cyclictest | - | cyclictest -q -i 2117 -D 8 -h 100000 --histfile=/dev/null --json=/proc/self/fd/2
+cyclictest, 4 hogs a CPU | hogs | cyclictest -q -i 2117 -D 8 -h 100000 --histfile=/dev/null --json=/proc/self/fd/2
+cyclictest, hackbench | hackbench | cyclictest -q -i 2117 -D 8 -h 100000 --histfile=/dev/null --json=/proc/self/fd/2
+stress-ng switch | - | stress-ng --switch 2 --switch-ops 20000
+stress-ng fork | - | stress-ng --fork 2 --fork-ops 400
+shell | - | sh i=0; while [ $i -lt 200 ]; do /bin/busybox true; i=$((i+1)); done
+build | - | sh seq 32 | xargs -P 4 -n 1 sh -c 'head -c 100000 /bin/busybox | gzip >/dev/null'";
+
+/// The lines of [`WORK`]: name, what runs next to it, program, arguments.
+fn work() -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
+    WORK.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(" | ")?;
+        let (beside, command) = rest.split_once(" | ")?;
+        let (program, arguments) = command.split_once(' ')?;
+        Some((name, beside, program, arguments))
+    })
+}
 
 const TIME: Metric = metric("time_us", "time, us", 0);
 const METRICS: [Metric; 6] = [
@@ -134,11 +70,7 @@ const METRICS: [Metric; 6] = [
 
 /// The programs of the work and the schedulers that a guest needs: the place there, and the file here.
 pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
-    let mut names: Vec<&str> = WORK
-        .iter()
-        .map(|w| w.1)
-        .filter(|name| *name != "sh")
-        .collect();
+    let mut names: Vec<&str> = work().map(|w| w.2).filter(|name| *name != "sh").collect();
     names.dedup();
     let work = names.into_iter().filter_map(|name| {
         let file = tidegate_vm::tool(name).ok()?;
@@ -153,11 +85,11 @@ pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     if let Some((name, path)) = ask.options.peers.iter().find(|p| !p.1.is_file()) {
-        return Err(LabError::Asked {
-            what: format!("--peer {name}={}", path.display()),
-            why: "there is no such file".into(),
-            mend: "give the program of an installed scheduler, or leave it out".into(),
-        });
+        return Err(LabError::asked(
+            format!("--peer {name}={}", path.display()),
+            "there is no such file",
+            "give the program of an installed scheduler, or leave it out",
+        ));
     }
     let mut arms = vec![(Arm::new("eevdf", "EEVDF"), Keeper::Nobody)];
     if ask.is_virtual() || host::ext_supported().is_ok() {
@@ -167,7 +99,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     arms.extend(peers.map(|(at, (name, _))| (Arm::new(name, name), Keeper::Peer(at))));
     let mut cells = Vec::new();
     for round in 0..ask.rounds(1, 3) {
-        for (name, program, args, beside) in WORK {
+        for (name, beside, program, args) in work() {
             if program != "sh" && !ask.is_virtual() && !host::is_installed(program) {
                 continue;
             }
@@ -188,19 +120,13 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
                 };
                 scene.load(program, None, command);
                 match beside {
-                    Beside::Nothing => {}
-                    Beside::Hogs(each) => {
-                        let hogs = Kind::hogs(each * ask.cpus);
-                        scene.load("hogs", None, hogs);
+                    "hogs" => scene.load("hogs", None, Kind::hogs(4 * ask.cpus)),
+                    "hackbench" => {
+                        let (groups, loops) = (1, 0);
+                        scene.load("hackbench", None, Kind::Hackbench { groups, loops })
                     }
-                    Beside::Hackbench => {
-                        let kind = Kind::Hackbench {
-                            groups: 1,
-                            loops: 0,
-                        };
-                        scene.load("hackbench", None, kind);
-                    }
-                }
+                    _ => 0,
+                };
                 cells.push(Cell::new(&case, arm.clone(), round, scene));
             }
         }
@@ -219,12 +145,6 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             .bound(Bound::Most(MARGIN))
     };
     Ok(vec![Part {
-        key: "work",
-        title: "Ordinary work".into(),
-        cells,
-        figures,
-        metrics: &METRICS,
-        pooled: false,
         over: &[(
             "eevdf",
             &["time_us", "operation_us", "wakeup_p99_us", "request_p99_us"],
@@ -234,6 +154,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         } else {
             METRICS.iter().map(worst).collect()
         },
+        ..Part::new("work", "Ordinary work", cells, figures, &METRICS)
     }])
 }
 
@@ -258,7 +179,6 @@ fn read(program: &str, output: &Output, time_us: f64) -> Option<Figures> {
     }
 }
 
-/// The number that follows these words.
 fn number(text: &str, words: &str) -> Option<f64> {
     let rest = text.split_once(words)?.1.trim_start();
     rest.split_whitespace().next()?.parse().ok()

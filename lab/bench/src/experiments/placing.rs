@@ -4,43 +4,33 @@ use crate::LabError;
 use crate::experiment::Arm;
 use crate::options::Sense;
 use crate::runners::sim;
-use crate::scene::{Group, Keeper, Law, Max, Role, Scene, Terms, Yields};
+use crate::scene::{Group, Keeper, Law, Role, Scene, Terms};
 
 /// What the experiments ask to keep idle, percent of the machine.
 pub const HEADROOM_PCT: u32 = 30;
 /// What side work may always have, of the machine.
 pub const TOLERANCE: f64 = 0.01;
 
-/// A way of placing side work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Placing {
-    /// There is none.
     NoSide,
-    /// In main's own group, as people start it.
     AsStarted,
-    /// In a group of its own at default weight.
     OwnGroup,
     /// In a group of the least weight, as in the cpu.headroom patches (2019).
     WeightOne,
     /// In the idle class: the strongest simple alternative.
     CpuIdle,
-    /// In the idle class, under a quota of this part of the machine.
-    Static(u32),
-    /// Tidegate's cgroup engine with this headroom.
-    Tidegate(u32, Option<Sense>, Yields),
+    Tidegate(u32, Option<Sense>, bool),
     /// Tidegate's sched_ext engine with this headroom.
     Ext(u32),
-    /// A published law.
     Law(Law),
 }
 
 impl Placing {
-    /// The cgroup engine as it comes.
     pub const fn tidegate(headroom_pct: u32) -> Self {
-        Placing::Tidegate(headroom_pct, None, Yields::Idle)
+        Placing::Tidegate(headroom_pct, None, false)
     }
 
-    /// The arm.
     pub fn arm(self) -> Arm {
         let sensed = |sense: Option<Sense>| match sense {
             None => ("", ""),
@@ -53,13 +43,10 @@ impl Placing {
             Placing::OwnGroup => Arm::new("own_group", "own group"),
             Placing::WeightOne => Arm::new("weight_1", "weight 1"),
             Placing::CpuIdle => Arm::new("cpu_idle", "cpu.idle"),
-            Placing::Static(pct) => Arm::new("static_max", format!("static cpu.max, {pct} %")),
-            Placing::Tidegate(pct, sense, yields) => {
-                let (key, label) = match yields {
-                    Yields::Idle => ("tidegate", "Tidegate"),
-                    Yields::Cores => ("tidegate_cores", "Tidegate on whole cores"),
-                    Yields::CoresIdle => ("cores_idle", "Tidegate on whole cores, cpu.idle"),
-                    Yields::Weight => ("tidegate_weight", "Tidegate, weight 1"),
+            Placing::Tidegate(pct, sense, whole_cores) => {
+                let (key, label) = match whole_cores {
+                    false => ("tidegate", "Tidegate"),
+                    true => ("tidegate_cores", "Tidegate on whole cores"),
                 };
                 let (by, sensing) = sensed(sense);
                 Arm::new(
@@ -106,27 +93,16 @@ impl Placing {
         if self == Placing::AsStarted {
             return Ok((main, main));
         }
-        let light = matches!(
-            self,
-            Placing::WeightOne | Placing::Tidegate(_, _, Yields::Weight | Yields::Cores)
-        );
+        let light = matches!(self, Placing::WeightOne | Placing::Tidegate(_, _, true));
         let cpus = scene.model.cpus;
         let side = scene.group(Group {
             idle: !light && !matches!(self, Placing::OwnGroup | Placing::Ext(_)),
             weight: u32::from(light),
-            max: match self {
-                Placing::Static(pct) => Some(Max::new(
-                    1_000 * u64::from(cpus) * u64::from(pct),
-                    100_000,
-                    0,
-                )),
-                _ => None,
-            },
             terms: Terms::role(Role::Side),
             ..Group::new("side")
         });
         scene.keeper = match self {
-            Placing::Tidegate(_, sense, yields) => Keeper::Tidegate { sense, yields },
+            Placing::Tidegate(_, sense, whole_cores) => Keeper::Tidegate { sense, whole_cores },
             Placing::Ext(_) => Keeper::SchedExt,
             Placing::Law(law) => {
                 let sibling_ppm = sim::config(&scene.model, 1)?.contention.sibling_ppm;

@@ -12,7 +12,6 @@ use crate::experiment::{
 };
 use crate::scene::{Group, Keeper, Kind, MS, Max, Model, Outcome, S, Scene};
 
-/// The experiment.
 pub static SLICES: Experiment = Experiment {
     name: "slices",
     question: "What becomes of a quota that many CPUs share",
@@ -33,7 +32,6 @@ pub static SLICES: Experiment = Experiment {
 
 const QUOTA_US: u64 = 10_000;
 const PERIOD_US: u64 = 100_000;
-/// The machine of the commit's test.
 const CPUS: u32 = 80;
 const DEFAULT_SLICE_US: u64 = 5_000;
 /// Phases of a real group's periods, whose begin is not known: the one that sees least excess cuts no period's use in two.
@@ -61,14 +59,8 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
 
 fn part(cells: Vec<Cell>, over: &'static [(&'static str, &'static [&'static str])]) -> Part {
     Part {
-        key: "fibtest",
-        title: "10 ms in 100 ms".into(),
-        cells,
-        figures,
-        metrics: &METRICS,
-        pooled: false,
         over,
-        targets: Vec::new(),
+        ..Part::new("fibtest", "10 ms in 100 ms", cells, figures, &METRICS)
     }
 }
 

@@ -10,11 +10,10 @@ use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Part, Target, scaled,
 };
 use crate::options::Sense;
-use crate::scene::{Kind, Law, MS, Model, Outcome, Role, S, Scene, Yields};
+use crate::scene::{Kind, Law, MS, Model, Outcome, Role, S, Scene};
 use crate::settle::Trace;
 use crate::{LabError, seeded};
 
-/// The experiment.
 pub static STEP: Experiment = Experiment {
     name: "step",
     question: "How soon side work gives way",
@@ -49,7 +48,7 @@ const METRICS: [Metric; 6] = [
 ];
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, Some(sense), Yields::Idle);
+    let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, Some(sense), false);
     let mut arms = match ask.options.sense {
         Some(sense) => vec![sensed(sense)],
         None => vec![sensed(Sense::Bpf), sensed(Sense::Usage)],
@@ -93,14 +92,15 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         _ => None,
     });
     Ok(vec![Part {
-        key: "steps",
-        title: "Main steps from 10 to 80 % and back, headroom 30 %".into(),
-        targets: targets.collect(),
-        cells,
-        figures,
-        metrics: &METRICS,
         pooled: true,
-        over: &[],
+        targets: targets.collect(),
+        ..Part::new(
+            "steps",
+            "Main steps from 10 to 80 % and back, headroom 30 %",
+            cells,
+            figures,
+            &METRICS,
+        )
     }])
 }
 
@@ -122,7 +122,6 @@ fn ppm(ratio: f64) -> u32 {
     (ratio * 1e6) as u32
 }
 
-/// One step, at the same moment for every arm.
 fn simulated(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene, LabError> {
     let seed = ask.seed(&[u64::from(cpus), u64::from(round)]);
     let (high_ns, back_ns) = match arm {
@@ -139,7 +138,6 @@ fn simulated(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene
     Ok(scene)
 }
 
-/// Five steps, main and side kept throughout.
 fn measured(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene, LabError> {
     let seed = ask.seed(&[u64::from(round)]);
     let mut rng = seeded(seed);

@@ -16,7 +16,6 @@ use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
 const PERIOD_NS: u64 = 2_000_000;
 const DEBT_MAX_NS: u64 = 20_000_000;
-/// Work between two looks at the clocks.
 const LOOK_NS: u64 = 5_000;
 
 /// `constant --page F [--level PPM] [--threads N]`; later levels come over the page.

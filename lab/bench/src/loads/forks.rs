@@ -14,7 +14,6 @@ use super::{Args, serve_commands};
 use crate::LabError;
 use crate::clock::thread_cpu_ns;
 
-/// Children of a parent that run at a time.
 const LANES: usize = 4;
 
 /// `forks --page F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how many were forked.
@@ -53,12 +52,10 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
 /// Slots of a parent: its own and what its ended children used, then one for each running child.
 const SLOTS: usize = LANES + 1;
 
-/// CPU time of all of it.
 pub fn cpu_ns(page: &SharedPage, parents: usize) -> u64 {
     (0..parents * SLOTS).map(|i| page.slot(i).cpu_ns()).sum()
 }
 
-/// Children that have ended.
 pub fn forked(page: &SharedPage, parents: usize) -> u64 {
     (0..parents).map(|i| page.slot(i * SLOTS).count()).sum()
 }
@@ -104,7 +101,6 @@ fn parent(page: &SharedPage, index: usize, spin: Spin, work_ns: u64) {
     }
 }
 
-/// Waits for a child, and says what it used.
 fn reaped() -> Option<(i32, u64)> {
     // SAFETY: `usage` is plain numbers for which zero is valid, and the kernel fills it.
     unsafe {

@@ -11,7 +11,6 @@ use super::{Args, serve_commands, set_slice_us};
 use crate::LabError;
 use crate::clock::monotonic_ns;
 
-/// Senders, and receivers, of a group.
 pub const PAIRS: usize = 20;
 const MESSAGE_BYTES: usize = 100;
 /// Receivers tell how far they are each so many messages.

@@ -12,12 +12,10 @@ use super::{Args, pin, serve_commands, set_slice_us};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
-/// What a thread wants.
 #[derive(Clone, Copy)]
 struct Want {
     /// CPU time between two sleeps; 0: it never sleeps.
     work_ns: u64,
-    /// How long it sleeps.
     sleep_ns: u64,
     /// ... or that it sleeps until the next multiple of this; what it missed is left out.
     period_ns: u64,

@@ -1,13 +1,10 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate-lab worker server|constant|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
+//! `tidegate-lab worker server|constant|timer|hackbench|schbench|hog|forks --page FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
-pub mod bursty;
 pub mod constant;
-pub mod cyclictest;
-pub mod fibtest;
 pub mod forks;
 pub mod hackbench;
 pub mod hog;
@@ -15,6 +12,7 @@ pub mod schbench;
 pub mod server;
 pub mod shared_page;
 pub mod spin;
+pub mod timer;
 pub mod work;
 
 use std::collections::BTreeMap;
@@ -92,12 +90,10 @@ fn run(args: &[String]) -> Result<(), LabError> {
     let run = match kind.as_str() {
         "server" => server::run,
         "constant" => constant::run,
-        "cyclictest" => cyclictest::run,
+        "timer" => timer::run,
         "hackbench" => hackbench::run,
         "schbench" => schbench::run,
-        "bursty" => bursty::run,
         "hog" => hog::run,
-        "fibtest" => fibtest::run,
         "forks" => forks::run,
         other => {
             let why = format!("unknown kind '{other}'");
@@ -145,13 +141,11 @@ pub fn serve_commands(
     Ok(())
 }
 
-/// Latencies of a window by name.
 pub struct Windows {
     named: Vec<(&'static str, Mutex<Histogram<u64>>)>,
 }
 
 impl Windows {
-    /// Empty ones.
     pub fn new(names: &[&'static str]) -> Arc<Self> {
         let named = names.iter().map(|name| (*name, Mutex::new(histogram())));
         Arc::new(Windows {
@@ -215,7 +209,6 @@ pub fn pin(index: usize) {
     }
 }
 
-/// The CPUs that this process may run on.
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: as in `pin`; the kernel fills at most the size that it is told.
     unsafe {

@@ -13,7 +13,6 @@ use super::{Args, Windows, set_slice_us};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
-/// What a message thread hands to a worker.
 #[derive(Default)]
 struct Inbox {
     /// When the message was sent; 0: there is none.

@@ -15,7 +15,6 @@ use crate::LabError;
 /// Names of the pages begin so, followed by the lab's process id.
 pub(crate) const FILE_PREFIX: &str = "tidegate-lab-";
 
-/// Threads that one page can hold.
 pub const SLOTS_MAX: usize = 255;
 const MAGIC: u64 = 0x7469_6465_6c61_6201;
 const LEVEL_BITS: u32 = 14;
@@ -31,7 +30,6 @@ struct Head {
     level_next: AtomicU64,
 }
 
-/// What one thread publishes.
 #[repr(C, align(64))]
 pub struct Slot {
     cpu_ns: AtomicU64,
@@ -53,12 +51,10 @@ impl Slot {
         self.count.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// CPU time that was published.
     pub fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// Units of work that were published.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -163,7 +159,6 @@ impl SharedPage {
         }
     }
 
-    /// The file that a worker opens.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -186,17 +181,14 @@ impl SharedPage {
         self.head().ready.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Threads that have checked in.
     pub fn ready(&self) -> usize {
         self.head().ready.load(Ordering::Acquire) as usize
     }
 
-    /// CPU time of all threads together.
     pub fn cpu_ns(&self) -> u64 {
         self.sum(|slot| &slot.cpu_ns)
     }
 
-    /// Work done by all threads together.
     pub fn count(&self) -> u64 {
         self.sum(|slot| &slot.count)
     }
@@ -208,12 +200,10 @@ impl SharedPage {
             .sum()
     }
 
-    /// Tells the threads to end.
     pub fn stop(&self) {
         self.head().stop.store(1, Ordering::Release);
     }
 
-    /// Whether they should.
     pub fn stopped(&self) -> bool {
         self.head().stop.load(Ordering::Acquire) != 0
     }

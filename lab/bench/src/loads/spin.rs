@@ -10,7 +10,6 @@ use crate::clock::{monotonic_ns, thread_cpu_ns};
 /// Set where time is virtual: side work of the older experiments then burns like this as well, not by arithmetic.
 pub const NOPS_VARIABLE: &str = "TIDEGATE_LAB_NOPS";
 
-/// Whether it is set.
 pub fn by_nops() -> bool {
     std::env::var_os(NOPS_VARIABLE).is_some()
 }
@@ -18,13 +17,11 @@ pub fn by_nops() -> bool {
 /// About what a player does between two looks at the clock.
 const LOOK_NS: u64 = 10_000;
 
-/// How fast this CPU burns.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     blocks_per_ms: u64,
 }
 
-/// One block.
 #[inline(never)]
 fn block() {
     // SAFETY: no-operations change nothing; every architecture that Linux runs on has one of this name.
@@ -60,13 +57,11 @@ impl Spin {
         }
     }
 
-    /// Blocks of about this much CPU.
     pub fn blocks_for(self, ns: u64) -> u64 {
         // A request is below a second and a block above a nanosecond: the product is below 2^60.
         (self.blocks_per_ms * ns / 1_000_000).max(1)
     }
 
-    /// Does an amount of work.
     pub fn work(self, amount: u64) {
         blocks(amount);
     }
@@ -81,7 +76,6 @@ impl Spin {
 #[derive(Clone, Copy, Debug)]
 pub struct Stops {
     last_ns: u64,
-    /// The longest yet.
     pub longest_ns: u64,
 }
 

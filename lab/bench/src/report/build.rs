@@ -2,7 +2,6 @@
 //! strongest simple alternative, the targets, and a drawing of the first metric.
 
 use super::{Headline, Met, Report, Table, plots};
-use crate::LabError;
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
 use crate::options::On;
 use crate::runners::Machine;
@@ -11,14 +10,13 @@ use crate::stats::{bootstrap95, geometric_mean, least, mean, median, most, with_
 /// More than this of the machine for other programs, and a measurement is theirs as much as ours.
 pub const LOUD: f64 = 0.10;
 
-/// Builds it.
 pub fn report(
     experiment: &Experiment,
     on: On,
     machine: Machine,
     parts: &[Part],
     samples: &[Sample],
-) -> Result<Report, LabError> {
+) -> Report {
     let mut report = Report::new(experiment.name, machine);
     report.title = experiment.question;
     report.rows = samples.iter().map(Sample::row).collect();
@@ -29,7 +27,7 @@ pub fn report(
         }
         for group in of_part.groups() {
             report.tables.extend(of_part.tables(&group));
-            report.plots.extend(of_part.plot(&group)?);
+            report.plots.extend(of_part.plot(&group));
         }
         let targets = part.targets.iter().flat_map(|t| of_part.headlines(t));
         report.headline.extend(targets);
@@ -55,7 +53,7 @@ pub fn report(
             100.0 * ratio
         )
     }));
-    Ok(report)
+    report
 }
 
 struct Samples<'a> {
@@ -282,45 +280,18 @@ impl<'a> Samples<'a> {
         })
     }
 
-    fn plot(&self, group: &str) -> Result<Option<plots::Plot>, LabError> {
-        let (Some(metric), cases) = (self.part.metrics.first(), self.cases(group)) else {
-            return Ok(None);
-        };
-        let arms = self.arms(group);
+    fn plot(&self, group: &str) -> Option<plots::Plot> {
+        let metric = self.part.metrics.first()?;
+        let mut rows = Vec::new();
+        for case in self.cases(group) {
+            for arm in self.arms(group) {
+                let values = self.pick(|s| s.case == *case && s.arm == *arm, metric.name);
+                let values = values.into_iter().map(|v| v * metric.scale).collect();
+                rows.push((format!("{} {}", case.label, arm.label), values));
+            }
+        }
         let title = format!("{}: {}", self.title(group), metric.head);
-        let of = |arm: &Arm, case: Option<&Case>| -> Vec<f64> {
-            let own = |s: &Sample| {
-                s.case.group == group && s.arm == *arm && case.is_none_or(|c| s.case == *c)
-            };
-            let values = self.pick(own, metric.name).into_iter();
-            values
-                .map(|v| v * metric.scale)
-                .filter(|v| v.is_finite())
-                .collect()
-        };
-        if cases.len() == 1 || arms.len() > plots::SERIES {
-            let strips = arms.iter().map(|arm| (arm.label.clone(), of(arm, None)));
-            return plots::strips(&title, metric.head, &strips.collect::<Vec<_>>()).map(Some);
-        }
-        let labels: Vec<&str> = cases.iter().map(|c| c.label.as_str()).collect();
-        let see = format!(
-            "From left to right: {}. Each point is a median.",
-            labels.join("; ")
-        );
-        let mut lines = plots::Lines::new(&title, "case, in the order of the table", metric.head)
-            .see(&see)
-            .range(0.0..cases.len() as f64 + 1.0, 0.0..1.0)
-            .dots()
-            .log_y();
-        for (i, arm) in arms.iter().enumerate() {
-            let point = |(x, case): (usize, &&Case)| {
-                let y = median(&of(arm, Some(case)))?.max(1e-3);
-                Some((x as f64 + 1.0, y))
-            };
-            let points = cases.iter().enumerate().filter_map(point).collect();
-            lines = lines.series(&arm.label, i, points);
-        }
-        lines.draw().map(Some)
+        plots::dots(&title, "Each dot is a run, the bar is the median.", &rows)
     }
 }
 
@@ -337,7 +308,6 @@ fn ratio_cell(ratios: &[f64]) -> String {
     }
 }
 
-/// A median with its interval.
 fn shown(values: &[f64], metric: &Metric) -> String {
     let values: Vec<f64> = values.iter().map(|v| v * metric.scale).collect();
     match median(&values) {
@@ -400,14 +370,16 @@ mod tests {
     /// A part with these runs: load, arm, round, average.
     fn part(runs: &[(f64, &str, u32, f64)], target: Target) -> (Part, Vec<Sample>) {
         let part = Part {
-            key: "loads",
-            title: "Main".into(),
-            cells: runs.iter().map(|r| cell(r.0, r.1, r.2)).collect(),
-            figures: |_, _| Vec::new(),
-            metrics: &[AVG],
             pooled: true,
             over: &[("alone", &["avg_us"])],
             targets: vec![target],
+            ..Part::new(
+                "loads",
+                "Main",
+                runs.iter().map(|r| cell(r.0, r.1, r.2)).collect(),
+                |_, _| Vec::new(),
+                &[AVG],
+            )
         };
         let sample = |(cell, run): (&Cell, &(f64, &str, u32, f64))| Sample {
             part: "loads".into(),

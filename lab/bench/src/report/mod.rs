@@ -1,5 +1,4 @@
-//! What an experiment found, and its four forms: a table on the terminal, one self-contained HTML
-//! page, CSV and JSON.
+//! What an experiment found, and its four forms: tables on the terminal, one HTML page, CSV and JSON.
 
 pub mod build;
 mod html;
@@ -23,6 +22,11 @@ pub fn row(value: Value) -> Map<String, Value> {
     }
 }
 
+pub(crate) fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('"', "&quot;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// A number for JSON: rounded to three decimals, `null` where it is not finite.
 pub fn num(value: f64) -> Value {
     if value.is_finite() {
@@ -32,12 +36,9 @@ pub fn num(value: f64) -> Value {
     }
 }
 
-/// Whether a target was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// It was.
     Yes,
-    /// It was not.
     No,
     /// There is no target, or it cannot be judged here.
     Unknown,
@@ -72,19 +73,13 @@ impl Serialize for Met {
 /// One measured figure beside the published one and its target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headline {
-    /// What was measured.
     pub name: String,
-    /// How much.
     #[serde(serialize_with = "rounded")]
     pub value: f64,
-    /// Of what.
     pub unit: String,
-    /// The published figure for the same thing.
     #[serde(serialize_with = "rounded_option")]
     pub published: Option<f64>,
-    /// The target, with its direction.
     pub target: Option<String>,
-    /// Whether it was met.
     pub met: Met,
     /// 95 % interval of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,14 +117,10 @@ impl Headline {
     }
 }
 
-/// A table of text.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Above it.
     pub title: String,
-    /// Column heads.
     pub columns: Vec<String>,
-    /// Cells.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -143,32 +134,34 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
+
+    /// Drops columns in which every cell is empty.
+    pub fn drop_empty_columns(&mut self) {
+        for at in (0..self.columns.len()).rev() {
+            if self.rows.iter().all(|row| row[at].is_empty()) {
+                self.columns.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+    }
 }
 
-/// A scenario that a report is on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Subject {
-    /// Its name.
     pub name: String,
-    /// What it shows, in one line.
     pub about: String,
 }
 
-/// What an experiment found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Its name on the command line.
     pub experiment: &'static str,
     /// Where: `host`, `vm` or `sim`.
     pub on: &'static str,
-    /// Above its page.
     #[serde(skip)]
     pub title: &'static str,
-    /// Which engine was asked for.
     #[serde(skip_serializing_if = "is_knobs")]
     pub engine: Engine,
     /// What was run, when it was no experiment of the lab.
@@ -176,16 +169,11 @@ pub struct Report {
     pub scenario: Option<Subject>,
     /// The machine, or the simulated one.
     pub machine: Machine,
-    /// Every measurement.
     pub rows: Vec<Map<String, Value>>,
-    /// The figures that matter.
     pub headline: Vec<Headline>,
-    /// How to read them.
     pub notes: Vec<String>,
-    /// For people.
     #[serde(skip)]
     pub tables: Vec<Table>,
-    /// For people.
     #[serde(skip)]
     pub plots: Vec<plots::Plot>,
     #[serde(skip)]
@@ -215,7 +203,6 @@ impl Report {
         }
     }
 
-    /// The whole report for a terminal.
     pub fn to_text(&self) -> String {
         text::render(self)
     }
@@ -241,12 +228,6 @@ impl Report {
         &self.files
     }
 
-    /// The page, once it is written.
-    pub fn page(&self) -> Option<&Path> {
-        let html = |f: &&PathBuf| f.extension().is_some_and(|e| e == "html");
-        self.files.iter().find(html).map(PathBuf::as_path)
-    }
-
     /// A simulated report may stand beside the host's in one folder.
     fn file_stem(&self) -> String {
         let name = match self.engine {
@@ -261,7 +242,6 @@ impl Report {
         }
     }
 
-    /// The command that it comes from.
     fn command(&self) -> String {
         match &self.scenario {
             Some(scenario) => format!("tidegate-lab sim {}", scenario.name),
@@ -303,7 +283,6 @@ pub fn make_folder(dir: &Path) -> Result<(), LabError> {
         })
 }
 
-/// Several reports for programs, as one array.
 pub fn to_json_array(reports: &[Report]) -> String {
     // As with one report.
     serde_json::to_string_pretty(reports).unwrap_or_else(|e| format!("[{{\"error\":\"{e}\"}}]"))

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use super::{Headline, Met, Report, Table};
 use crate::stats;
 
-/// Everything but the plots.
 pub fn render(report: &Report) -> String {
     let mut out = format!("{}: {}\n", report.command(), report.machine.line());
     if let Some(scenario) = &report.scenario

@@ -20,7 +20,6 @@ use crate::report::{Report, build};
 use crate::scene::{FairClass, Keeper, MS, Outcome, S, Scene};
 use crate::{LabError, seeded};
 
-/// Runs the experiment that was asked for.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let (machine, parts, samples, missing) = match options.on {
         On::Sim => simulated(options)?,
@@ -52,7 +51,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
             missing.join(" "),
         ));
     }
-    let mut report = build::report(options.experiment, options.on, machine, &parts, &samples)?;
+    let mut report = build::report(options.experiment, options.on, machine, &parts, &samples);
     report.engine = options.engine;
     report.notes.extend(missing);
     Ok(report)
@@ -62,11 +61,11 @@ type Found = (Machine, Vec<Part>, Vec<Sample>, Vec<String>);
 
 fn simulated(options: &LabOptions) -> Result<Found, LabError> {
     if options.main_cmd.is_some() || options.side_cmd.is_some() {
-        return Err(LabError::Asked {
-            what: "--main-cmd and --side-cmd".into(),
-            why: "a simulated machine cannot run a command".into(),
-            mend: "leave them out, or run it with --on host".into(),
-        });
+        return Err(LabError::asked(
+            "--main-cmd and --side-cmd",
+            "a simulated machine cannot run a command",
+            "leave them out, or run it with --on host",
+        ));
     }
     let parts = (options.experiment.parts)(&Ask {
         options,
@@ -129,9 +128,7 @@ fn parts(options: &LabOptions, machine: &HostMachine) -> Result<Vec<Part>, LabEr
 /// What was measured on a real machine; it travels from a guest to its host as text.
 #[derive(Serialize, Deserialize)]
 pub struct Measured {
-    /// The machine.
     pub machine: HostMachine,
-    /// All samples.
     pub samples: Vec<Sample>,
     /// What was left out and why, a sentence each.
     pub missing: Vec<String>,
@@ -202,7 +199,9 @@ fn is_bare(cell: &Cell) -> bool {
 /// The command line that repeats a simulated run to the byte.
 pub fn again(options: &LabOptions) -> String {
     let name = options.experiment.name;
-    let mut line = format!("tidegate-lab {name} --on sim --seed {}", options.seed);
+    // The demonstration runs in both places.
+    let on = if name == "demo" { "" } else { " --on sim" };
+    let mut line = format!("tidegate-lab {name}{on} --seed {}", options.seed);
     let mut list = |name: &str, items: Vec<String>| {
         // Writing to a string cannot fail.
         let _ = write!(line, " --{name} {}", items.join(","));
@@ -226,42 +225,31 @@ pub fn again(options: &LabOptions) -> String {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Machine {
-    /// A real machine.
     Host(HostMachine),
-    /// A stock kernel in the VM.
     Guest(Guest),
     /// A simulated one.
     Simulated(Simulated),
 }
 
-/// A guest of the VM.
 #[derive(Clone, Debug, Serialize)]
 pub struct Guest {
-    /// What it looks like from inside.
     #[serde(flatten)]
     pub machine: HostMachine,
-    /// Its kernel's package and version.
     pub package: String,
-    /// The series that was asked for.
     pub series: String,
 }
 
 /// What decides the figures of a simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
-    /// Sizes that were run, in CPUs.
     pub cpus: Vec<u32>,
-    /// Threads of a core.
     pub threads_per_core: u32,
-    /// CPUs that share a last-level cache.
     pub cpus_per_llc: u32,
-    /// The fair class.
     pub scheduler: String,
     /// Timer interrupts come this often.
     pub tick_us: u64,
     /// What neighbours cost: the coefficients in words.
     pub contention: String,
-    /// Everything random comes from it.
     pub seed: u64,
     /// The command that repeats it.
     pub command: String,
@@ -310,7 +298,6 @@ impl Machine {
         }
     }
 
-    /// One line for the head of a report.
     pub fn line(&self) -> String {
         match self {
             Machine::Host(machine) => machine.line(),

@@ -22,7 +22,7 @@ use tidegate_sim::{
 use crate::options::Sense;
 use crate::scene::{
     Counted, FairClass, Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max,
-    Model, Outcome, Role, S, Scene, Slowdown, Terms, Yields,
+    Model, Outcome, Role, S, Scene, Slowdown, Terms,
 };
 use crate::{LabError, stop};
 
@@ -33,7 +33,6 @@ const HEADROOM_PPM: u64 = 300_000;
 /// The batches of [`Kind::Bursty`]: each 40 ms, spread over 20 ms, 15 requests or with odds of one in three 30.
 const BATCH: (u64, u64, u64, u64) = (40 * MS, 20 * MS, 15, 30);
 
-/// Runs a scene.
 pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
     let config = config(&scene.model, scene.seed)?;
     let mut specs: Vec<GroupSpec> = scene.groups.iter().map(|g| spec(g, scene.keeper)).collect();
@@ -77,7 +76,6 @@ struct Run<'a> {
     writes: Arc<AtomicU64>,
 }
 
-/// Counts what is written to bandwidth limits.
 struct CountWrites(Arc<AtomicU64>);
 
 impl Tracer for CountWrites {
@@ -261,7 +259,6 @@ fn built<T>(result: Result<T, SimError>) -> Result<T, LabError> {
     result.map_err(|e| LabError::simulation("building the machine", e.to_string()))
 }
 
-/// The machine of a model.
 pub fn config(model: &Model, seed: u64) -> Result<MachineConfig, LabError> {
     let mut config = MachineConfig {
         seed,
@@ -291,15 +288,9 @@ fn contention(slowdown: Slowdown) -> Result<Contention, LabError> {
         LabError::simulation("the shipped coefficients", e.to_string())
     };
     let shipped = Contention::shipped().map_err(failed)?;
-    let scale = |ppm: u32, pct: u32| (u64::from(ppm) * u64::from(pct) / 100).min(1_000_000) as u32;
     Ok(match slowdown {
         Slowdown::Shipped => shipped,
-        Slowdown::Scaled(pct) => Contention {
-            sibling_ppm: scale(shipped.sibling_ppm, pct),
-            llc_ppm: scale(shipped.llc_ppm, pct),
-            machine_ppm: scale(shipped.machine_ppm, pct),
-            ..shipped
-        },
+        Slowdown::Absent => Contention::NONE,
         Slowdown::Low => Contention::shipped_sweep().map_err(failed)?.low,
         Slowdown::High => Contention::shipped_sweep().map_err(failed)?.high,
     })
@@ -314,7 +305,6 @@ fn topology(cpus: u32) -> Topology {
     Topology::new(cpus, threads, cache.unwrap_or(cpus))
 }
 
-/// The coefficients in words.
 pub fn contention_words(c: &Contention) -> String {
     if c.is_none() {
         return "none".into();
@@ -380,7 +370,7 @@ fn controllers(
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     match scene.keeper {
-        Keeper::Tidegate { sense, yields } => {
+        Keeper::Tidegate { sense, whole_cores } => {
             let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
             let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
             let sensing = match sense {
@@ -389,11 +379,11 @@ fn controllers(
             };
             let cgroup = CgroupConfig {
                 seed: config.seed,
-                yields: match yields {
-                    Yields::Idle | Yields::CoresIdle => Class::Idle,
-                    Yields::Cores | Yields::Weight => Class::LeastWeight,
+                yields: match whole_cores {
+                    true => Class::LeastWeight,
+                    false => Class::Idle,
                 },
-                whole_cores: matches!(yields, Yields::Cores | Yields::CoresIdle),
+                whole_cores,
                 ..CgroupConfig::new(sensing)
             };
             let engine = CgroupEngine::new(cgroup, &compiled);
@@ -544,7 +534,6 @@ fn start(
     built(workload.build(&common, machine))
 }
 
-/// Batches of requests for this long.
 fn batches(seed: u64, length_ns: u64, work_ns: u64) -> Vec<Request> {
     let (gap_ns, spread_ns, small, large) = BATCH;
     let mut rng = Prng::new(seed);
@@ -663,9 +652,7 @@ const LEAST_NS: u64 = 1_000;
 struct Level {
     orders: Arc<[(Ns, u32)]>,
     phase_ns: u64,
-    /// The order in force.
     index: usize,
-    /// What is owed counts from here.
     since_ns: Ns,
     /// Work done since then, and debt that was given up.
     done_ns: u64,

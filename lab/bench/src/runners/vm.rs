@@ -15,26 +15,19 @@ use crate::{Engine, LabError};
 
 /// The kernel where none is asked for.
 pub const SERIES: &str = "6.18";
-/// CPUs of an experiment that is about many.
 const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
 /// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an overloaded one.
 const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
-/// What a guest gave.
 pub struct Done {
-    /// All that it measured.
     pub measured: Measured,
-    /// Its kernel's package.
     pub package: String,
-    /// The series that was asked for.
     pub series: String,
-    /// What its figures are worth.
     pub note: String,
 }
 
-/// Runs the experiment in a guest.
 pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     let name = options.experiment.name;
     let engine = match options.engine {
@@ -118,15 +111,14 @@ fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
         ("slices", None) => Ok((Mode::Wide, WIDE_CPUS)),
         (_, None | Some([1])) => Ok((Mode::Precise, 1)),
         ("slices" | "peers", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
-        (_, Some(sizes)) => Err(LabError::Asked {
-            what: format!("--cpus {sizes:?}"),
-            why: "a guest has one size".into(),
-            mend: format!("give one number up to {WIDE_CPUS} to slices or peers, or leave it out"),
-        }),
+        (_, Some(sizes)) => Err(LabError::asked(
+            format!("--cpus {sizes:?}"),
+            "a guest has one size",
+            format!("give one number up to {WIDE_CPUS} to slices or peers, or leave it out"),
+        )),
     }
 }
 
-/// The same experiment on the guest's own kernel.
 fn command(options: &LabOptions) -> Vec<String> {
     let mut words: Vec<String> = ["/bin/tidegate-lab", options.experiment.name]
         .map(str::to_string)

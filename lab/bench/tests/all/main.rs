@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod demo_golden;
 mod golden;
 mod on_sim;
 mod replay;

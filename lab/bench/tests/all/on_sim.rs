@@ -31,7 +31,6 @@ fn bytes(report: &Report) -> Vec<Vec<u8>> {
     report.files().iter().map(read).collect()
 }
 
-/// What every report owes its readers.
 fn complete(report: &Report, experiment: &Experiment) {
     assert_eq!((report.on, report.experiment), ("sim", experiment.name));
     assert!(!report.rows.is_empty() && !report.tables.is_empty() && !report.plots.is_empty());

@@ -87,29 +87,32 @@ fn scenario() -> Scenario {
 }
 
 #[test]
-fn one_run_in_every_form() {
+fn one_run_is_a_report_with_a_plot() {
     let outcomes = [outcome(Vec::new(), 4 * S)];
-    let report = simulated_report::report(&scenario(), &outcomes, "tidegate-lab sim web.toml")
-        .expect("drawn");
-    golden("simulated-run.txt", &report.to_text());
-    golden("simulated-run.csv", &report.to_csv());
+    let report = simulated_report::report(&scenario(), &outcomes, "tidegate-lab sim web.toml");
     let html = report.to_html();
-    assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 4);
+    assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 1);
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
     assert_eq!(json["scenario"]["name"], "web");
     assert_eq!(json["machine"]["command"], "tidegate-lab sim web.toml");
+    let columns = &report.tables[0].columns;
+    assert_eq!(columns[0], "workload", "one run has no name: {columns:?}");
 }
 
 #[test]
-fn a_sweep_is_a_row_a_point() {
+fn runs_of_a_sweep_are_next_to_each_other() {
     let point = |value| vec![Override::new("engine.headroom", value)];
     let outcomes = [outcome(point("30%"), 4 * S), outcome(point("50%"), 2 * S)];
-    let report = simulated_report::report(
-        &scenario(),
-        &outcomes,
-        "tidegate-lab sim web.toml --sweep x",
-    )
-    .expect("drawn");
-    golden("simulated-sweep.txt", &report.to_text());
-    assert_eq!(report.plots.len(), 2);
+    let command = "tidegate-lab sim web.toml --sweep x";
+    let report = simulated_report::report(&scenario(), &outcomes, command);
+    golden("simulated.txt", &report.to_text());
+    let batch = &report.rows[5];
+    assert_eq!(
+        (report.rows.len(), &batch["kind"], &batch["group"]),
+        (12, &"group".into(), &"batch".into())
+    );
+    assert_eq!(
+        (&batch["used_cpus"], &batch["throttled_periods"]),
+        (&0.4.into(), &40.into())
+    );
 }

@@ -64,7 +64,7 @@ fn server(exe: &Path) {
     let args = [
         "--per-second",
         "200",
-        "--service-us",
+        "--request-us",
         "50",
         "--steps-per-ms",
         "2000",
@@ -78,7 +78,6 @@ fn server(exe: &Path) {
     assert!(l.avg_us > 0.0 && l.p50_us <= l.p99_us && l.p99_us <= l.max_us * 1.001);
 }
 
-/// What the worker reports under this name.
 fn latency(worker: &mut Worker, name: &str) -> Latency {
     let answer = worker.ask("report").expect("an answer");
     serde_json::from_value(answer[name].clone()).expect("latencies")
@@ -138,10 +137,10 @@ fn groups(exe: &Path) {
 }
 
 fn timer(exe: &Path) {
-    let mut worker = start(exe, "cyclictest", 1, &["--interval-us", "2000"]);
+    let mut worker = start(exe, "timer", 1, &["--interval-us", "2000"]);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 2);
-    let l = latency(&mut worker, "wakeup");
+    let l = latency(&mut worker, "latency");
     assert!((5..=260).contains(&l.completed), "{} wakeups", l.completed);
     assert!(l.p50_us > 0.0 && l.p50_us <= l.p99_us && l.p99_us <= l.max_us * 1.001);
 }
@@ -171,7 +170,6 @@ fn messages(exe: &Path) {
     );
 }
 
-/// Gone, or waiting for its parent to notice.
 fn ended(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z "))
 }
@@ -197,10 +195,10 @@ fn service(exe: &Path) {
 }
 
 fn batches(exe: &Path) {
-    let mut worker = start(exe, "bursty", 8, &["--request-us", "50"]);
+    let mut worker = start(exe, "server", 8, &["--request-us", "50"]);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
-    let request = latency(&mut worker, "request");
+    let request = latency(&mut worker, "latency");
     // 25 batches of 15 or 30.
     assert!(
         (1..=800).contains(&request.completed),

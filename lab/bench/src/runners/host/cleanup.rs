@@ -8,7 +8,6 @@ use std::path::Path;
 use super::groups::{PREFIX, Tree};
 use crate::loads::shared_page::FILE_PREFIX;
 
-/// Removes them.
 pub fn sweep() {
     for root in Tree::find().map(|tree| tree.roots()).unwrap_or_default() {
         each_of_the_dead(&root, PREFIX, &remove_groups);

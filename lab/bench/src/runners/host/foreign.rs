@@ -47,7 +47,6 @@ pub fn fill(text: &str, seconds: f64, load: f64, percent: f64) -> String {
         .replace("{percent}", &format!("{percent:.0}"))
 }
 
-/// Frames over time, as a command reports them.
 #[derive(Clone, Default)]
 pub struct Frames {
     seen: Arc<Mutex<Vec<(u64, f64)>>>,

@@ -26,7 +26,6 @@ const FLAG_CLOSE_ON_EXEC: u64 = 1 << 3;
 
 /// Counts from when it was opened.
 pub struct GroupClock {
-    /// An event for each CPU that is on line.
     events: Vec<File>,
 }
 
@@ -91,13 +90,11 @@ fn event(group: &File, cpu: i64) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
-
-    use tidegate_cgroup::RealFs;
-    use tidegate_cgroup::discover::cgroup_mounts;
+    use std::process::Command;
 
     use super::*;
     use crate::clock;
+    use crate::runners::host::groups::{Group, Tree};
     use crate::runners::host::proc::Guarded;
 
     #[test]
@@ -109,71 +106,35 @@ mod tests {
 
     #[test]
     fn what_a_group_forks_is_counted_when_it_has_gone_too() {
-        let mounts = cgroup_mounts(&RealFs::new()).expect("a mount table");
-        let version_2 = mounts.into_iter().find(|mount| mount.version == 2);
-        let Some(mount) = version_2.map(|mount| mount.mount) else {
-            return println!("skipped: no cgroup2 is mounted");
+        let made = Tree::find().and_then(|tree| tree.writable().map(|()| tree));
+        let tree = match made {
+            Ok(tree) if tree.version() == 2 => tree,
+            _ => return println!("skipped: no group of version 2 can be made"),
         };
-        let name = format!(
-            "{}{}-clock",
-            crate::runners::host::groups::PREFIX,
-            std::process::id()
-        );
-        let group = mount.join(name);
-        if let Err(why) = std::fs::create_dir(&group) {
-            return println!("skipped: no group can be made: {}: {why}", group.display());
-        }
-        let seen = looked_at(&group);
-        std::fs::remove_dir(&group).expect("it is empty again");
-        match seen {
-            Ok((used_ns, wall_ns, told_ns)) => {
-                // The shell's children have ended, and `times` tells what they used in all.
-                assert!(told_ns > 0, "its children did nothing");
-                assert!(
-                    used_ns > told_ns / 2,
-                    "{used_ns} ns in the group, {told_ns} told"
-                );
-                // It is a shell and one child at a time.
-                assert!(used_ns < 2 * wall_ns, "{used_ns} ns in {wall_ns}");
-            }
-            Err(why) => println!("skipped: perf's events are not available: {why}"),
-        }
-    }
-
-    /// The group's clock over a shell and what it forks, the time that passed, and what the shell tells of its children.
-    fn looked_at(group: &Path) -> Result<(u64, u64, u64)> {
-        let clock = GroupClock::open(group)?;
-        assert_eq!(clock.ns()?, 0, "nobody has been there");
+        let group = Group::create(&tree, "clock").expect("a group");
+        let clock = match GroupClock::open(&tree.dir(&group.path)) {
+            Ok(clock) => clock,
+            Err(why) => return println!("skipped: perf's events are not available: {why}"),
+        };
+        assert_eq!(clock.ns().expect("a count"), 0, "nobody has been there");
         let from_ns = clock::monotonic_ns();
         let mut command = Command::new("sh");
-        let work = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
         command.args([
             "-c",
-            &format!("for n in 1 2 3; do sh -c '{work}'; done; times"),
+            "for n in 1 2 3; do sh -c 'seq 100000 >/dev/null'; done",
         ]);
-        command.stdout(Stdio::piped());
-        let mut guard =
-            Guarded::start("sh", command, &[group.join("cgroup.procs")]).expect("sh starts");
-        let mut told = String::new();
-        let mut pipe = guard.take_stdout().expect("a pipe");
-        pipe.read_to_string(&mut told).expect("what it tells");
+        let mut guard = Guarded::start("sh", command, &group.membership()).expect("sh starts");
         while guard.ended().is_none() {
             clock::sleep_until(clock::monotonic_ns() + 1_000_000);
         }
-        let used_ns = clock.ns()?;
-        let children = told.lines().nth(1).expect("a second line");
-        let told_ns = children.split_whitespace().map(minutes_ns).sum();
-        Ok((used_ns, clock::monotonic_ns() - from_ns, told_ns))
-    }
-
-    /// `0m0.120000s` as the shell writes it.
-    fn minutes_ns(text: &str) -> u64 {
-        let (minutes, seconds) = text
-            .trim_end_matches('s')
-            .split_once('m')
-            .expect("minutes and seconds");
-        let minutes: f64 = minutes.parse().expect("minutes");
-        let seconds: f64 = seconds.parse().expect("seconds");
-        ((60.0 * minutes + seconds) * 1e9) as u64
+        let (used_ns, wall_ns) = (
+            clock.ns().expect("a count"),
+            clock::monotonic_ns() - from_ns,
+        );
+        // It is a shell and one child at a time.
+        assert!(
+            used_ns > 1_000_000 && used_ns < 2 * wall_ns,
+            "{used_ns} ns in {wall_ns}"
+        );
     }
 }

@@ -15,7 +15,6 @@ use crate::{LabError, clock};
 /// Names of the lab's groups begin so, followed by the lab's process id.
 pub(crate) const PREFIX: &str = "tglab-";
 
-/// The cgroup tree.
 pub struct Tree {
     groups: Groups,
     machine: Machine,
@@ -53,7 +52,6 @@ impl Tree {
         }
     }
 
-    /// The mounts in which groups are made.
     pub fn roots(&self) -> Vec<PathBuf> {
         self.machine.used().map(|h| h.mount.clone()).collect()
     }
@@ -67,7 +65,6 @@ impl Tree {
         }
     }
 
-    /// The group of a process.
     pub fn group_of(&self, pid: i32) -> Option<GroupPath> {
         self.groups.group_of(pid).ok().flatten()
     }
@@ -77,7 +74,6 @@ impl Tree {
         self.groups.dir(group)
     }
 
-    /// CPU time of a group.
     pub fn usage_ns(&self, group: &GroupPath) -> u64 {
         self.groups.usage_ns(group).ok().flatten().unwrap_or(0)
     }
@@ -108,7 +104,6 @@ fn needs(why: String) -> LabError {
     }
 }
 
-/// A group of the lab.
 pub struct Group<'a> {
     tree: &'a Tree,
     /// Below the mount.
@@ -126,7 +121,6 @@ impl<'a> Group<'a> {
         Ok(Group { tree, path })
     }
 
-    /// The files that a process writes itself into.
     pub fn membership(&self) -> Vec<PathBuf> {
         let used = self.tree.machine.used();
         used.map(|h| h.file(&self.path, "cgroup.procs")).collect()
@@ -141,13 +135,11 @@ impl<'a> Group<'a> {
         .map_err(failed("writing a group's weight"))
     }
 
-    /// Puts it into the idle class.
     pub fn set_idle(&self) -> Result<(), LabError> {
         let set = self.tree.groups.set_idle(&self.path, true);
         set.map_err(failed("writing a group's idle class"))
     }
 
-    /// Writes a limit.
     pub fn set_max(&self, max: Max) -> Result<(), LabError> {
         let limit = Bandwidth {
             burst_us: max.burst_us,

@@ -3,21 +3,17 @@
 use std::fs;
 
 use serde::{Deserialize, Serialize};
-use tidegate_cgroup::{KernelFs as _, RealFs};
+use tidegate_cgroup::{KernelFs as _, RealFs, cpus};
 
-use super::samplers;
 use crate::clock;
 
-/// Recorded in every report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostMachine {
-    /// Kernel release.
     pub kernel: String,
     /// Timer interrupts a second: group usage and throttling move in steps of one.
     pub hz: u32,
-    /// Preemption mode in force, `unknown` where debugfs cannot be read.
+    /// Preemption mode in force, `unknown` if debugfs cannot be read.
     pub preemption: String,
-    /// EEVDF's base slice.
     pub base_slice_ms: Option<f64>,
     /// Whether sibling threads of a core are both in use, as the kernel sees it.
     pub smt: Option<bool>,
@@ -25,9 +21,7 @@ pub struct HostMachine {
     pub governor: String,
     /// Steal over the experiment, percent.
     pub steal_pct: f64,
-    /// CPUs online.
     pub cpus: usize,
-    /// CPU model.
     pub model: String,
     /// Version of cgroups that the cpu controller is on; absent when none is writable.
     pub cgroup: Option<u8>,
@@ -36,61 +30,53 @@ pub struct HostMachine {
     pub start: (u64, u64),
 }
 
-fn first_line(path: &str) -> Option<String> {
-    Some(
-        fs::read_to_string(path)
-            .ok()?
-            .lines()
-            .next()?
-            .trim()
-            .to_string(),
-    )
+fn read(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+/// Steal of all CPUs since boot: the eighth number of the first line, in hundredths of a second (USER_HZ is 100).
+pub fn steal_ns() -> u64 {
+    let stat = read("/proc/stat").unwrap_or_default();
+    let ticks = stat.split_whitespace().nth(8).and_then(|t| t.parse().ok());
+    ticks.unwrap_or(0) * 10_000_000
 }
 
 impl HostMachine {
     /// Looks at the machine; steal is counted from now.
     pub fn look() -> Self {
-        let in_sched =
-            |file: &str| fs::read_to_string(format!("/sys/kernel/debug/sched/{file}")).ok();
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let in_sched = |file: &str| read(&format!("/sys/kernel/debug/sched/{file}"));
+        let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo
             .lines()
-            .find_map(|l| {
-                l.strip_prefix("model name")?
-                    .split_once(':')
-                    .map(|(_, m)| m.trim())
-            })
-            .unwrap_or("unknown");
+            .find_map(|l| l.strip_prefix("model name")?.split_once(": "));
         HostMachine {
-            kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             hz: clock::hz(),
             preemption: in_sched("preempt")
                 .and_then(|text| chosen(&text))
-                .or_else(logged_preemption)
                 .unwrap_or_else(|| "unknown".into()),
             base_slice_ms: in_sched("base_slice_ns")
-                .and_then(|ns| ns.trim().parse::<f64>().ok())
+                .and_then(|ns| ns.parse::<f64>().ok())
                 .or_else(own_slice_ns)
                 .map(|ns| ns / 1e6),
-            smt: first_line("/sys/devices/system/cpu/smt/active").map(|a| a == "1"),
-            governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+            smt: read("/sys/devices/system/cpu/smt/active").map(|a| a == "1"),
+            governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
                 .unwrap_or_else(|| "none".into()),
             steal_pct: 0.0,
-            cpus: online_cpus(),
-            model: model.to_string(),
+            cpus: cpus::online(&RealFs::new()).map_or(1, |cpus| cpus.len()),
+            model: model.map_or("unknown", |m| m.1).to_string(),
             cgroup: None,
-            start: (clock::monotonic_ns(), samplers::steal_ns()),
+            start: (clock::monotonic_ns(), steal_ns()),
         }
     }
 
     /// Steal since [`HostMachine::look`], at the end of the experiment.
     pub fn finish(&mut self) {
         let wall = clock::monotonic_ns().saturating_sub(self.start.0).max(1) as f64;
-        let steal = samplers::steal_ns().saturating_sub(self.start.1) as f64;
+        let steal = steal_ns().saturating_sub(self.start.1) as f64;
         self.steal_pct = 100.0 * steal / (wall * self.cpus as f64);
     }
 
-    /// One line for the head of a report.
     pub fn line(&self) -> String {
         let slice = self
             .base_slice_ms
@@ -113,13 +99,6 @@ impl HostMachine {
     }
 }
 
-/// CPUs online.
-pub fn online_cpus() -> usize {
-    // SAFETY: sysconf takes a number and touches no memory.
-    let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    n.max(1) as usize
-}
-
 /// The word in parentheses: `none (voluntary) full` is `voluntary`.
 fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('(')?.1.split_once(')')?.0.to_string())
@@ -130,23 +109,6 @@ fn chosen(text: &str) -> Option<String> {
 fn own_slice_ns() -> Option<f64> {
     let slice_ns = RealFs::new().sched(0).ok()?.slice_ns;
     (slice_ns > 0).then_some(slice_ns as f64)
-}
-
-/// The line that a kernel with switchable preemption logs at boot.
-fn logged_preemption() -> Option<String> {
-    const SYSLOG_ACTION_READ_ALL: libc::c_int = 3;
-    let mut log = vec![0u8; 1 << 20];
-    // SAFETY: the kernel writes at most the length that it is told.
-    let n = unsafe {
-        libc::klogctl(
-            SYSLOG_ACTION_READ_ALL,
-            log.as_mut_ptr().cast(),
-            log.len() as libc::c_int,
-        )
-    };
-    let log = String::from_utf8_lossy(log.get(..usize::try_from(n).ok()?)?);
-    let (_, mode) = log.rsplit_once("Dynamic Preempt: ")?;
-    mode.split_whitespace().next().map(str::to_string)
 }
 
 #[cfg(test)]

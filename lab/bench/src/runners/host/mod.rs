@@ -7,7 +7,6 @@ pub mod group_clock;
 pub mod groups;
 pub mod machine;
 pub mod proc;
-pub mod samplers;
 pub mod tidegate;
 
 use std::fs;
@@ -38,14 +37,12 @@ const OFTEN_NS: u64 = 50 * MS;
 /// The longest that a program may take that is a measurement.
 const COMMAND_NS: u64 = 600 * S;
 
-/// This machine.
 pub struct Host<'a> {
     options: &'a LabOptions,
     exe: PathBuf,
     tidegate: PathBuf,
     tree: Result<Tree, LabError>,
     writable: bool,
-    /// Recorded in the report.
     pub machine: HostMachine,
     running: Running,
     steps_per_ms: u64,
@@ -59,7 +56,6 @@ enum Running {
     Peer(usize, tidegate::Peer),
 }
 
-/// A load at work.
 struct Active {
     kind: Process,
     clock: Option<GroupClock>,
@@ -69,7 +65,6 @@ struct Active {
 enum Process {
     Worker(Worker),
     Command(Guarded),
-    /// A measurement that has not begun.
     Pending(Vec<String>),
 }
 
@@ -105,7 +100,6 @@ impl Active {
 }
 
 impl<'a> Host<'a> {
-    /// Looks at the machine.
     pub fn new(options: &'a LabOptions) -> Result<Self, LabError> {
         let tree = Tree::find();
         let writable = tree.as_ref().map_or(Ok(()), Tree::writable);
@@ -155,7 +149,6 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Runs a scene.
     pub fn run(&mut self, scene: &Scene) -> Result<Outcome, LabError> {
         self.keep(scene.keeper)?;
         let agent = match &self.running {
@@ -183,7 +176,6 @@ impl<'a> Host<'a> {
         outcome
     }
 
-    /// Ends what runs, and notes the steal.
     pub fn finish(mut self) -> HostMachine {
         self.running = Running::Nothing;
         self.machine.finish();
@@ -211,10 +203,12 @@ impl<'a> Run<'a> {
                 made.push(None);
                 continue;
             }
-            let tree = self.host.tree.as_ref().map_err(|e| LabError::Needs {
-                what: "this experiment".into(),
-                why: e.to_string(),
-                mend: "run it as root, or with --on sim".into(),
+            let tree = self.host.tree.as_ref().map_err(|e| {
+                LabError::needs(
+                    "this experiment",
+                    e.to_string(),
+                    "run it as root, or with --on sim",
+                )
             })?;
             let own = Group::create(tree, group.name)?;
             own.set_weight(group.weight)?;
@@ -307,7 +301,7 @@ impl<'a> Run<'a> {
                 let per_second = share * cpus as f64 * 1e3;
                 let args = vec![
                     ("per-second", per_second.to_string()),
-                    ("service-us", "1000".into()),
+                    ("request-us", "1000".into()),
                     ("steps-per-ms", text(self.host.steps_per_ms)),
                 ];
                 ("server", 2 * cpus, args)
@@ -334,7 +328,7 @@ impl<'a> Run<'a> {
                 let args = vec![("work-us", us(*work_ns)), ("sleep-us", us(*sleep_ns))];
                 ("hog", 1, args)
             }
-            Kind::Cyclictest => ("cyclictest", 1, vec![("interval-us", "1000".into())]),
+            Kind::Cyclictest => ("timer", 1, vec![("interval-us", "1000".into())]),
             Kind::Hackbench { groups, loops } => {
                 let args = vec![("groups", groups.to_string()), ("loops", loops.to_string())];
                 ("hackbench", 1, args)
@@ -347,13 +341,15 @@ impl<'a> Run<'a> {
                 ];
                 ("schbench", 5, args)
             }
-            Kind::Bursty { request_us } => ("bursty", 30, vec![("request-us", text(*request_us))]),
+            Kind::Bursty { request_us } => ("server", 30, vec![("request-us", text(*request_us))]),
             Kind::Fibtest { busy, work_ns } => {
                 let args = vec![
                     ("busy", busy.to_string()),
                     ("work-us", us((*work_ns).max(1_000))),
+                    ("interval-us", "10000".into()),
+                    pin(true),
                 ];
-                ("fibtest", cpus, args)
+                ("timer", cpus, args)
             }
             Kind::Forks { parents } => ("forks", *parents as usize, Vec::new()),
             Kind::Requests(_) | Kind::Build { .. } | Kind::Lock { .. } | Kind::Command { .. } => {
@@ -583,7 +579,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads all clocks.
 struct Clocks<'a> {
     scene: &'a Scene,
     began_ns: u64,
@@ -632,7 +627,7 @@ impl<'a> Clocks<'a> {
             at_ns: clock::monotonic_ns() - self.began_ns,
             used_ns,
             other_ns,
-            steal_ns: samplers::steal_ns(),
+            steal_ns: machine::steal_ns(),
             keeper_ns,
         }
     }
@@ -653,7 +648,7 @@ impl<'a> Clocks<'a> {
         let often = every_ns < OFTEN_NS;
         let looking = || -> Result<Vec<Look>, LabError> {
             if often {
-                samplers::raise_priority();
+                raise_priority();
                 clock::no_timer_slack();
             }
             let mut looks: Vec<Look> = vec![self.look(loads)];
@@ -723,7 +718,6 @@ fn ext_counted(quotas: &Value) -> Counted {
     }
 }
 
-/// A worker's latencies by name.
 fn latencies(answer: &Value) -> Vec<(String, Latency)> {
     let named = answer.as_object().into_iter().flatten();
     let of = |(name, value): (&String, &Value)| {
@@ -744,6 +738,17 @@ fn still_runs(guard: &mut Guarded) -> Result<(), LabError> {
 fn wait_until(at_ns: u64, done: &AtomicBool) {
     while clock::monotonic_ns() < at_ns && !done.load(Ordering::Acquire) {
         clock::sleep_until(at_ns.min(clock::monotonic_ns() + 50 * MS));
+    }
+}
+
+/// First in, first out at a low real-time priority, or else the best nice value.
+fn raise_priority() {
+    let param = libc::sched_param { sched_priority: 10 };
+    // SAFETY: plain numbers and one valid structure; both calls act on the calling thread only.
+    unsafe {
+        if libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) != 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
+        }
     }
 }
 
@@ -774,9 +779,9 @@ pub fn ext_supported() -> Result<(), LabError> {
         return Ok(());
     }
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Err(LabError::Needs {
-        what: "the sched_ext engine".into(),
-        why: format!("this kernel ({}) has no sched_ext", release.trim()),
-        mend: "give --on vm, or boot a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT".into(),
-    })
+    Err(LabError::needs(
+        "the sched_ext engine",
+        format!("this kernel ({}) has no sched_ext", release.trim()),
+        "give --on vm, or boot a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT",
+    ))
 }

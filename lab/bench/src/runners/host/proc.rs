@@ -59,22 +59,18 @@ impl Guarded {
         })
     }
 
-    /// The process.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes the pipe that it prints to.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Its exit, once it has ended by itself.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -136,7 +132,6 @@ const READY_NS: u64 = 60_000_000_000;
 
 /// A load generator of ours, with its page and its command pipe.
 pub struct Worker {
-    /// What it publishes and obeys.
     pub page: Arc<SharedPage>,
     guard: Guarded,
     input: ChildStdin,
@@ -151,7 +146,6 @@ pub struct WorkerPlan<'a> {
     pub kind: &'a str,
     /// The arguments after `--page FILE`.
     pub args: Vec<String>,
-    /// Threads that will check in.
     pub threads: usize,
 }
 
@@ -209,7 +203,6 @@ impl Worker {
         self.ask_within(command, 10)
     }
 
-    /// ... or as many as the work will take.
     pub fn ask_within(
         &mut self,
         command: &str,

@@ -18,7 +18,6 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// ... and to clean up: with the engine ext the kernel moves every task.
 const LEAVE_NS: u64 = 60_000_000_000;
 
-/// A running agent of our own.
 pub struct Tidegate {
     exe: PathBuf,
     run_dir: PathBuf,
@@ -131,7 +130,6 @@ impl Tidegate {
         Ok(agent)
     }
 
-    /// What the agent says of its scheduler.
     pub fn ext(&self) -> Result<Value, LabError> {
         Ok(self.status()?["ext"].take())
     }
@@ -178,7 +176,6 @@ impl Tidegate {
         }
     }
 
-    /// The agent's process.
     pub fn agent_pid(&self) -> i32 {
         self.agent_pid
     }
@@ -270,7 +267,6 @@ impl Peer {
             .ok_or_else(|| self.failed("left the kernel"))
     }
 
-    /// With the last that it said.
     fn failed(&self, what: &str) -> LabError {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
