@@ -5,34 +5,38 @@
 //! (kernel/time/posix-cpu-timers.c: `thread_group_cputime` syncs only the caller's own group, and a
 //! thread clock of another group is refused), so it serves windows of seconds, not steps.
 
-use std::time::Duration;
+use std::num::NonZeroU64;
+
+use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 /// `CLOCK_MONOTONIC`, the clock that every timestamp of the lab is on.
 pub fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC).unwrap_or(0)
+    ns(clock_gettime(ClockId::Monotonic))
 }
 
 pub fn thread_cpu_ns() -> u64 {
-    read(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+    ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
 pub fn own_process_cpu_ns() -> u64 {
-    read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+    ns(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+fn ns(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// CPU time of process `pid`, threads that have ended included; `None` once it is gone. Off by at
 /// most a tick for each of its threads that is running now.
 pub fn process_cpu_ns(pid: i32) -> Option<u64> {
-    // The kernel's encoding of a dynamic clock: include/linux/posix-timers_types.h,
-    // `(~pid << 3) | CPUCLOCK_SCHED`.
-    read((!pid << 3) | 2)
-}
-
-fn read(clock: libc::clockid_t) -> Option<u64> {
     let mut ts = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
+    // The kernel's encoding of a dynamic clock: include/linux/posix-timers_types.h,
+    // `(~pid << 3) | CPUCLOCK_SCHED`.
+    let clock = (!pid << 3) | 2;
     // SAFETY: `ts` is valid for writes and lives across the call.
     let rc = unsafe { libc::clock_gettime(clock, &raw mut ts) };
     (rc == 0).then(|| ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
@@ -41,46 +45,22 @@ fn read(clock: libc::clockid_t) -> Option<u64> {
 /// Sleeps until `at_ns` on the monotonic clock; returns at once when that is past. A signal may end
 /// it early, so loops that wait for a time read the clock again.
 pub fn sleep_until(at_ns: u64) {
-    let ts = libc::timespec {
-        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+    let at = Timespec {
+        tv_sec: (at_ns / 1_000_000_000) as i64,
+        tv_nsec: (at_ns % 1_000_000_000) as i64,
     };
-    // SAFETY: `ts` is valid for reads; a null remainder is allowed for absolute sleeps.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const ts,
-            std::ptr::null_mut(),
-        );
-    }
-}
-
-/// As nanoseconds; more than 584 years is not asked for.
-pub fn ns(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }
 
 /// Timer interrupts a second, read from the resolution of the coarse clock, which is one tick.
 pub fn hz() -> u32 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `ts` is valid for writes.
-    let rc = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut ts) };
-    if rc != 0 || ts.tv_nsec <= 0 {
-        return 0;
-    }
-    ((1_000_000_000 + ts.tv_nsec / 2) / ts.tv_nsec) as u32
+    let tick_ns = ns(clock_getres(ClockId::MonotonicCoarse)).max(1);
+    ((1_000_000_000 + tick_ns / 2) / tick_ns) as u32
 }
 
 /// Asks for timers without slack, so that a generator's sleeps end when they should.
 pub fn no_timer_slack() {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1usize, 0usize, 0usize, 0usize);
-    }
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `tidegate-lab demo`: main with side work that is placed in four ways, measured on this machine and then simulated on
-//! a larger one. It is an experiment like the others, with a picture of its own.
+//! `tidegate-lab demo`: main with side work that is placed in four ways, measured on this machine
+//! and then simulated on a larger one. It is an experiment like the others, with a picture of its
+//! own.
 
 pub mod picture;
 
@@ -26,8 +27,8 @@ static DEMO: Experiment = Experiment {
     ],
 };
 
-/// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight, 30 % are already
-/// more than the half of the machine that main then gets.
+/// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight,
+/// 30 % are already more than the half of the machine that main then gets.
 const LOAD: f64 = 1.0;
 const ROUNDS: u32 = 3;
 /// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
@@ -122,8 +123,8 @@ impl Demo {
     }
 }
 
-/// Measures here, simulates, and writes the reports and pictures under [`LabOptions::out`]. An arm that cannot run here
-/// is left out and named.
+/// Measures here, simulates, and writes the reports and pictures under [`LabOptions::out`]. An arm
+/// that cannot run here is left out and named.
 pub fn run(options: &LabOptions) -> Result<Demo, LabError> {
     let on = |on| {
         crate::run(&LabOptions {

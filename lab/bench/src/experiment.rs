@@ -1,5 +1,5 @@
-//! An experiment is a value: a question, and parts of cells, metrics and targets. A runner for each environment turns a
-//! cell's [`Scene`] into an [`Outcome`]; one report is made of all samples.
+//! An experiment is a value: a question, and parts of cells, metrics and targets. A runner for each
+//! environment turns a cell's [`Scene`] into an [`Outcome`]; one report is made of all samples.
 //!
 //! To add an experiment, write its value in a file of [`crate::experiments`] and name it in
 //! [`crate::experiments::ALL`].
@@ -70,8 +70,8 @@ impl Ask<'_> {
         }
     }
 
-    /// A seed from the user's and from what is common to all arms of a comparison, never from the arm: every arm meets
-    /// the same arrivals.
+    /// A seed from the user's and from what is common to all arms of a comparison, never from the
+    /// arm: every arm meets the same arrivals.
     pub fn seed(&self, parts: &[u64]) -> u64 {
         let mut rng = tidegate_sim::Prng::new(self.options.seed);
         for &part in parts {
@@ -92,8 +92,9 @@ pub struct Part {
     pub metrics: &'static [Metric],
     /// One row for each arm, pooled over the cases of a group; else one row for each case and arm.
     pub pooled: bool,
-    /// Alternatives, and the figures that are compared with each in pairs of the same case and round. The strongest simple
-    /// one is always among them: cpu.idle for side work, cpu.max for caps.
+    /// Alternatives, and the figures that are compared with each in pairs of the same case and
+    /// round. The strongest simple one is always among them: cpu.idle for side work, cpu.max for
+    /// caps.
     pub over: &'static [(&'static str, &'static [&'static str])],
     pub targets: Vec<Target>,
 }
@@ -309,7 +310,8 @@ pub const fn scaled(name: &'static str, head: &'static str, scale: f64, digits: 
 #[derive(Clone, Debug)]
 pub enum Over {
     Itself,
-    /// Its ratio to this arm's in the same case and round; the geometric mean of a case's rounds counts once.
+    /// Its ratio to this arm's in the same case and round; the geometric mean of a case's rounds
+    /// counts once.
     Arm(&'static str),
     /// Its ratio to the same arm's in the case with this label and group.
     Case(&'static str),

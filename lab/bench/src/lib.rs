@@ -1,22 +1,23 @@
 //! Experiments, on this machine or on simulated ones: what side work does to main work, with and
 //! without Tidegate, and what each of its mechanisms does to latency and throughput.
 //!
-//! On this machine the lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
-//! command, as a user would, and never calls the engine's code. What it reports it reads itself,
-//! with clocks that share no code with the control loop ([`loads::shared_page`]): the load
-//! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
-//! microseconds where the kernel's group usage moves by ticks.
+//! On this machine the lab drives the *installed behaviour*: it starts main and side work through
+//! the `tidegate` command, as a user would, and never calls the engine's code. What it reports it
+//! reads itself, with clocks that share no code with the control loop ([`loads::shared_page`]): the
+//! load generators publish their own CPU clocks in a shared page, so a running thread is known to a
+//! few microseconds where the kernel's group usage moves by ticks.
 //!
 //! ```text
-//! EXPERIMENT ─> run(&LabOptions) ─> an experiment's parts: cells (case, arm, scene), metrics, targets
-//!                                    ├─ runners::host: processes that run `worker ...` (loads), and clocks
-//!                                    ├─ runners::sim: simulated machines
-//!                                    └─ runners::vm: the host's runner, in a guest
-//!                                   └─> samples ─> report: terminal table, HTML, CSV, JSON
+//! EXPERIMENT ─> run(&LabOptions) ─> its parts: cells (case, arm, scene), metrics, targets
+//!                   ├─ runners::host: processes that run `worker ...` (loads), and clocks
+//!                   ├─ runners::sim: simulated machines
+//!                   └─ runners::vm: the host's runner, in a guest
+//!               └─> samples ─> report: terminal table, HTML, CSV, JSON
 //! ```
 //!
-//! Simulated ([`runners::sim`]), Tidegate's engines are a part of the model: the agent's own control step and
-//! the law's own headers decide, on a machine that is the same to the byte each time.
+//! Simulated ([`runners::sim`]), Tidegate's engines are a part of the model: the agent's own
+//! control step and the law's own headers decide, on a machine that is the same to the byte each
+//! time.
 //!
 //! Next to experiments, [`replay`] simulates recorded demand under other terms.
 

@@ -112,7 +112,8 @@ pub struct LabOptions {
     pub main_cmd: Option<String>,
     /// A command as side instead of ffmpeg or the hogs (`headroom` on the host).
     pub side_cmd: Option<String>,
-    /// Load levels instead of the cpu.headroom patches' 1.0…1.6 (`headroom`); level 1.0 is 25 % of the machine.
+    /// Load levels instead of the cpu.headroom patches' 1.0…1.6 (`headroom`); level 1.0 is 25 % of
+    /// the machine.
     pub loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
     pub sense: Option<Sense>,

@@ -1,5 +1,5 @@
-//! Progress of anything that takes more than two seconds: a bar on a terminal, a line per stage elsewhere, nothing when
-//! asked to be quiet.
+//! Progress of anything that takes more than two seconds: a bar on a terminal, a line per stage
+//! elsewhere, nothing when asked to be quiet.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -14,7 +14,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `seconds` is how long the whole will take, or the weight of work whose speed shows as it is done.
+    /// `seconds` is how long the whole will take, or the weight of work whose speed shows as it is
+    /// done.
     pub fn new(title: &'static str, seconds: f64, quiet: bool) -> Self {
         // A guest has a terminal that nobody looks at; its host reads lines.
         let terminal = std::io::stderr().is_terminal() && !crate::loads::spin::by_nops();

@@ -1,4 +1,5 @@
-//! What a runner sets up, and what it saw: plain data that the simulator, this machine and a guest understand alike.
+//! What a runner sets up, and what it saw: plain data that the simulator, this machine and a guest
+//! understand alike.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -178,7 +179,8 @@ impl Max {
 pub struct Terms {
     pub role: Option<Role>,
     pub headroom_pct: Option<u32>,
-    /// Extra headroom from main's run delay: late after, share that may be late, where the search begins.
+    /// Extra headroom from main's run delay: late after, share that may be late, where the search
+    /// begins.
     pub objective: Option<(u64, u32, u32)>,
     pub max: Option<Max>,
     pub cap_hard_ppt: Option<u32>,
@@ -267,7 +269,8 @@ pub enum Hint {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// An open-loop server: Poisson arrivals at this part of the machine, requests of 0.5 to 1.5 ms, two workers a CPU.
+    /// An open-loop server: Poisson arrivals at this part of the machine, requests of 0.5 to 1.5
+    /// ms, two workers a CPU.
     Server {
         /// 0 to 1.
         share: f64,
@@ -299,13 +302,12 @@ pub enum Kind {
         groups: u32,
         loops: u32,
     },
-    /// A message thread that wakes four workers in turn, 100 requests of 1 ms a second and CPU.
-    Schbench,
     /// A service of 30 workers whose requests come in batches.
     Bursty {
         request_us: u64,
     },
-    /// A thread on each CPU: the first `busy` compute without end, the others work a moment each 10 ms.
+    /// A thread on each CPU: the first `busy` compute without end, the others work a moment each 10
+    /// ms.
     Fibtest {
         busy: u32,
         work_ns: u64,
@@ -319,7 +321,8 @@ pub enum Kind {
         jobs: u32,
         each: u32,
     },
-    /// A main task that takes a lock each 10 ms, and a side task in that group that holds it for 2 ms (simulated).
+    /// A main task that takes a lock each 10 ms, and a side task in that group that holds it for 2
+    /// ms (simulated).
     Lock {
         side: usize,
     },
@@ -353,7 +356,8 @@ pub enum Keeper {
         whole_cores: bool,
     },
     SchedExt,
-    /// A published law, in its steady state for this part of the machine that main takes (simulated).
+    /// A published law, in its steady state for this part of the machine that main takes
+    /// (simulated).
     Law(Law, u64),
     /// The program `cpulimit` on the first load, parts per thousand of one CPU (real machines).
     Cpulimit(u32),
@@ -552,8 +556,8 @@ impl Outcome {
         self.used_ns(load) / 1e9 / self.seconds()
     }
 
-    /// Who had the machine between two looks. Idle is what nobody used of what steal left: the kernel's counters of idle
-    /// time are ticks, points off over short windows.
+    /// Who had the machine between two looks. Idle is what nobody used of what steal left: the
+    /// kernel's counters of idle time are ticks, points off over short windows.
     pub fn shares(&self, loads: &[Load], from: &Look, to: &Look) -> Shares {
         let wall = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
         let span = |a: u64, b: u64| b.saturating_sub(a) as f64;

@@ -122,8 +122,9 @@ impl Trace {
         })
     }
 
-    /// The most that side had beyond its new allowance by any moment of the half second after the step, as a length of
-    /// time in which it took all that main left free (`free` of the machine): how long nobody held it back.
+    /// The most that side had beyond its new allowance by any moment of the half second after the
+    /// step, as a length of time in which it took all that main left free (`free` of the machine):
+    /// how long nobody held it back.
     pub fn went_on_us(&self, step_ns: u64, target: f64, free: f64) -> Option<f64> {
         let from = self.cpu_at(step_ns)?;
         let mut most_ns = 0.0f64;
@@ -136,7 +137,8 @@ impl Trace {
         Some(most_ns / spare / 1e3)
     }
 
-    /// A step of main down: how long until side has `target` again; infinite if it has not by `end_ns`.
+    /// A step of main down: how long until side has `target` again; infinite if it has not by
+    /// `end_ns`.
     pub fn give_back_us(&self, step_ns: u64, target: f64, end_ns: u64) -> f64 {
         let back_us = self.first_near(step_ns, target, &[LONG_NS]);
         let back_us = back_us.filter(|us| step_ns + (us * 1e3) as u64 + LONG_NS <= end_ns);

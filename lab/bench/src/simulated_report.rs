@@ -1,6 +1,7 @@
 //! The report on runs of a scenario (`tidegate-lab sim`), in the lab's form.
 //!
-//! Everything in it is computed from the outcomes' integers in one order, so the same runs give the same bytes.
+//! Everything in it is computed from the outcomes' integers in one order, so the same runs give the
+//! same bytes.
 
 use serde_json::{Map, Value, json};
 
@@ -128,8 +129,8 @@ fn latencies(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Count, mean, percentiles and maximum. What was never recorded stands there as a count of 0: an encoder that finished no
-/// frame is what one is looking for.
+/// Count, mean, percentiles and maximum. What was never recorded stands there as a count of 0: an
+/// encoder that finished no frame is what one is looking for.
 fn statistics(values: &Histogram) -> [String; 7] {
     if values.count() == 0 {
         return ["0", "-", "-", "-", "-", "-", "-"].map(str::to_owned);

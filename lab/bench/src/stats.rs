@@ -7,8 +7,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The largest; NaN (which meets no target) of nothing or where one is NaN. `fold(0.0, f64::max)` would
-/// skip both, and show what was not measured as the best there is.
+/// The largest; NaN (which meets no target) of nothing or where one is NaN. `fold(0.0, f64::max)`
+/// would skip both, and show what was not measured as the best there is.
 pub fn most(values: impl IntoIterator<Item = f64>) -> f64 {
     let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
     values.into_iter().reduce(larger).unwrap_or(f64::NAN)

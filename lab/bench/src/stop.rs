@@ -41,7 +41,8 @@ pub fn check() -> Result<(), LabError> {
     }
 }
 
-/// Sleeps until `at_ns`, in pieces, so that a signal is seen within 50 ms even if it went to another thread.
+/// Sleeps until `at_ns`, in pieces, so that a signal is seen within 50 ms even if it went to
+/// another thread.
 pub fn sleep_until(at_ns: u64) -> Result<(), LabError> {
     loop {
         check()?;

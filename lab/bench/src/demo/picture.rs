@@ -1,5 +1,5 @@
-//! The four ways as two panels of bars: main's p99 latency, and side work done. It brings its own background and
-//! colours, so that it reads the same by day and by night.
+//! The four ways as two panels of bars: main's p99 latency, and side work done. It brings its own
+//! background and colours, so that it reads the same by day and by night.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,10 @@
-//! A service whose load exceeds its quota in some periods and not on average: without a limit, under the quota alone, and
-//! with burst.
+//! A service whose load exceeds its quota in some periods and not on average: without a limit,
+//! under the quota alone, and with burst.
 //!
-//! The burst series' run hands out 20 requests of 10 ms each 40 ms: at most 600 ms in any period of 100, below the quota of
-//! 700. What throttled it was quota lying in silos. Here a third of the batches is of 30 requests and the others of 15, with
-//! the same mean: about one period in eight asks for 750 or 900 ms. Every arm meets the same batches.
+//! The burst series' run hands out 20 requests of 10 ms each 40 ms: at most 600 ms in any period of
+//! 100, below the quota of 700. What throttled it was quota lying in silos. Here a third of the
+//! batches is of 30 requests and the others of 15, with the same mean: about one period in eight
+//! asks for 750 or 900 ms. Every arm meets the same batches.
 
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;

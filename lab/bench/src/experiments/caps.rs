@@ -1,5 +1,6 @@
-//! Rate caps: how exactly a hard cap is kept, how smoothly and at what cost; what a task may do after a sleep; how soon soft
-//! caps yield; and what caps cost a build. What Tidegate does is the product's own rule, on the simulator too.
+//! Rate caps: how exactly a hard cap is kept, how smoothly and at what cost; what a task may do
+//! after a sleep; how soon soft caps yield; and what caps cost a build. What Tidegate does is the
+//! product's own rule, on the simulator too.
 
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
@@ -55,7 +56,8 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     Ok(parts)
 }
 
-/// A cap as a quota by hand: the kernel's least quota is 1 ms, and a period is 100 ms unless somebody knows better.
+/// A cap as a quota by hand: the kernel's least quota is 1 ms, and a period is 100 ms unless
+/// somebody knows better.
 fn by_hand(ppt: u32) -> Max {
     let period_us = (1_000_000 / u64::from(ppt)).clamp(100_000, 1_000_000);
     Max {
@@ -206,7 +208,8 @@ fn hard_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .max_by(|a, b| far(a).total_cmp(&far(b)));
     let worst = worst.unwrap_or(f64::NAN);
     if due < cap {
-        // A cap that does not bind is kept by whatever stays below it: its sleeps take longer than they should.
+        // A cap that does not bind is kept by whatever stays below it: its sleeps take longer than
+        // they should.
         due = worst.min(cap);
     }
     let s = o.whole(&cell.scene.loads);
@@ -245,7 +248,8 @@ fn after_sleep(ask: &Ask<'_>) -> Part {
             cells.push(Cell::new(&case, arm, 0, scene));
         }
     }
-    // The bucket's depth is 10 ms of the rate, but no less than the 1 ms that the kernel can hold, and a tick enforces it.
+    // The bucket's depth is 10 ms of the rate, but no less than the 1 ms that the kernel can hold,
+    // and a tick enforces it.
     let bound = |ppt: u32| (f64::from(ppt) / 100.0).max(1.0) + 4.0;
     let target = |ppt: u32| {
         let what = format!("above a cap of {ppt} ‰ after a sleep: {{arm}}");
@@ -287,7 +291,6 @@ fn soft(ask: &Ask<'_>) -> Part {
             Case::new("", format!("soft cap {ppt} ‰")).with("cap_cpus", f64::from(ppt) / 1e3);
         let share = f64::from(ppt) / 1e3 / f64::from(cpus);
         let mut arms = vec![
-            (Arm::new("nothing", "nothing"), Keeper::Nobody, 0.5),
             (
                 Arm::new("cpu_idle", "cpu.idle by hand"),
                 Keeper::Nobody,
@@ -436,7 +439,8 @@ fn build(ask: &Ask<'_>) -> Part {
         metrics: &[ELAPSED],
         pooled: true,
         over: &[("none", &["elapsed_seconds"])],
-        // kernbench -j 8 on two CPUs in the series: 1056.1 s, 1048.2 with caps unused, 1064.1 with soft caps of 0.
+        // kernbench -j 8 on two CPUs in the series: 1056.1 s, 1048.2 with caps unused, 1064.1 with
+        // soft caps of 0.
         targets: vec![
             target("unused", 1.005, 1048.2 / 1056.1),
             target("soft_0", 1.01, 1064.1 / 1056.1),

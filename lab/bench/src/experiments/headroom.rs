@@ -200,8 +200,9 @@ pub fn scene(
     Ok(scene)
 }
 
-/// Before the window, and the window, ms. Small simulated machines run longer, so that each has about as many requests.
-/// The agent begins at the tolerance and gives slowly, on large machines most of all.
+/// Before the window, and the window, ms. Small simulated machines run longer, so that each has
+/// about as many requests. The agent begins at the tolerance and gives slowly, on large machines
+/// most of all.
 fn lengths(ask: &Ask<'_>, arm: Placing, cpus: u32) -> (u64, u64) {
     if !ask.is_simulated() {
         return ask.quick_or((600, 1_200), (1_500, 4_000));
@@ -217,7 +218,8 @@ fn lengths(ask: &Ask<'_>, arm: Placing, cpus: u32) -> (u64, u64) {
     )
 }
 
-/// A run's figures. A main that was never served has no latency to show: the worst there is, not a run to leave out.
+/// A run's figures. A main that was never served has no latency to show: the worst there is, not a
+/// run to leave out.
 pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let loads = &cell.scene.loads;
     let mut latency = o.latency(0, "latency");

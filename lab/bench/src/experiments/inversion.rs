@@ -1,8 +1,8 @@
 //! Main takes a lock that side work takes too.
 //!
-//! Side work that is throttled, or never picked, while it holds a lock makes main wait for as long: a priority inversion.
-//! Main comes each 10 ms, takes the lock, works 0.2 ms and lets it go; one side task holds it for 2 ms of CPU in each 4 ms,
-//! and side hogs want the rest of the machine.
+//! Side work that is throttled, or never picked, while it holds a lock makes main wait for as long:
+//! a priority inversion. Main comes each 10 ms, takes the lock, works 0.2 ms and lets it go; one
+//! side task holds it for 2 ms of CPU in each 4 ms, and side hogs want the rest of the machine.
 
 use super::SIM;
 use crate::LabError;

@@ -1,5 +1,6 @@
-//! Latency hints: cyclictest alone and beside hackbench, hackbench itself, a service beside hogs, and what three hogs keep
-//! beside a task that hints. On a real kernel the ways of hinting are compared, simulated the schedulers.
+//! Latency hints: cyclictest alone and beside hackbench, hackbench itself, and what three hogs keep
+//! beside a task that hints. On a real kernel the ways of hinting are compared, simulated the
+//! schedulers.
 
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
@@ -19,8 +20,7 @@ pub static LATENCY: Experiment = Experiment {
          yields. By hand: sched_setattr with the kernel's shortest slice (100 us), or to yield its longest (100 ms), which is the \
          most that a stock kernel offers. Fairness: three hogs and the hinting task on one CPU, worst share against its fair \
          one: an equal part if a hog hints; if a task hints that sleeps in between and asks for 44 % of 4 ms, each hog's against \
-         their mean, and against a quarter if it has less. The service: a thread that wakes four workers in turn, 100 requests \
-         of 1 ms a second and CPU, beside two hogs a CPU.",
+         their mean, and against a quarter if it has less.",
         "What a hint cannot do on a stock kernel: a fair class lets nobody run who has had more than a fair share. Beside 640 \
          tasks in one group a timer task has, so that it waits until the others have caught up, however short its slice is \
          (EEVDF's eligibility). In a group of its own its share is half of the machine, and it runs at once. Under the sched_ext \
@@ -57,12 +57,6 @@ const TIMER: [Metric; 7] = [
 ];
 const ELAPSED: Metric = metric("elapsed_seconds", "seconds", 3);
 const UNFAIR: Metric = scaled("worst_share_off_ratio", "worst share off by, %", 100.0, 3);
-const SERVICE: [Metric; 4] = [
-    metric("wakeup_p99_us", "wakeup p99, us", 1),
-    metric("wakeup_p50_us", "p50, us", 1),
-    metric("request_p99_us", "request p99, us", 1),
-    metric("request_p50_us", "p50, us", 1),
-];
 
 /// A way of hinting: its arm, who keeps it, and the fair class (simulated).
 #[derive(Clone)]
@@ -134,7 +128,8 @@ impl Way {
         }
     }
 
-    /// A scene with a group for what hints and one for the others; on the simulator, and without sched_ext, the same.
+    /// A scene with a group for what hints and one for the others; on the simulator, and without
+    /// sched_ext, the same.
     fn scene(
         &self,
         ask: &Ask<'_>,
@@ -171,15 +166,11 @@ impl Way {
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let ways = ways(ask);
     let cpus = ask.sizes(&[8])[0];
-    let mut parts = vec![
+    Ok(vec![
         timers(ask, &ways, cpus),
         messages(ask, &ways, cpus),
         shares(ask, &ways),
-    ];
-    if !ask.is_simulated() {
-        parts.push(service(ask, &ways));
-    }
-    Ok(parts)
+    ])
 }
 
 /// What is promised, and its own kind without a hint.
@@ -420,8 +411,9 @@ fn shares(ask: &Ask<'_>, ways: &[Way]) -> Part {
 
 /// How far these are from each other's mean, or below what each is due at least.
 ///
-/// A hinting hog is due as much as each of the others. A task that sleeps in between asks for more than its quarter too, so
-/// that a hint could give it more: the hogs are due equal parts, and no less than a quarter of the CPU each.
+/// A hinting hog is due as much as each of the others. A task that sleeps in between asks for more
+/// than its quarter too, so that a hint could give it more: the hogs are due equal parts, and no
+/// less than a quarter of the CPU each.
 fn worst_off(used: &[f64], least: f64) -> f64 {
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let off = |u: &f64| (u / mean - 1.0).abs().max(1.0 - u / least);
@@ -431,48 +423,11 @@ fn worst_off(used: &[f64], least: f64) -> f64 {
 fn share_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let used: Vec<f64> = (0..4).map(|load| o.used_ns(load)).collect();
     let hog = matches!(cell.scene.loads[3].kind, Kind::Hogs { .. });
-    // What nobody could have (interrupts, the lab itself) is no hog's loss: a quarter of what all had.
+    // What nobody could have (interrupts, the lab itself) is no hog's loss: a quarter of what all
+    // had.
     let quarter = used.iter().sum::<f64>().min(o.seconds() * 1e9) / 4.0;
     let off = worst_off(&used[..if hog { 4 } else { 3 }], quarter);
     vec![Figures::default().with("worst_share_off_ratio", off)]
-}
-
-fn service(ask: &Ask<'_>, ways: &[Way]) -> Part {
-    let case = Case::new("", "beside two hogs a CPU");
-    let mut cells = Vec::new();
-    for way in ways {
-        for round in 0..rounds(ask) {
-            let (mut scene, group, own) = way.scene(ask, ask.cpus, 4, (100, 100));
-            (scene.warm_ns, scene.window_ns) = ask.quick_or((S / 2, S), (S, 5 * S));
-            let hogs = Kind::hogs(2 * ask.cpus);
-            scene.load("hogs", group, hogs);
-            let load = scene.load("schbench", own, Kind::Schbench);
-            scene.loads[load].hint = way.hint(SENSITIVE, false);
-            cells.push(Cell::new(&case, way.arm.clone(), round, scene));
-        }
-    }
-    let nothing = if ask.is_ext() {
-        "ext_nothing"
-    } else {
-        "nothing"
-    };
-    let what = "wakeup p99 of a service beside hogs, over no hint: {arm}";
-    Part {
-        pooled: true,
-        over: &[("slice", &["wakeup_p99_us"])],
-        targets: vec![Target::new(what, &[ours(ask).0], SERVICE[0], "×").over(nothing)],
-        ..Part::new(
-            "service",
-            "A service beside two hogs a CPU",
-            cells,
-            |_, o| {
-                let shown = ["p50", "p99", "max"];
-                let figures = Figures::default().latency("wakeup", &o.latency(1, "wakeup"), &shown);
-                vec![figures.latency("request", &o.latency(1, "request"), &shown)]
-            },
-            &SERVICE,
-        )
-    }
 }
 
 #[cfg(test)]

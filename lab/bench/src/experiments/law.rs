@@ -1,7 +1,9 @@
-//! What side work gets and what stays idle while main holds a level, and the worst second while main varies.
+//! What side work gets and what stays idle while main holds a level, and the worst second while
+//! main varies.
 //!
-//! The contract: with constant main, idle is within one point of what was asked, or of what main and the tolerance leave if
-//! that is less. With varying main, idle over any second is not more than one point below that.
+//! The contract: with constant main, idle is within one point of what was asked, or of what main
+//! and the tolerance leave if that is less. With varying main, idle over any second is not more
+//! than one point below that.
 
 use super::placing::{HEADROOM_PCT, Placing, TOLERANCE};
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
@@ -59,7 +61,8 @@ const VARYING: [Metric; 5] = [
     scaled("idle_ratio", "mean idle, %", 100.0, 1),
 ];
 
-/// A level of main, the kind of row, and side's published part of the machine: the table of the patches.
+/// A level of main, the kind of row, and side's published part of the machine: the table of the
+/// patches.
 const ROWS: [(u32, &str, bool); 9] = [
     (0, "quiet", true),
     (0, "quiet", false),
@@ -313,8 +316,8 @@ fn constant_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     vec![figures]
 }
 
-/// Every second, each 100 ms. What is due in a second is the mean of what is due in its tenths: while main alone takes more
-/// than the headroom leaves, idle cannot be kept.
+/// Every second, each 100 ms. What is due in a second is the mean of what is due in its tenths:
+/// while main alone takes more than the headroom leaves, idle cannot be kept.
 fn varying_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let (loads, headroom) = (&cell.scene.loads, cell.given("headroom_ratio"));
     let (mut worst, mut worst_idle) = (f64::INFINITY, 1.0);

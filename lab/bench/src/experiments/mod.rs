@@ -1,8 +1,9 @@
-//! The experiments, each a value. Every mechanism has one that compares it with the published figures it began with:
+//! The experiments, each a value. Every mechanism has one that compares it with the published
+//! figures it began with:
 //!
 //! | mechanism | published | experiments |
 //! |---|---|---|
-//! | headroom | cover letter of the cpu.headroom patches, Song Liu, 2019 | `law`, `step`, `headroom`, `objective`, `inversion` |
+//! | headroom | the cpu.headroom patches, Song Liu, 2019 | `law`, `step`, `headroom`, `objective`, `inversion` |
 //! | latency hints | *Latency hints for CFS task*, Vincent Guittot, LPC 2022 | `latency` |
 //! | burst | *Burstable CFS bandwidth controller*, Huaixin Chang, 2021 | `burst` |
 //! | slices | Linux commit de53fd7aedb1, Dave Chiluk, 2019 | `slices` |
@@ -55,7 +56,8 @@ pub fn named(name: &str) -> Result<&'static Experiment, String> {
     found.ok_or_else(|| format!("unknown experiment '{name}': {}", names()))
 }
 
-/// Those that this environment runs with that engine; not `peers`, which loads the schedulers of others.
+/// Those that this environment runs with that engine; not `peers`, which loads the schedulers of
+/// others.
 pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = &'static Experiment> {
     let here = move |e: &&Experiment| e.name != "peers" && e.runs_on(on, engine);
     ALL.into_iter().filter(here)

@@ -1,7 +1,8 @@
 //! Headroom that is asked for beside headroom that is found from main's run delay (law/delay.h).
 //!
-//! A headroom that is asked for is right for one load: it protects a busy main too little, or takes from side work what an
-//! idle main does not need. Main is a server at five kinds of load. Every arm of a load meets the same arrivals.
+//! A headroom that is asked for is right for one load: it protects a busy main too little, or takes
+//! from side work what an idle main does not need. Main is a server at five kinds of load. Every
+//! arm of a load meets the same arrivals.
 
 use tidegate_sim::workloads::{Curve, Pattern};
 
@@ -82,7 +83,6 @@ const LOADS: [Load; 5] = [
         fixed_phases: true,
     }),
 ];
-const NUMBERS: [u64; 5] = [0, 1, 2, 3, 4];
 
 /// Headroom that is asked for, and whether there is an objective; nothing without Tidegate.
 const ARMS: [(&str, &str, Option<(u32, bool)>); 4] = [

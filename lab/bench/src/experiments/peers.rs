@@ -1,6 +1,7 @@
-//! Ordinary work, without a gate, under the kernel's own scheduler, under the sched_ext engine and under other schedulers of
-//! sched_ext that are installed (`--peer NAME=PATH`), one after another in each round. The work is done by programs that
-//! others wrote; those that are not installed are left out.
+//! Ordinary work, without a gate, under the kernel's own scheduler, under the sched_ext engine and
+//! under other schedulers of sched_ext that are installed (`--peer NAME=PATH`), one after another
+//! in each round. The work is done by programs that others wrote; those that are not installed are
+//! left out.
 
 use std::path::PathBuf;
 
@@ -28,11 +29,13 @@ pub static PEERS: Experiment = Experiment {
 
 const MARGIN: f64 = 1.05;
 
-/// A kind of work a line: its name, what runs next to it, and its command line (`sh` takes the rest as a script).
+/// A kind of work a line: its name, what runs next to it, and its command line (`sh` takes the rest
+/// as a script).
 ///
-/// schbench without `-L` takes a spinlock of its own on each CPU, which threads that do not run would hold. cyclictest's
-/// interval is out of step with any tick: with 2 ms each wakeup came at one of two moments between ticks of 4 ms, which
-/// another boot moved. `build` is what make does: jobs that compute, four at a time.
+/// schbench without `-L` takes a spinlock of its own on each CPU, which threads that do not run
+/// would hold. cyclictest's interval is out of step with any tick: with 2 ms each wakeup came at
+/// one of two moments between ticks of 4 ms, which another boot moved. `build` is what make does:
+/// jobs that compute, four at a time.
 const WORK: &str = "\
 hackbench 1, sockets | - | hackbench -g 1 -l 200
 hackbench 4, threads, pipes | - | hackbench -g 4 -T -p -l 50
@@ -68,7 +71,8 @@ const METRICS: [Metric; 6] = [
     metric("request_p99_us", "request p99, us", 1),
 ];
 
-/// The programs of the work and the schedulers that a guest needs: the place there, and the file here.
+/// The programs of the work and the schedulers that a guest needs: the place there, and the file
+/// here.
 pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
     let mut names: Vec<&str> = work().map(|w| w.2).filter(|name| *name != "sh").collect();
     names.dedup();
@@ -201,7 +205,8 @@ fn requests(output: &Output) -> Option<Figures> {
     ))
 }
 
-/// Percentiles of the JSON between messages, which has how many wakeups took each number of microseconds.
+/// Percentiles of the JSON between messages, which has how many wakeups took each number of
+/// microseconds.
 fn wakeups(text: &str) -> Option<Figures> {
     let json = text.get(text.find('{')?..=text.rfind('}')?)?;
     let found: Value = serde_json::from_str(json).ok()?;

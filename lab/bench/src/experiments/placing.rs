@@ -79,8 +79,8 @@ impl Placing {
         }
     }
 
-    /// Adds main's group and side's. A published law starts in its steady state beside a main that takes this part of the
-    /// machine, and more where siblings are busy.
+    /// Adds main's group and side's. A published law starts in its steady state beside a main that
+    /// takes this part of the machine, and more where siblings are busy.
     pub fn groups(self, scene: &mut Scene, busy: f64) -> Result<(usize, usize), LabError> {
         let is_tidegate = matches!(self, Placing::Tidegate(..) | Placing::Ext(_));
         let main = scene.group(Group {
@@ -94,7 +94,6 @@ impl Placing {
             return Ok((main, main));
         }
         let light = matches!(self, Placing::WeightOne | Placing::Tidegate(_, _, true));
-        let cpus = scene.model.cpus;
         let side = scene.group(Group {
             idle: !light && !matches!(self, Placing::OwnGroup | Placing::Ext(_)),
             weight: u32::from(light),

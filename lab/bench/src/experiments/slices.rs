@@ -1,9 +1,10 @@
-//! A small quota on many CPUs, of which each needs little now and then: slices of it that expire at the end of a period, and
-//! slices that stay.
+//! A small quota on many CPUs, of which each needs little now and then: slices of it that expire at
+//! the end of a period, and slices that stay.
 //!
-//! A CPU takes its part of the pool in slices. Until de53fd7aedb1 (2019) what it had not used by the end of the period
-//! expired, so CPUs that run a moment and sleep ate the quota of the one that works. Since then slices do not expire, and
-//! all but 1 ms goes back when the CPU has nothing left to run. The simulator has both; no kernel since 5.4 has the former.
+//! A CPU takes its part of the pool in slices. Until de53fd7aedb1 (2019) what it had not used by
+//! the end of the period expired, so CPUs that run a moment and sleep ate the quota of the one that
+//! works. Since then slices do not expire, and all but 1 ms goes back when the CPU has nothing left
+//! to run. The simulator has both; no kernel since 5.4 has the former.
 
 use super::{HOST_EXT, SIM, VM_EXT};
 use crate::LabError;
@@ -34,7 +35,8 @@ const QUOTA_US: u64 = 10_000;
 const PERIOD_US: u64 = 100_000;
 const CPUS: u32 = 80;
 const DEFAULT_SLICE_US: u64 = 5_000;
-/// Phases of a real group's periods, whose begin is not known: the one that sees least excess cuts no period's use in two.
+/// Phases of a real group's periods, whose begin is not known: the one that sees least excess cuts
+/// no period's use in two.
 const PHASES: usize = 10;
 
 const BUSY: Metric = scaled("busy_thread_cpus", "busy thread, ms/s", 1e3, 2);
@@ -185,7 +187,8 @@ fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
     part
 }
 
-/// The greatest rise of `used − quota · n` from its lowest point so far: use above the quota over any run of whole periods.
+/// The greatest rise of `used − quota · n` from its lowest point so far: use above the quota over
+/// any run of whole periods.
 fn excess_ns(used_ns: impl Iterator<Item = u64>) -> f64 {
     let (mut lowest, mut most) = (0i64, 0i64);
     for (periods, used) in used_ns.enumerate() {

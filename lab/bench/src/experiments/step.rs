@@ -1,5 +1,5 @@
-//! Main steps from 10 to 80 % of the machine and back: how soon side's CPU follows. Each step comes at a random moment, so no
-//! controller's period is favoured.
+//! Main steps from 10 to 80 % of the machine and back: how soon side's CPU follows. Each step comes
+//! at a random moment, so no controller's period is favoured.
 
 use rand::RngExt as _;
 use tidegate_sim::Prng;

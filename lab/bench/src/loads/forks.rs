@@ -1,8 +1,8 @@
-//! A group that forks without end, as a build does: each of a few parents keeps some children running, each child burns
-//! a few milliseconds and ends, and another takes its place.
+//! A group that forks without end, as a build does: each of a few parents keeps some children
+//! running, each child burns a few milliseconds and ends, and another takes its place.
 //!
-//! A child tells its CPU time on the page as it goes; when it has ended, what the kernel has charged it in all stands in
-//! its place, so that forking and ending are counted too.
+//! A child tells its CPU time on the page as it goes; when it has ended, what the kernel has
+//! charged it in all stands in its place, so that forking and ending are counted too.
 
 use std::sync::Arc;
 
@@ -16,21 +16,24 @@ use crate::clock::thread_cpu_ns;
 
 const LANES: usize = 4;
 
-/// `forks --page F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how many were forked.
+/// `forks --page F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how
+/// many were forked.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let parents: usize = args.number("threads", 4)?;
     let work_ns = 1000 * args.number::<u64>("work-us", 5000)?;
     let spin = Spin::calibrated();
     let mut pids = Vec::new();
     for index in 0..parents {
-        // SAFETY: this process has a single thread until here, so nothing that the child uses can be half done.
+        // SAFETY: this process has a single thread until here, so nothing that the child uses can
+        // be half done.
         match unsafe { libc::fork() } {
             -1 => return Err(failed("fork")),
             0 => {
                 super::die_with_parent();
                 page.check_in();
                 parent(&page, index, spin, work_ns);
-                // SAFETY: ends the child without running what its parent has registered for its own end.
+                // SAFETY: ends the child without running what its parent has registered for its own
+                // end.
                 unsafe { libc::_exit(0) }
             }
             pid => pids.push(pid),
@@ -93,7 +96,8 @@ fn parent(page: &SharedPage, index: usize, spin: Spin, work_ns: u64) {
             return;
         };
         if let Some(lane) = lanes.iter().position(|p| *p == pid) {
-            // First out of the lane, then into the sum: a reader between the two misses one child for a moment.
+            // First out of the lane, then into the sum: a reader between the two misses one child
+            // for a moment.
             lane_slot(lane).publish(0, 0);
             own.add(child_ns, 1);
             lanes[lane] = 0;

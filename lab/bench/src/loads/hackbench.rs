@@ -1,5 +1,6 @@
-//! Messages between many processes, as hackbench sends them: in each group twenty senders, each of which writes 100 bytes
-//! to each of twenty receivers over a pipe of the receiver's, again and again.
+//! Messages between many processes, as hackbench sends them: in each group twenty senders, each of
+//! which writes 100 bytes to each of twenty receivers over a pipe of the receiver's, again and
+//! again.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ const TELL_EACH: u64 = 32;
 
 /// `hackbench --page F --groups N --loops L [--slice-us N]`.
 ///
-/// `run` sends all messages and answers with the seconds; with 0 loops it answers at once, and they are sent until the
-/// worker ends. `report` answers with the messages so far.
+/// `run` sends all messages and answers with the seconds; with 0 loops it answers at once, and they
+/// are sent until the worker ends. `report` answers with the messages so far.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let groups: usize = args.number("groups", 1)?;
     let loops: u64 = args.number("loops", 100)?;
@@ -41,7 +42,8 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
         _ => json!({"messages": page.count(), "children": children.len()}),
     });
     for pid in &children {
-        // SAFETY: our own children that have not been waited for: their numbers cannot be another's.
+        // SAFETY: our own children that have not been waited for: their numbers cannot be
+        // another's.
         unsafe {
             libc::kill(*pid, libc::SIGKILL);
         }
@@ -100,7 +102,8 @@ fn child(
                 .write_all(&[1])
                 .and_then(|()| go.read_exact(&mut [0]))
                 .and_then(|()| part());
-            // SAFETY: ends the child without running what its parent has registered for its own end.
+            // SAFETY: ends the child without running what its parent has registered for its own
+            // end.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }
         pid => Ok(pid),

@@ -1,5 +1,5 @@
-//! Work that wants the CPU: all of it, or with a sleep after each stretch, or so much in each period. Each thread tells
-//! the longest time for which it wanted to run and did not.
+//! Work that wants the CPU: all of it, or with a sleep after each stretch, or so much in each
+//! period. Each thread tells the longest time for which it wanted to run and did not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,8 @@ struct Want {
     period_ns: u64,
 }
 
-/// `hog --page F [--threads N] [--pin 1] [--work-us W (--sleep-us S | --period-us P)] [--slice-us N]`.
+/// `hog --page F [--threads N] [--pin 1] [--work-us W (--sleep-us S | --period-us P)] [--slice-us
+/// N]`.
 ///
 /// `measure` forgets the stops, `report` answers with the CPU time and the longest stop.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {

@@ -1,9 +1,10 @@
-//! An open-loop server: requests are due when a seeded plan says so, whatever the server does, and a request's latency
-//! runs from when it was *due*. (A generator that waits for the last answer before it sends the next would hide every
-//! stall.) The plan is a Poisson process, or batches of which some ask for more than a quota.
+//! An open-loop server: requests are due when a seeded plan says so, whatever the server does, and
+//! a request's latency runs from when it was *due*. (A generator that waits for the last answer
+//! before it sends the next would hide every stall.) The plan is a Poisson process, or batches of
+//! which some ask for more than a quota.
 //!
-//! Worker threads take arrivals in order: a free thread takes the next one and sleeps until it is due; when all are busy,
-//! arrivals wait in the order in which they came.
+//! Worker threads take arrivals in order: a free thread takes the next one and sleeps until it is
+//! due; when all are busy, arrivals wait in the order in which they came.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,8 +19,8 @@ use super::{Args, Windows, lock};
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::{LabError, seeded};
 
-/// The batches, as in the simulator: the time between two, the time over which one is due, and the requests of most and
-/// of one in three.
+/// The batches, as in the simulator: the time between two, the time over which one is due, and the
+/// requests of most and of one in three.
 const BATCH_GAP_NS: u64 = 40_000_000;
 const BATCH_SPREAD_NS: u64 = 20_000_000;
 const BATCH_SMALL: u64 = 15;
@@ -87,8 +88,9 @@ struct Server {
     in_memory: bool,
 }
 
-/// `server --page F --threads N --request-us U [--per-second R] [--steps-per-ms K] --seed X`; reports `wakeup` (a free
-/// thread took the request) and `latency`. A request walks through memory if the speed of that is given.
+/// `server --page F --threads N --request-us U [--per-second R] [--steps-per-ms K] --seed X`;
+/// reports `wakeup` (a free thread took the request) and `latency`. A request walks through memory
+/// if the speed of that is given.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 4)?;
     let request_us: f64 = args.number("request-us", 1000.0)?;

@@ -6,9 +6,11 @@
 //! as exact to a foreign process: see [`crate::clock`].
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::LabError;
 
@@ -42,9 +44,7 @@ impl Slot {
         self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
         self.count.store(count, Ordering::Relaxed);
     }
-}
 
-impl Slot {
     /// Adds to both, for slots that several processes share.
     pub fn add(&self, cpu_ns: u64, count: u64) {
         self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
@@ -141,22 +141,10 @@ impl SharedPage {
     }
 
     fn map(file: &File) -> std::io::Result<*mut u8> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh shared mapping of a file that is at least this long; no address is asked.
-        let map = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                BOARD_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            Err(std::io::Error::last_os_error())
-        } else {
-            Ok(map.cast())
-        }
+        let map = unsafe { mmap(null_mut(), BOARD_BYTES, access, MapFlags::SHARED, file, 0) };
+        Ok(map?.cast())
     }
 
     pub fn path(&self) -> &Path {
@@ -193,7 +181,8 @@ impl SharedPage {
         self.sum(|slot| &slot.count)
     }
 
-    /// Over all slots: processes that share one have not checked in themselves, and what nobody uses is zero.
+    /// Over all slots: processes that share one have not checked in themselves, and what nobody
+    /// uses is zero.
     fn sum(&self, field: impl Fn(&Slot) -> &AtomicU64) -> u64 {
         (0..SLOTS_MAX)
             .map(|i| field(self.slot(i)).load(Ordering::Relaxed))
@@ -252,7 +241,7 @@ impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: `map` came from mmap with this length, and no reference into it outlives self.
         unsafe {
-            libc::munmap(self.map.cast(), BOARD_BYTES);
+            let _ = munmap(self.map.cast(), BOARD_BYTES);
         }
         if self.agent {
             let _ = std::fs::remove_file(&self.path);

@@ -1,13 +1,16 @@
-//! Burning CPU, and nothing else, in runs of no-operations: they touch no cache, and under the VM's virtual time
-//! each counts as one instruction, while the emulator passes over them almost for nothing.
+//! Burning CPU, and nothing else, in runs of no-operations: they touch no cache, and under the VM's
+//! virtual time each counts as one instruction, while the emulator passes over them almost for
+//! nothing.
 //!
-//! A *block* is 1000 of them. How many blocks make a millisecond of CPU is measured at the start (one instruction a
-//! nanosecond in the VM, four to six on a machine), so that work can be given as an amount: a thread that shares its
-//! core with another takes longer for the same amount, as real work would.
+//! A *block* is 1000 of them. How many blocks make a millisecond of CPU is measured at the start
+//! (one instruction a nanosecond in the VM, four to six on a machine), so that work can be given as
+//! an amount: a thread that shares its core with another takes longer for the same amount, as real
+//! work would.
 
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 
-/// Set where time is virtual: side work of the older experiments then burns like this as well, not by arithmetic.
+/// Set where time is virtual: side work of the older experiments then burns like this as well, not
+/// by arithmetic.
 pub const NOPS_VARIABLE: &str = "TIDEGATE_LAB_NOPS";
 
 pub fn by_nops() -> bool {
@@ -24,7 +27,8 @@ pub struct Spin {
 
 #[inline(never)]
 fn block() {
-    // SAFETY: no-operations change nothing; every architecture that Linux runs on has one of this name.
+    // SAFETY: no-operations change nothing; every architecture that Linux runs on has one of this
+    // name.
     unsafe {
         std::arch::asm!(
             ".rept 1000",

@@ -1,6 +1,7 @@
-//! Threads with timers, as cyclictest and the fibtest of commit de53fd7aedb1 have them: a thread sleeps until a moment
-//! fixed in advance, does a little work, and how much later than the moment that is done is its latency. Moments that it
-//! has missed are left out, as there. The first threads may compute without end instead.
+//! Threads with timers, as cyclictest and the fibtest of commit de53fd7aedb1 have them: a thread
+//! sleeps until a moment fixed in advance, does a little work, and how much later than the moment
+//! that is done is its latency. Moments that it has missed are left out, as there. The first
+//! threads may compute without end instead.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ struct Timer {
     spin: Spin,
 }
 
-/// `timer --page F [--threads N] [--busy B] [--work-us W] [--interval-us P] [--pin 1] [--slice-us N]`; reports `latency`.
-/// Pinned, thread n is on CPU n.
+/// `timer --page F [--threads N] [--busy B] [--work-us W] [--interval-us P] [--pin 1] [--slice-us
+/// N]`; reports `latency`. Pinned, thread n is on CPU n.
 pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 1)?;
     let busy: usize = args.number("busy", 0)?;

@@ -1,5 +1,5 @@
-//! The one report of an experiment: for each part a table of medians with 95 % intervals, ratios in pairs against the
-//! strongest simple alternative, the targets, and a drawing of the first metric.
+//! The one report of an experiment: for each part a table of medians with 95 % intervals, ratios in
+//! pairs against the strongest simple alternative, the targets, and a drawing of the first metric.
 
 use super::{Headline, Met, Report, Table, plots};
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
@@ -110,8 +110,8 @@ impl<'a> Samples<'a> {
         values.filter(|v| !v.is_nan()).collect()
     }
 
-    /// A figure over the other arm's in the same round of this case. A main that was never served is infinitely slow, not
-    /// a run to leave out.
+    /// A figure over the other arm's in the same round of this case. A main that was never served
+    /// is infinitely slow, not a run to leave out.
     fn ratios(&self, case: &Case, arm: &str, over: &str, name: &str) -> Vec<f64> {
         let of = |key: &str| -> Vec<&&Sample> {
             let own = self

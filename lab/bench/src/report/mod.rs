@@ -1,4 +1,5 @@
-//! What an experiment found, and its four forms: tables on the terminal, one HTML page, CSV and JSON.
+//! What an experiment found, and its four forms: tables on the terminal, one HTML page, CSV and
+//! JSON.
 
 pub mod build;
 mod html;
@@ -268,7 +269,8 @@ impl Report {
     }
 }
 
-/// Makes the folder that a report will be written into and tries it: asked before the work, so that minutes of it are not lost.
+/// Makes the folder that a report will be written into and tries it: asked before the work, so that
+/// minutes of it are not lost.
 ///
 /// # Errors
 /// It cannot be made, or nothing can be written there.

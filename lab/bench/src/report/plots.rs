@@ -16,7 +16,8 @@ pub struct Plot {
     pub svg: String,
 }
 
-/// Draws the values of each label. Values that are not positive and finite have no place on the axis.
+/// Draws the values of each label. Values that are not positive and finite have no place on the
+/// axis.
 pub fn dots(title: &str, see: &str, rows: &[(String, Vec<f64>)]) -> Option<Plot> {
     let shown = |v: &f64| v.is_finite() && *v > 0.0;
     let logs = |values: &[f64]| -> Vec<f64> {

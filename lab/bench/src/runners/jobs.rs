@@ -6,9 +6,9 @@ use std::thread;
 
 use crate::LabError;
 
-/// Does `work` on each item and returns what came out, in the items' order. The items of the greatest cost begin first,
-/// so that no thread is left with a long one at the end. The first error in the items' order is returned, however the
-/// threads ran.
+/// Does `work` on each item and returns what came out, in the items' order. The items of the
+/// greatest cost begin first, so that no thread is left with a long one at the end. The first error
+/// in the items' order is returned, however the threads ran.
 pub fn map<T: Sync, R: Send>(
     jobs: Option<usize>,
     items: &[T],

@@ -1,5 +1,5 @@
-//! Where an experiment runs: this machine ([`host`]), a simulated one ([`sim`]), or a stock kernel in virtual time ([`vm`],
-//! where a guest runs the host's lab); and what a report says of each.
+//! Where an experiment runs: this machine ([`host`]), a simulated one ([`sim`]), or a stock kernel
+//! in virtual time ([`vm`], where a guest runs the host's lab); and what a report says of each.
 
 pub mod host;
 pub mod jobs;
@@ -144,8 +144,8 @@ impl Measured {
     }
 }
 
-/// Cells of a round in random order, so that a machine that changes by the hour does not favour an arm; those of one
-/// keeper one after another, so that one start does for all of them.
+/// Cells of a round in random order, so that a machine that changes by the hour does not favour an
+/// arm; those of one keeper one after another, so that one start does for all of them.
 fn order<'a>(parts: &'a [Part], seed: u64) -> Vec<(&'a Part, &'a Cell)> {
     let mut rng = seeded(seed);
     let mut cells: Vec<(&Part, &Cell)> = parts

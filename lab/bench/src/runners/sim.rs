@@ -1,5 +1,5 @@
-//! Scenes on a simulated machine. What Tidegate does there is the product's own control step; what others do is their
-//! published laws.
+//! Scenes on a simulated machine. What Tidegate does there is the product's own control step; what
+//! others do is their published laws.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,8 @@ use crate::{LabError, stop};
 const CPUS_PER_LLC: u32 = 16;
 const HEADROOM_PPM: u64 = 300_000;
 
-/// The batches of [`Kind::Bursty`]: each 40 ms, spread over 20 ms, 15 requests or with odds of one in three 30.
+/// The batches of [`Kind::Bursty`]: each 40 ms, spread over 20 ms, 15 requests or with odds of one
+/// in three 30.
 const BATCH: (u64, u64, u64, u64) = (40 * MS, 20 * MS, 15, 30);
 
 pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
@@ -361,7 +362,8 @@ fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
     }
 }
 
-/// The engines. The cgroup engine writes what is said once into the groups, which are not added yet.
+/// The engines. The cgroup engine writes what is said once into the groups, which are not added
+/// yet.
 fn controllers(
     config: &MachineConfig,
     scene: &Scene,
@@ -526,7 +528,7 @@ fn start(
             hold: Work::fixed(2 * MS),
             outside: Work::fixed(2 * MS),
         }),
-        Kind::Schbench | Kind::Command { .. } => {
+        Kind::Command { .. } => {
             let why = "a simulated machine cannot run it";
             return Err(LabError::simulation(load.name, why));
         }
@@ -578,8 +580,8 @@ fn sleeper(work_ns: u64, for_ns: u64) -> impl Program {
     }
 }
 
-/// kernbench in small. Compilers of one length would all read at the same time, and the CPUs idle meanwhile or not by
-/// how ticks fall.
+/// kernbench in small. Compilers of one length would all read at the same time, and the CPUs idle
+/// meanwhile or not by how ticks fall.
 fn build(
     machine: &mut Machine,
     common: &Common,
@@ -616,8 +618,9 @@ fn build(
     })
 }
 
-/// A thread on each CPU that works its share of every 2 ms, makes up in the next period what it lacked (up to 20 ms), and
-/// follows its orders at the moment they name: as [`crate::loads::constant`] does.
+/// A thread on each CPU that works its share of every 2 ms, makes up in the next period what it
+/// lacked (up to 20 ms), and follows its orders at the moment they name: as
+/// [`crate::loads::constant`] does.
 fn level(
     machine: &mut Machine,
     common: &Common,

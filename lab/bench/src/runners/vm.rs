@@ -1,6 +1,7 @@
-//! Experiments on a stock kernel in virtual time: the VM boots with this very program and `tidegate`, and runs the same
-//! experiment there as it would on this machine, on one CPU on which an instruction is a nanosecond. What another
-//! program does on this machine changes how long that takes, and nothing that it finds.
+//! Experiments on a stock kernel in virtual time: the VM boots with this very program and
+//! `tidegate`, and runs the same experiment there as it would on this machine, on one CPU on which
+//! an instruction is a nanosecond. What another program does on this machine changes how long that
+//! takes, and nothing that it finds.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub const SERIES: &str = "6.18";
 const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
-/// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an overloaded one.
+/// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an
+/// overloaded one.
 const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 pub struct Done {
@@ -150,7 +152,8 @@ fn command(options: &LabOptions) -> Vec<String> {
     words
 }
 
-/// Shows what the guest's lab says of its progress; everything else that it says is kept for a failure.
+/// Shows what the guest's lab says of its progress; everything else that it says is kept for a
+/// failure.
 struct Watcher {
     name: &'static str,
     quiet: bool,

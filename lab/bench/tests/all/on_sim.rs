@@ -1,7 +1,7 @@
 //! Every simulated experiment in its quick form: it runs without privilege, is the same to the byte
-//! from one seed on any number of threads, and its figures have the structure that the mechanisms give
-//! them. Simulated time does not depend on this machine, so figures may be asserted; the bounds are the
-//! mechanisms' own, not what one run happened to give.
+//! from one seed on any number of threads, and its figures have the structure that the mechanisms
+//! give them. Simulated time does not depend on this machine, so figures may be asserted; the
+//! bounds are the mechanisms' own, not what one run happened to give.
 
 use serde_json::Value;
 use tidegate_lab::experiments::{

@@ -1,5 +1,5 @@
-//! The report on a scenario's runs, over outcomes with made-up figures: what people and programs read must not change
-//! without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
+//! The report on a scenario's runs, over outcomes with made-up figures: what people and programs
+//! read must not change without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
 
 use crate::support::golden;
 use tidegate_lab::simulated_report;

@@ -1,5 +1,5 @@
-//! The load generators as the lab runs them: processes with a shared page and a pipe. This test is its own
-//! worker (`worker` as first argument), as the `tidegate` binary is in production, and so has no
+//! The load generators as the lab runs them: processes with a shared page and a pipe. This test is
+//! its own worker (`worker` as first argument), as `tidegate-lab` is in production, and so has no
 //! test harness.
 //!
 //! No timing fails it: rates are checked against the workers' own clocks, with room for a machine
@@ -33,7 +33,6 @@ fn main() {
         ("workers live and die in their groups", groups),
         ("a timer task measures how late it is", timer),
         ("all messages of hackbench arrive", messages),
-        ("a service is woken and answers", service),
         ("batches are served as they are due", batches),
         ("a hog tells its longest stop", stops),
         ("a group that forks counts what its children used", forks),
@@ -174,26 +173,6 @@ fn ended(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z "))
 }
 
-fn service(exe: &Path) {
-    let args = [
-        "--workers",
-        "2",
-        "--request-us",
-        "50",
-        "--per-second",
-        "200",
-    ];
-    let mut worker = start(exe, "schbench", 3, &args);
-    worker.ask("measure").expect("an answer");
-    sleep_until(monotonic_ns() + SECOND / 2);
-    let wakeup = latency(&mut worker, "wakeup");
-    let request = latency(&mut worker, "request");
-    assert!(
-        wakeup.completed > 0 && wakeup.p50_us <= request.p50_us,
-        "{wakeup:?} {request:?}"
-    );
-}
-
 fn batches(exe: &Path) {
     let mut worker = start(exe, "server", 8, &["--request-us", "50"]);
     worker.ask("measure").expect("an answer");
@@ -227,7 +206,8 @@ fn stops(exe: &Path) {
     sleep_until(monotonic_ns() + SECOND / 5);
     let told = worker.ask("report").expect("an answer");
     let us = told["longest_stop_us"].as_f64().expect("a number");
-    // It may have been stopped in a sleep of its own: then the stop is no more than what was left after it.
+    // It may have been stopped in a sleep of its own: then the stop is no more than what was left
+    // after it.
     assert!(us > 0.0, "{told}");
 }
 

@@ -1,6 +1,6 @@
-//! What a lab leaves that was killed by a signal that cannot be caught: empty groups, shared pages, a
-//! run directory. Its processes die with it; the next lab removes the rest. What belongs to a lab that
-//! still runs is left alone.
+//! What a lab leaves that was killed by a signal that cannot be caught: empty groups, shared pages,
+//! a run directory. Its processes die with it; the next lab removes the rest. What belongs to a lab
+//! that still runs is left alone.
 
 use std::fs;
 use std::path::Path;

@@ -92,9 +92,9 @@ impl Frames {
 
 /// Average, median, p90, p99, p99.9 and maximum as far as `text` tells them.
 ///
-/// Understood: `wrk`'s `Latency  1.21ms  860us ...` row and its percentile rows (` 99%  5.00ms`), and
-/// anywhere `NAME=VALUE` or `NAME: VALUE` with a name of avg, mean, average, p50, median, p90, p99,
-/// p99.9, p999 or max and a unit of ns, us, µs, ms or s (ms when there is none).
+/// Understood: `wrk`'s `Latency  1.21ms  860us ...` row and its percentile rows (` 99%  5.00ms`),
+/// and anywhere `NAME=VALUE` or `NAME: VALUE` with a name of avg, mean, average, p50, median, p90,
+/// p99, p99.9, p999 or max and a unit of ns, us, µs, ms or s (ms when there is none).
 pub fn parse_latency(text: &str) -> Option<Latency> {
     let mut found = Latency::default();
     for line in text.lines() {

@@ -1,15 +1,18 @@
-//! A group's CPU time by perf's events: a clock that the context switch itself starts and stops, whatever the scheduler.
+//! A group's CPU time by perf's events: a clock that the context switch itself starts and stops,
+//! whatever the scheduler.
 //!
-//! It counts what the group's tasks did from switch to switch, also those that have come and gone meanwhile; the loads' own
-//! clocks ([`crate::loads::shared_page`]) miss what a child does after it has told its last, and tell the rest when its parent looks.
-//! `cpu.stat` is the scheduling class' own account: 7.3 counts too little there for tasks of sched_ext.
+//! It counts what the group's tasks did from switch to switch, also those that have come and gone
+//! meanwhile; the loads' own clocks ([`crate::loads::shared_page`]) miss what a child does after it
+//! has told its last, and tell the rest when its parent looks. `cpu.stat` is the scheduling class'
+//! own account: 7.3 counts too little there for tasks of sched_ext.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 
-/// `struct perf_event_attr` as its first version had it, which every kernel takes: include/uapi/linux/perf_event.h.
+/// `struct perf_event_attr` as its first version had it, which every kernel takes:
+/// include/uapi/linux/perf_event.h.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -30,7 +33,8 @@ pub struct GroupClock {
 }
 
 impl GroupClock {
-    /// Of the group that is this directory of version 2 (or of version 1's `perf_event`), and of all below it.
+    /// Of the group that is this directory of version 2 (or of version 1's `perf_event`), and of
+    /// all below it.
     pub fn open(group: &Path) -> Result<Self> {
         let directory = File::open(group)?;
         // SAFETY: sysconf takes a number and touches no memory of ours.

@@ -56,8 +56,8 @@ impl Tree {
         self.machine.used().map(|h| h.mount.clone()).collect()
     }
 
-    /// CPU time of everything on the machine but the idle threads, if the kernel accounts it apart from the ticks: on v1.
-    /// (The root of v2 repeats the ticks of /proc/stat.)
+    /// CPU time of everything on the machine but the idle threads, if the kernel accounts it apart
+    /// from the ticks: on v1. (The root of v2 repeats the ticks of /proc/stat.)
     pub fn machine_ns(&self) -> Option<u64> {
         match self.machine.version {
             CgroupVersion::V1 => self.groups.usage_ns(&GroupPath::root()).ok().flatten(),

@@ -34,7 +34,8 @@ fn read(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_string())
 }
 
-/// Steal of all CPUs since boot: the eighth number of the first line, in hundredths of a second (USER_HZ is 100).
+/// Steal of all CPUs since boot: the eighth number of the first line, in hundredths of a second
+/// (USER_HZ is 100).
 pub fn steal_ns() -> u64 {
     let stat = read("/proc/stat").unwrap_or_default();
     let ticks = stat.split_whitespace().nth(8).and_then(|t| t.parse().ok());
@@ -104,8 +105,8 @@ fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('(')?.1.split_once(')')?.0.to_string())
 }
 
-/// A locked-down kernel keeps debugfs to itself, but tells a thread its own slice (from 6.12 on), and ours has the default
-/// one.
+/// A locked-down kernel keeps debugfs to itself, but tells a thread its own slice (from 6.12 on),
+/// and ours has the default one.
 fn own_slice_ns() -> Option<f64> {
     let slice_ns = RealFs::new().sched(0).ok()?.slice_ns;
     (slice_ns > 0).then_some(slice_ns as f64)

@@ -1,5 +1,6 @@
-//! Scenes on this machine: processes in groups, an agent of the lab's own, and clocks that are read from outside. What is
-//! reported shares no code with the control loop's sensing ([`crate::loads::shared_page`]).
+//! Scenes on this machine: processes in groups, an agent of the lab's own, and clocks that are read
+//! from outside. What is reported shares no code with the control loop's sensing
+//! ([`crate::loads::shared_page`]).
 
 pub mod cleanup;
 pub mod foreign;
@@ -48,7 +49,8 @@ pub struct Host<'a> {
     steps_per_ms: u64,
 }
 
-/// What keeps terms now: a start takes seconds (BPF programs are verified), so it stays for as long as cells want the same.
+/// What keeps terms now: a start takes seconds (BPF programs are verified), so it stays for as long
+/// as cells want the same.
 enum Running {
     Nothing,
     Agent(Option<Sense>, Tidegate),
@@ -191,7 +193,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A gate that `tidegate run` makes needs no group of ours, nor does a group without a limit where none can be made.
+    /// A gate that `tidegate run` makes needs no group of ours, nor does a group without a limit
+    /// where none can be made.
     fn groups(&self) -> Result<Vec<Option<Group<'a>>>, LabError> {
         let by_run = |words: &[String]| !words.is_empty() && self.agent.is_some() && !self.is_ext;
         let mut made = Vec::new();
@@ -333,14 +336,6 @@ impl<'a> Run<'a> {
                 let args = vec![("groups", groups.to_string()), ("loops", loops.to_string())];
                 ("hackbench", 1, args)
             }
-            Kind::Schbench => {
-                let args = vec![
-                    ("workers", "4".into()),
-                    ("request-us", "1000".into()),
-                    ("per-second", (100 * cpus).to_string()),
-                ];
-                ("schbench", 5, args)
-            }
             Kind::Bursty { request_us } => ("server", 30, vec![("request-us", text(*request_us))]),
             Kind::Fibtest { busy, work_ns } => {
                 let args = vec![
@@ -363,7 +358,8 @@ impl<'a> Run<'a> {
         Ok((kind, threads, args))
     }
 
-    /// perf's clock of a load's group, on version 2 (version 1 has a hierarchy of its own for perf).
+    /// perf's clock of a load's group, on version 2 (version 1 has a hierarchy of its own for
+    /// perf).
     fn clock_of(&self, active: &Active) -> Option<GroupClock> {
         let tree = self.host.tree.as_ref().ok().filter(|t| t.version() == 2)?;
         let group = tree.group_of(active.pid()?).filter(|g| !g.is_root())?;
@@ -406,7 +402,8 @@ impl<'a> Run<'a> {
                     let (page, done) = (Arc::clone(&worker.page), &done);
                     scope.spawn(move || {
                         for pair in orders.windows(2) {
-                            // One order is pending at a time: the next is given once this one is in force.
+                            // One order is pending at a time: the next is given once this one is in
+                            // force.
                             wait_until(began_ns + pair[0].0 + MS, done);
                             let (at_ns, level) = (began_ns + pair[1].0, pair[1].1);
                             page.order_level(level, at_ns, clock::monotonic_ns());
@@ -517,7 +514,8 @@ impl<'a> Run<'a> {
         Ok(outcome)
     }
 
-    /// Starts a program that is a measurement, with its output in files: a pipe that fills would hold it up.
+    /// Starts a program that is a measurement, with its output in files: a pipe that fills would
+    /// hold it up.
     fn begin(&self, load: &Load, words: &[String]) -> Result<Process, LabError> {
         let mut command = plain(words);
         command.stdin(Stdio::null());
@@ -583,8 +581,8 @@ struct Clocks<'a> {
     scene: &'a Scene,
     began_ns: u64,
     keeper: Option<i32>,
-    /// The tree, and the groups of all loads: charged by the same ticks as the root, so that their difference does not
-    /// have the ticks' error.
+    /// The tree, and the groups of all loads: charged by the same ticks as the root, so that their
+    /// difference does not have the ticks' error.
     groups: Option<(&'a Tree, Vec<GroupPath>)>,
 }
 
@@ -671,7 +669,8 @@ impl<'a> Clocks<'a> {
         })
     }
 
-    /// Until the program has ended: its CPU time is gone with it, so the last look is before its end.
+    /// Until the program has ended: its CPU time is gone with it, so the last look is before its
+    /// end.
     fn while_it_runs(
         &self,
         loads: &mut [Active],
@@ -697,8 +696,8 @@ impl<'a> Clocks<'a> {
     }
 }
 
-/// The agent counts over its last 10 s, which in a short window holds the time before it: there its total is the better
-/// counter, though it counts every kind of write.
+/// The agent counts over its last 10 s, which in a short window holds the time before it: there its
+/// total is the better counter, though it counts every kind of write.
 fn writes(from: &Value, to: &Value, seconds: f64) -> f64 {
     let number = |status: &Value, name: &str| status[name].as_f64().unwrap_or(f64::NAN);
     match seconds >= 10.0 {

@@ -3,11 +3,15 @@
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 
 use crate::loads::die_with_parent;
 use crate::loads::shared_page::SharedPage;
@@ -35,17 +39,10 @@ impl Guarded {
             command.pre_exec(move || {
                 die_with_parent();
                 for file in &files {
-                    let fd = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-                    if fd < 0 {
-                        return Err(std::io::Error::last_os_error());
-                    }
+                    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                    let fd = rustix::fs::open(file.as_c_str(), flags, Mode::empty())?;
                     // "0" means the writer itself, in both versions of cgroups.
-                    let wrote = libc::write(fd, c"0".as_ptr().cast(), 1);
-                    let error = std::io::Error::last_os_error();
-                    libc::close(fd);
-                    if wrote != 1 {
-                        return Err(error);
-                    }
+                    rustix::io::write(fd, b"0")?;
                 }
                 Ok(())
             });
@@ -63,6 +60,10 @@ impl Guarded {
         self.child.id() as i32
     }
 
+    fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -75,31 +76,19 @@ impl Guarded {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits for its end, without a look in between that would disturb what is measured; nothing once the patience ends.
+    /// Waits for its end, without a look in between that would disturb what is measured; nothing
+    /// once the patience ends.
     pub fn wait(&mut self, patience_ns: u64) -> Result<Option<ExitStatus>, LabError> {
-        let process = rustix::process::Pid::from_child(&self.child);
-        let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty());
+        let end = rustix::process::pidfd_open(self.id(), rustix::process::PidfdFlags::empty());
         let end = end.map_err(|e| LabError::process(&self.name, format!("is lost: {e}")))?;
-        let mut polled = [rustix::event::PollFd::new(
-            &end,
-            rustix::event::PollFlags::IN,
-        )];
-        let patience = rustix::event::Timespec {
-            tv_sec: (patience_ns / 1_000_000_000) as i64,
-            tv_nsec: (patience_ns % 1_000_000_000) as i64,
-        };
-        // A signal ends it early.
-        let _ = rustix::event::poll(&mut polled, Some(&patience));
+        readable(&end, patience_ns);
         stop::check()?;
         Ok(self.ended())
     }
 
     /// Asks it to end, and gives it `patience_ns`; then it is killed.
     pub fn end(&mut self, patience_ns: u64) {
-        // SAFETY: kill of a child that has not been waited for cannot hit another process.
-        unsafe {
-            libc::kill(self.pid(), libc::SIGTERM);
-        }
+        let _ = kill_process(self.id(), Signal::TERM);
         let until = clock::monotonic_ns() + patience_ns;
         while self.ended().is_none() && clock::monotonic_ns() < until {
             clock::sleep_until(clock::monotonic_ns() + 5_000_000);
@@ -109,25 +98,28 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the group was made for this child; its number cannot be reused before the child
-        // has been waited for, which happens only below or after it had ended by itself.
-        if self.ended().is_none() {
-            unsafe {
-                libc::kill(-self.pid(), libc::SIGKILL);
-            }
+        // The group was made for this child. No other group can have its number while a member
+        // lives, and what the child forked may live on in it after the child has ended.
+        let ended = self.ended().is_some();
+        let _ = kill_process_group(self.id(), Signal::KILL);
+        if !ended {
             let _ = self.child.wait();
-        } else {
-            // What it forked may live on in its group; no other group can have that number while
-            // a member lives, and an empty one gives ESRCH.
-            // SAFETY: as above.
-            unsafe {
-                libc::kill(-self.pid(), libc::SIGKILL);
-            }
         }
     }
 }
 
-/// To begin takes some 100 ms of CPU, under a cap of 10 ‰ 10 s, and more where those before it have left a debt.
+/// Waits until there is something to read, a signal comes, or the time is over.
+fn readable(fd: &impl AsFd, patience_ns: u64) -> bool {
+    let patience = Timespec {
+        tv_sec: (patience_ns / 1_000_000_000) as i64,
+        tv_nsec: (patience_ns % 1_000_000_000) as i64,
+    };
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut polled, Some(&patience)).is_ok_and(|n| n > 0)
+}
+
+/// To begin takes some 100 ms of CPU, under a cap of 10 ‰ 10 s, and more where those before it have
+/// left a debt.
 const READY_NS: u64 = 60_000_000_000;
 
 /// A load generator of ours, with its page and its command pipe.
@@ -150,8 +142,8 @@ pub struct WorkerPlan<'a> {
 }
 
 impl Worker {
-    /// Starts a worker. `wrap` makes the command out of its words (plain, or through `tidegate run`);
-    /// `join` are membership files to enter.
+    /// Starts a worker. `wrap` makes the command out of its words (plain, or through `tidegate
+    /// run`); `join` are membership files to enter.
     pub fn start(
         plan: &WorkerPlan<'_>,
         join: &[PathBuf],
@@ -210,14 +202,8 @@ impl Worker {
     ) -> Result<serde_json::Value, LabError> {
         let fail = |why: String| LabError::process(self.guard.name().to_string(), why);
         writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
-        let mut poll = libc::pollfd {
-            fd: self.output.get_ref().as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
         for _ in 0..20 * seconds {
-            // SAFETY: one valid pollfd, as told.
-            if unsafe { libc::poll(&raw mut poll, 1, 50) } > 0 {
+            if readable(self.output.get_ref(), 50_000_000) {
                 let mut line = String::new();
                 self.output
                     .read_line(&mut line)
@@ -250,8 +236,8 @@ pub fn group_members(pgid: i32) -> Vec<i32> {
     entries
         .filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter(|&pid| {
-            // SAFETY: getpgid takes a number and touches no memory.
-            unsafe { libc::getpgid(pid) == pgid }
+            let group = Pid::from_raw(pid).map(|pid| getpgid(Some(pid)));
+            group.is_some_and(|group| group.is_ok_and(|group| group.as_raw_nonzero().get() == pgid))
         })
         .collect()
 }

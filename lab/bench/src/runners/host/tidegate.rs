@@ -30,7 +30,8 @@ pub struct Tidegate {
 /// Where the kernel says what scheduler of sched_ext is in force.
 const EXT_STATE: &str = "/sys/kernel/sched_ext/state";
 const EXT_NAME: &str = "/sys/kernel/sched_ext/root/ops";
-/// Verifying takes seconds on one emulated CPU, and over a minute on several, of which each has a part of the speed.
+/// Verifying takes seconds on one emulated CPU, and over a minute on several, of which each has a
+/// part of the speed.
 const LOAD_NS: u64 = 240_000_000_000;
 
 /// The scheduler of sched_ext that is in force, by its name in the kernel.
@@ -134,7 +135,8 @@ impl Tidegate {
         Ok(self.status()?["ext"].take())
     }
 
-    /// An error if the scheduler was ejected: what was measured meanwhile was measured under another one.
+    /// An error if the scheduler was ejected: what was measured meanwhile was measured under
+    /// another one.
     pub fn ext_in_force(&self) -> Result<(), LabError> {
         let ext = self.ext()?;
         if ext["on"] == true && ext["ends"] == 0 {
