@@ -132,8 +132,8 @@ fn a_simulated_report_names_its_machine_and_its_command() {
     };
     let report = Report::new("law", Machine::Simulated(simulated));
     let text = report.to_text();
-    let line = "tidegate lab law: simulated: 16 and 64 CPUs (2 threads a core, 16 CPUs a last-level cache), EEVDF, tick \
-                4000 us, contention sibling 600 ppt, seed 7; again: tidegate lab law --on sim --seed 7\n";
+    let line = "tidegate-lab law: simulated: 16 and 64 CPUs (2 threads a core, 16 CPUs a last-level cache), EEVDF, tick \
+                4000 us, contention sibling 600 ppt, seed 7; again: tidegate-lab law --on sim --seed 7\n";
     assert!(text.starts_with(line), "{text}");
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
     assert_eq!(
