@@ -147,7 +147,7 @@ fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
     for word in &mut state[..WORDS] {
         *word = words.next();
     }
-    if which == 3 {
+    if which == 2 {
         // The machine stands, and main's level for a while: bits 8 to 17.
         const LEVEL: u64 = 0x3_ff00;
         state[7] = Words(at / LIFE).next() & !LEVEL | Words(at / 64).next() & LEVEL;
@@ -157,7 +157,7 @@ fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
             state[1] &= !1;
         }
     }
-    if which == 4 {
+    if which == 3 {
         for target in state[WORDS..WORDS + 3 * 16].chunks_exact_mut(3) {
             let cut = |word: u64, bits: u64| (word & ((1 << bits) - 1)) >> ((word >> 58) % bits);
             target[0] = cut(words.next(), 15);
@@ -172,7 +172,7 @@ fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
 }
 
 fn start(which: u32, words: &mut Words, state: &mut [u64]) {
-    if which == 3 {
+    if which == 2 {
         let cfg = tidegate_law::HeadroomConfig::FAST;
         // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it after its 12 leading words.
         unsafe {
@@ -183,7 +183,7 @@ fn start(which: u32, words: &mut Words, state: &mut [u64]) {
             to.write_unaligned(cfg);
         }
     }
-    if which == 5 {
+    if which == 4 {
         // A tree: every parent is a smaller number. The last struct member: eight u32.
         let at = state.len() - 4;
         for pair in 0..4u64 {
@@ -244,5 +244,5 @@ fn the_kernel_computes_what_the_native_build_computes() {
 
 /// How many leading words `prepare` writes.
 fn input_words(which: u32) -> usize {
-    if which == 4 { WORDS + 3 * 16 } else { WORDS }
+    if which == 3 { WORDS + 3 * 16 } else { WORDS }
 }

@@ -223,7 +223,7 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
         .find(|term| term["name"] == "tolerance")
         .unwrap();
     assert_eq!(tolerance["value"], "3%");
-    assert_eq!(tolerance["source"], format!("{}:3:13", file.display()));
+    assert_eq!(tolerance["source"], format!("{}:2:13", file.display()));
     let status = instance.json(&["status"]);
     assert_eq!(
         (
