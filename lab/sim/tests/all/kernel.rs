@@ -22,13 +22,23 @@ const GUEST: [(&str, &str); 8] = [
 /// A wakeup shorter than this consists of the kernel's own path, which is a constant in the simulator.
 const PATH_US: f64 = 20.0;
 
-fn outcome(name: &str, table: &toml::Table) -> Outcome {
-    let mut table = table.clone();
-    table.entry("duration").or_insert("4500ms".into());
+/// The scenarios of `kernel.toml`, each with its own text: groups keep the order in which they are written.
+fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCENARIOS
+        .split("\n[")
+        .skip(1)
+        .map(|scenario| scenario.split_once("]\n").expect("a name and keys"))
+}
+
+fn outcome(name: &str, keys: &str) -> Outcome {
+    let duration = match keys.contains("duration") {
+        true => "",
+        false => "duration = \"4500ms\"\n",
+    };
     let text = Text {
         shown: "kernel.toml".into(),
         name: name.into(),
-        text: table.to_string(),
+        text: format!("{duration}{keys}"),
         folder: None,
     };
     let guest = GUEST.map(|(key, value)| Override::new(key, value));
@@ -68,10 +78,9 @@ fn is_near(kernel: f64, simulated: f64, unit: &str) -> bool {
 
 #[test]
 fn the_fair_class_does_what_the_kernels_does() {
-    let scenarios: toml::Table = SCENARIOS.parse().unwrap();
     let mut far = Vec::new();
-    for (name, table) in &scenarios {
-        let outcome = outcome(name, table.as_table().unwrap());
+    for (name, keys) in scenarios() {
+        let outcome = outcome(name, keys);
         let mut compared = 0;
         for line in FIGURES.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split([' ', '.']).collect();
