@@ -5,7 +5,7 @@
 # needs: tidegate
 # seconds: 40
 mkdir -p /etc/tidegate
-echo 'space = "on"' >/etc/tidegate/tidegate.toml
+echo 'cpuset = "on"' >/etc/tidegate/tidegate.toml
 grep -qw cpuset /sys/fs/cgroup/cgroup.controllers || fail "no cpuset controller"
 tidegate run --side --headroom 30% -- vmtool threads 2 &
 side=$!

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::loads::die_with_parent;
 use crate::loads::shared_page::SharedPage;
@@ -235,11 +235,15 @@ pub fn group_members(pgid: i32) -> Vec<i32> {
     };
     entries
         .filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|&pid| {
-            let group = Pid::from_raw(pid).map(|pid| getpgid(Some(pid)));
-            group.is_some_and(|group| group.is_ok_and(|group| group.as_raw_nonzero().get() == pgid))
-        })
+        .filter(|&pid| group_of(pid) == Some(pgid))
         .collect()
+}
+
+/// The process group of a process, from `/proc/PID/stat`; 0 for a kernel thread, which getpgid(2) of rustix refuses.
+fn group_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(2)?.parse().ok()
 }
 
 /// CPU time of a command and everything alive that it forked into its process group.
