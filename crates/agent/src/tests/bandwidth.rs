@@ -360,7 +360,7 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
         } else {
             let why = answer.unwrap_err().to_string();
             assert!(
-                why.contains("/other above it has") && why.contains("at most 200‰"),
+                why.contains("/other above it has") && why.contains("at most 200m"),
                 "{why}"
             );
             assert_eq!(

@@ -304,8 +304,9 @@ impl Control {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
         let cpus = self.sensor.online_cpus();
+        let keeps_idle = self.keeps_idle();
         self.quotas
-            .step(now_ns, &decision, &self.window, cpus, apply);
+            .step(now_ns, &decision, keeps_idle, &self.window, cpus, apply);
     }
 
     fn estimate(&mut self, sample: &HeadroomSample) {

@@ -259,6 +259,7 @@ impl Quotas {
         &mut self,
         now_ns: u64,
         decision: &HeadroomDecision,
+        keeps_idle: bool,
         window: &Use,
         cpus: u32,
         apply: &mut dyn Apply,
@@ -281,8 +282,9 @@ impl Quotas {
         // Without headroom the idle class is all that main asks of side work. A quota would only cost: one at the tolerance
         // throttles side work until the step after main rests, and one of nearly all of the machine up to 7 % of the time.
         // Several groups need quotas for their weights, and a group out of the idle class needs its own.
-        let is_free = decision.asked_ucpu == 0
-            && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
+        // (The decision does not say it: before the first sample it asks for no idle, for the capacity is not known.)
+        let is_free =
+            !keeps_idle && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
         let allowance_ucpu = if is_free {
             FREE_UCPU
         } else {

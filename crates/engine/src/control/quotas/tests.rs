@@ -59,15 +59,29 @@ fn a_refused_write_is_told_though_another_group_is_written_after_it() {
         ..HeadroomDecision::default()
     };
     let mut files = Files { refused: "/a" };
-    quotas.step(1, &decision, &Use::default(), 2, &mut files);
+    quotas.step(1, &decision, true, &Use::default(), 2, &mut files);
     assert_eq!(quotas.write_errors().collect::<Vec<_>>(), ["/a: refused"]);
     assert!(quotas.targets[1].standing().is_some(), "/b was written");
     files.refused = "";
-    quotas.step(1_000_000_000, &decision, &Use::default(), 2, &mut files);
+    quotas.step(
+        1_000_000_000,
+        &decision,
+        true,
+        &Use::default(),
+        2,
+        &mut files,
+    );
     assert_eq!(quotas.write_errors().count(), 0);
     files.refused = "/b";
     quotas.invalidate(&GroupPath::parse("/b").unwrap());
-    quotas.step(2_000_000_000, &decision, &Use::default(), 2, &mut files);
+    quotas.step(
+        2_000_000_000,
+        &decision,
+        true,
+        &Use::default(),
+        2,
+        &mut files,
+    );
     assert_eq!(quotas.write_errors().count(), 1);
     quotas.drop(&GroupPath::parse("/b").unwrap());
     assert_eq!(quotas.write_errors().count(), 0, "it ends with its group");
@@ -108,11 +122,18 @@ fn cuts_that_this_process_cannot_make_are_counted_and_refused_values_are_not() {
         for step in 1..=5 {
             let now_ns = step * 1_000_000_000;
             let mut refuses = Refuses(is_incapable);
-            quotas.step(now_ns, &decision, &Use::default(), 2, &mut refuses);
+            quotas.step(now_ns, &decision, true, &Use::default(), 2, &mut refuses);
         }
         assert_eq!(quotas.failed_cuts(), counted, "{is_incapable}");
         let mut files = Files { refused: "" };
-        quotas.step(9_000_000_000, &decision, &Use::default(), 2, &mut files);
+        quotas.step(
+            9_000_000_000,
+            &decision,
+            true,
+            &Use::default(),
+            2,
+            &mut files,
+        );
         assert_eq!(quotas.failed_cuts(), 0);
     }
 }
@@ -184,7 +205,14 @@ fn out_of_the_idle_class_side_work_has_no_more_than_its_tolerance() {
         } else {
             hovering[(round / 7 % 4) as usize]
         };
-        quotas.step((round + 1) * step_ns, &decision, &starving, 2, &mut group);
+        quotas.step(
+            (round + 1) * step_ns,
+            &decision,
+            true,
+            &starving,
+            2,
+            &mut group,
+        );
     }
     assert_eq!(group.wrong, [] as [u64; 0]);
     assert_eq!(group.left_idle, 4, "once in each span at the tolerance");
@@ -193,6 +221,21 @@ fn out_of_the_idle_class_side_work_has_no_more_than_its_tolerance() {
         "{}",
         group.rate_ucpu
     );
+}
+
+#[test]
+fn a_headroom_is_kept_from_the_first_step_on() {
+    let mut quotas = Quotas::default();
+    quotas.set(vec![target("/a")], 4_000_000);
+    let mut group = OneGroup::default();
+    // The capacity is not known yet, so no idle is asked for in the decision.
+    let first = HeadroomDecision {
+        allowance_ucpu: 20_000,
+        floor_ucpu: 20_000,
+        ..HeadroomDecision::default()
+    };
+    quotas.step(1, &first, true, &Use::default(), 2, &mut group);
+    assert!(group.rate_ucpu <= 20_020, "{}", group.rate_ucpu);
 }
 
 #[test]
@@ -218,7 +261,7 @@ fn without_headroom_a_group_has_no_quota_until_it_starves() {
         };
         for _ in 0..steps {
             now_ns += step_ns;
-            quotas.step(now_ns, &at(allowance_ucpu), &used, 2, group);
+            quotas.step(now_ns, &at(allowance_ucpu), false, &used, 2, group);
         }
         (group.out, group.rate_ucpu)
     };
