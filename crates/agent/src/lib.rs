@@ -22,6 +22,7 @@ mod control_loop;
 mod errors;
 mod events;
 pub mod ext;
+mod follow_units;
 #[doc(hidden)]
 pub mod fuzz;
 mod gates;

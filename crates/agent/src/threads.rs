@@ -14,7 +14,7 @@ use std::time::Duration;
 use tracing::debug;
 
 use crate::agent::Agent;
-use crate::lifecycle::follow_units::UnitFollower;
+use crate::follow_units::UnitFollower;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::delays::Delays;
 use crate::error::{ExtError, refused};
-use crate::intf::{ACCOUNTS_LEAST, Account, KINDS};
-use crate::object::value;
+use crate::intf::{ACCOUNTS_LEAST, Account, KINDS, value};
 
 /// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
 const KERNEL: u32 = KINDS as u32;

@@ -12,7 +12,7 @@ use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
 use crate::error::{ExtError, refused};
-use crate::intf::{Config, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel};
+use crate::intf::{Config, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel, value};
 use crate::log;
 
 /// Loads the programs for a machine; nothing runs yet.
@@ -144,11 +144,4 @@ pub fn get<T: Plain + Default>(map: &impl MapCore, key: &[u8]) -> Result<Option<
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: the generated types name their padding as fields, so that all bytes are initialised.
     unsafe { plain::as_bytes(value) }
-}
-
-/// The value in the kernel's bytes; None if there are too few.
-pub fn value<T: Plain + Default>(bytes: &[u8]) -> Option<T> {
-    let mut value = T::default();
-    plain::copy_from_bytes(&mut value, bytes).ok()?;
-    Some(value)
 }

@@ -7,10 +7,11 @@ pub mod picture;
 use std::path::PathBuf;
 
 use crate::LabError;
+use crate::experiment::LabOptions;
 use crate::experiment::{Arm, Ask, Case, Cell, Experiment, Metric, Part, Target, metric, scaled};
 use crate::experiments::headroom;
 use crate::experiments::placing::Placing;
-use crate::options::{Engine, LabOptions, On};
+use crate::options::{Engine, On};
 use crate::report::Report;
 use crate::runners::host::foreign;
 use crate::scene::{MS, S, Slowdown};
@@ -20,6 +21,7 @@ static DEMO: Experiment = Experiment {
     name: "demo",
     question: "What side work costs main",
     places: &[(On::Host, Engine::Knobs), (On::Sim, Engine::Knobs)],
+    guest_programs: None,
     parts,
     notes: &[
         "Main is a server that takes 25 % of the machine: Poisson arrivals, requests of 0.5 to 1.5 ms. Tidegate was asked \

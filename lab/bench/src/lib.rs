@@ -42,9 +42,9 @@ use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256StarStar;
 
 pub use error::LabError;
-pub use experiment::Experiment;
+pub use experiment::{Experiment, LabOptions};
 pub use loads::worker_main;
-pub use options::{Engine, LabOptions, On, Sense};
+pub use options::{Engine, On, Sense};
 pub use report::{Headline, Report, headlines, make_folder, to_json_array};
 
 /// A generator for this seed: the same numbers on every machine.

@@ -1,7 +1,6 @@
 //! The life of gates and agent: taken up at the start, looked after once a second, put back in the end, by the guardian where the agent is dead.
 
 mod adopt;
-pub(crate) mod follow_units;
 pub mod guardian;
 mod history_sampler;
 pub(crate) mod housekeeping;

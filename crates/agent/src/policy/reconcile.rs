@@ -11,9 +11,9 @@ use tidegate_terms::{Class, Config, RawTerms, Term, TermError, Terms};
 use tracing::warn;
 
 use crate::errors::{not_found, usage};
+use crate::follow_units::follow;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record};
-use crate::lifecycle::follow_units::follow;
 use crate::policy::find::Match;
 use crate::runtime::Runtime;
 use crate::runtime::limits::release;

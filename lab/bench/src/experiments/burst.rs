@@ -17,6 +17,7 @@ pub static BURST: Experiment = Experiment {
     name: "burst",
     question: "What burst gives a load that exceeds its quota now and then",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "30 workers, a batch of requests each 40 ms over 20 ms: 15 requests, or 30 with odds of one in three. The quota is 7/5 of \

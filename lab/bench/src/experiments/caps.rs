@@ -15,6 +15,7 @@ pub static CAPS: Experiment = Experiment {
     name: "caps",
     question: "How exact rate caps are",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "Caps are in thousandths of one CPU. The group that forks is parents with children of 5 ms each; the task that sleeps \

@@ -13,6 +13,7 @@ pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
     question: "What side work costs main",
     places: &[HOST, HOST_EXT, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \

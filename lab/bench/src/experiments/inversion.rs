@@ -15,6 +15,7 @@ pub static INVERSION: Experiment = Experiment {
     name: "inversion",
     question: "How long main waits for a lock that side work holds",
     places: &[SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "Mechanism: throttling with a lock held (a lock of user space: the kernel's own are let go on 6.18, where a task is \

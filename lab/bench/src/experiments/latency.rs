@@ -13,6 +13,7 @@ pub static LATENCY: Experiment = Experiment {
     name: "latency",
     question: "What a latency hint gives, and what it costs others",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g 16 (640 tasks) without end, in the \

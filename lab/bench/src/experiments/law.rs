@@ -18,6 +18,7 @@ pub static LAW: Experiment = Experiment {
     name: "law",
     question: "Headroom against the table of the cpu.headroom patches (2019)",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "Headroom 30 %; side work has one thread a CPU that always wants more (one in all where it says so); main has a thread \

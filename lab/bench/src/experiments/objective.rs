@@ -17,6 +17,7 @@ pub static OBJECTIVE: Experiment = Experiment {
     name: "objective",
     question: "Headroom that is found from main's run delay",
     places: &[SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "The objective is p99 < 200 us of run delay; a run is late that waited longer. With nothing asked the search begins at \

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{HOST, VM};
 use crate::LabError;
+use crate::experiment::LabOptions;
 use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
 };
-use crate::options::LabOptions;
 use crate::runners::host;
 use crate::scene::{Keeper, Kind, MS, Model, Outcome, Output, S, Scene};
 
@@ -20,6 +20,7 @@ pub static PEERS: Experiment = Experiment {
     name: "peers",
     question: "Ordinary work under other schedulers of sched_ext",
     places: &[HOST, VM],
+    guest_programs: Some(programs),
     parts,
     notes: &[
         "Each figure is a time (an operation's, a request's, a wakeup's), so less is better; medians over the rounds. `tidegate` \
@@ -73,7 +74,7 @@ const METRICS: [Metric; 6] = [
 
 /// The programs of the work and the schedulers that a guest needs: the place there, and the file
 /// here.
-pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
+fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
     let mut names: Vec<&str> = work().map(|w| w.2).filter(|name| *name != "sh").collect();
     names.dedup();
     let work = names.into_iter().filter_map(|name| {

@@ -17,6 +17,7 @@ pub static SLICES: Experiment = Experiment {
     name: "slices",
     question: "What becomes of a quota that many CPUs share",
     places: &[HOST_EXT, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "A group with 10 ms in 100 ms. fibtest: one thread computes without end, on each other CPU one runs a moment and sleeps \

@@ -18,6 +18,7 @@ pub static STEP: Experiment = Experiment {
     name: "step",
     question: "How soon side work gives way",
     places: &[HOST, HOST_EXT, VM_EXT, SIM],
+    guest_programs: None,
     parts,
     notes: &[
         "Settled: the least t for which side's mean rate over [t, t + 20 ms] and over [t, t + 200 ms] is within 5 points of its \

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use self::host::Host;
 use self::host::machine::HostMachine;
+use crate::experiment::LabOptions;
 use crate::experiment::{Ask, Cell, Part, Sample};
-use crate::options::{LabOptions, On};
+use crate::options::On;
 use crate::progress::Progress;
 use crate::report::{Report, build};
 use crate::scene::{FairClass, Keeper, MS, Outcome, S, Scene};

@@ -9,8 +9,8 @@ use tidegate_vm::{Job, Mode, Setup};
 
 use super::Measured;
 use super::host::tidegate;
+use crate::experiment::LabOptions;
 use crate::loads::spin::NOPS_VARIABLE;
-use crate::options::LabOptions;
 use crate::progress::{Progress, position};
 use crate::{Engine, LabError};
 
@@ -42,8 +42,8 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
         ("/bin/tidegate".to_string(), tidegate::executable()?),
         ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
     ];
-    if name == "peers" {
-        programs.extend(crate::experiments::peers::programs(options));
+    if let Some(of_experiment) = options.experiment.guest_programs {
+        programs.extend(of_experiment(options));
     }
     let job = Job {
         setup: Setup {

@@ -26,8 +26,9 @@ use self::groups::{Group, Tree};
 use self::machine::HostMachine;
 use self::proc::{Guarded, Worker, WorkerPlan};
 use self::tidegate::Tidegate;
+use crate::experiment::LabOptions;
 use crate::loads::work::Work;
-use crate::options::{LabOptions, Sense};
+use crate::options::Sense;
 use crate::scene::{
     Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, S, Scene,
 };
