@@ -15,6 +15,7 @@ pub use skeleton::types::{
     ext_control as Control, ext_cpu as Cpu, ext_exit as Exit, ext_gate as Gate,
     ext_headroom as HeadroomReport, ext_mirror_ask as MirrorAsk, ext_near as Near,
     ext_terms_ask as TermsAsk, limit as Limit, tg_cap_bucket as TokenBucket,
+    tg_headroom_config as HeadroomTuning,
 };
 pub use skeleton::{MainSkel, MainSkelBuilder, OpenMainSkel};
 

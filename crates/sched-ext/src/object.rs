@@ -12,7 +12,7 @@ use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
 use crate::error::{ExtError, refused};
-use crate::intf::{Config, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel, value};
+use crate::intf::{Config, HeadroomTuning, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel, value};
 use crate::log;
 
 /// Loads the programs for a machine; nothing runs yet.
@@ -45,7 +45,7 @@ fn fit(
     }
     if let Some(section) = &mut maps.rodata_headroom_data {
         // SAFETY: both types are generated from struct tg_headroom_config of law/headroom_types.h.
-        section.headroom_tuning = unsafe { transmute(headroom.clone()) };
+        section.headroom_tuning = unsafe { transmute::<HeadroomConfig, HeadroomTuning>(*headroom) };
     }
     maps.cpus.set_max_entries(config.cpus)?;
     maps.cpu_times.set_max_entries(config.cpus)?;

@@ -27,6 +27,7 @@ pub mod error;
 pub mod experiment;
 pub mod experiments;
 pub mod loads;
+pub mod machine;
 pub mod options;
 pub mod progress;
 pub mod replay;

@@ -9,10 +9,10 @@ use tidegate_sim::outcome::{GroupOutcome, Outcome, SeriesOutcome};
 use tidegate_sim::scenario::Scenario;
 use tidegate_sim::{Class, Histogram, Scheduler};
 
+use crate::machine::{Machine, Simulated};
 use crate::report::plots::dots;
 use crate::report::{Report, Subject, Table, num, row};
 use crate::runners::sim::contention_words;
-use crate::runners::{Machine, Simulated};
 
 const MS: f64 = 1e6;
 const S: f64 = 1e9;

@@ -10,6 +10,7 @@ throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 # period's end. 430 is no multiple of the period, so that it begins everywhere in turn and not where this boot happens to put it.
 group service
 group slice
+echo +cpu >$ROOT/slice/cgroup.subtree_control
 group slice/service
 inside service vmtool duty 8.14 430000 &
 service=$!

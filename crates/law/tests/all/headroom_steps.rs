@@ -17,7 +17,7 @@ fn windows_to_cut(
         headroom_ppm: 300_000,
         tolerance_ppm: 10_000,
     };
-    let mut law = Headroom::new(cfg.clone(), terms);
+    let mut law = Headroom::new(*cfg, terms);
     let dt_ns = dt_ms * 1_000_000;
     let mut step = |main_ppm: u64| {
         let main_ns = cpus * dt_ns / 1_000_000 * main_ppm;

@@ -108,7 +108,7 @@ impl Walk {
             self.steps += 1;
             if decision.reason == Reason::Stale {
                 // As after a start: one check for all that could follow.
-                let mut fresh = Headroom::new(self.cfg.clone(), TERMS);
+                let mut fresh = Headroom::new(self.cfg, TERMS);
                 for _ in 0..3 {
                     let good = self.sample(Window::Main(30), decision.floor_ucpu);
                     let (a, b) = (next.step(&good), fresh.step(&good));
@@ -135,12 +135,12 @@ fn every_sequence_of_a_few_samples() {
         // From the start, from a quiet machine, and from one that main nearly fills.
         for learnt_from in [None, Some(20), Some(65)] {
             let mut walk = Walk {
-                cfg: cfg.clone(),
+                cfg,
                 dt_ns,
                 steps: 0,
                 stale: 0,
             };
-            let mut law = Headroom::new(cfg.clone(), TERMS);
+            let mut law = Headroom::new(cfg, TERMS);
             let mut last = HeadroomDecision::default();
             for _ in 0..learnt_from.map_or(0, |_| 2_000_000_000 / dt_ns) {
                 last = law.step(

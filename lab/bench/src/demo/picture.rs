@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use super::WAYS;
+use crate::machine::{Guest, Machine};
 use crate::report::{Report, escape};
-use crate::runners::{Guest, Machine};
 use crate::stats::{least, mean, median, most};
 
 const WIDTH: f64 = 860.0;
@@ -199,7 +199,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::runners::host::machine::HostMachine;
+    use crate::machine::HostMachine;
 
     #[test]
     fn the_picture_has_every_bar_its_machine_and_its_command() {

@@ -3,8 +3,8 @@
 
 use super::{Headline, Met, Report, Table, plots};
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
+use crate::machine::Machine;
 use crate::options::On;
-use crate::runners::Machine;
 use crate::stats::{bootstrap95, geometric_mean, least, mean, median, most, with_interval};
 
 /// More than this of the machine for other programs, and a measurement is theirs as much as ours.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::runners::Machine;
+use crate::machine::Machine;
 use crate::{Engine, LabError};
 
 /// A row of the report from a JSON object; anything else would be a mistake of ours and gives an

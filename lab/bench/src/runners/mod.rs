@@ -12,9 +12,9 @@ use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
 
 use self::host::Host;
-use self::host::machine::HostMachine;
 use crate::experiment::LabOptions;
 use crate::experiment::{Ask, Cell, Part, Sample};
+use crate::machine::{Guest, HostMachine, Machine, Simulated};
 use crate::options::On;
 use crate::progress::Progress;
 use crate::report::{Report, build};
@@ -222,40 +222,6 @@ pub fn again(options: &LabOptions) -> String {
     line + if options.quick { " --quick" } else { "" }
 }
 
-/// What a report was made on; in JSON each is written as itself.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub enum Machine {
-    Host(HostMachine),
-    Guest(Guest),
-    /// A simulated one.
-    Simulated(Simulated),
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct Guest {
-    #[serde(flatten)]
-    pub machine: HostMachine,
-    pub package: String,
-    pub series: String,
-}
-
-/// What decides the figures of a simulated run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Simulated {
-    pub cpus: Vec<u32>,
-    pub threads_per_core: u32,
-    pub cpus_per_llc: u32,
-    pub scheduler: String,
-    /// Timer interrupts come this often.
-    pub tick_us: u64,
-    /// What neighbours cost: the coefficients in words.
-    pub contention: String,
-    pub seed: u64,
-    /// The command that repeats it.
-    pub command: String,
-}
-
 impl Simulated {
     /// Of all simulated scenes.
     pub fn of(options: &LabOptions, scenes: &[&Scene]) -> Result<Self, LabError> {
@@ -286,49 +252,6 @@ impl Simulated {
             seed: options.seed,
             command: again(options),
         })
-    }
-}
-
-impl Machine {
-    /// As `--on` has it.
-    pub fn on(&self) -> &'static str {
-        match self {
-            Machine::Host(_) => "host",
-            Machine::Guest(_) => "vm",
-            Machine::Simulated(_) => "sim",
-        }
-    }
-
-    pub fn line(&self) -> String {
-        match self {
-            Machine::Host(machine) => machine.line(),
-            Machine::Guest(guest) => {
-                format!("virtual time, {}: {}", guest.package, guest.machine.line())
-            }
-            Machine::Simulated(s) => format!(
-                "simulated: {} CPUs ({}, {} CPUs a last-level cache), {}, tick {} us, contention {}, \
-                 seed {}; again: {}",
-                sizes(&s.cpus),
-                match s.threads_per_core {
-                    1 => "one thread a core".into(),
-                    n => format!("{n} threads a core"),
-                },
-                s.cpus_per_llc,
-                s.scheduler,
-                s.tick_us,
-                s.contention,
-                s.seed,
-                s.command
-            ),
-        }
-    }
-}
-
-fn sizes(cpus: &[u32]) -> String {
-    let text: Vec<String> = cpus.iter().map(u32::to_string).collect();
-    match text.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => text.concat(),
     }
 }
 

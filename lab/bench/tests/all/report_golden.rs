@@ -3,9 +3,9 @@
 
 use crate::support::golden;
 use serde_json::json;
+use tidegate_lab::machine::HostMachine;
+use tidegate_lab::machine::{Machine, Simulated};
 use tidegate_lab::report::{Headline, Met, Report, Table, plots};
-use tidegate_lab::runners::host::machine::HostMachine;
-use tidegate_lab::runners::{Machine, Simulated};
 
 fn sample() -> Report {
     let machine = HostMachine {

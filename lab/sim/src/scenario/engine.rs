@@ -114,10 +114,11 @@ fn kind_of(name: &str) -> Result<EngineKind, String> {
 
 pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [Group]) -> Engine {
     let section = Section::new(table, "engine", &[KEYS], findings, cpus);
-    let mut engine = Engine::default();
-    engine.kind = section
-        .one("name", "none or cgroup", kind_of)
-        .unwrap_or_default();
+    let kind = section.one("name", "none or cgroup", kind_of);
+    let mut engine = Engine {
+        kind: kind.unwrap_or_default(),
+        ..Engine::default()
+    };
     let names: Vec<(&str, &str)> = registry::policies()
         .map(|policy| (policy.name, policy.name))
         .collect();

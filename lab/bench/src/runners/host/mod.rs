@@ -6,7 +6,6 @@ pub mod cleanup;
 pub mod foreign;
 pub mod group_clock;
 pub mod groups;
-pub mod machine;
 pub mod proc;
 pub mod tidegate;
 
@@ -23,11 +22,11 @@ use tidegate_cgroup::group_path::GroupPath;
 use self::foreign::Frames;
 use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
-use self::machine::HostMachine;
 use self::proc::{Guarded, Worker, WorkerPlan};
 use self::tidegate::Tidegate;
 use crate::experiment::LabOptions;
 use crate::loads::work::Work;
+use crate::machine::{self, HostMachine};
 use crate::options::Sense;
 use crate::scene::{
     Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, S, Scene,

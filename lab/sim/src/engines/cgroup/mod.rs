@@ -149,7 +149,6 @@ impl CgroupEngine {
                 start_ppm: objective.start_ppm,
                 from: "scenario".to_owned(),
             }),
-            ..Demand::default()
         };
         let first_ns = config.start_ns;
         let mut control = Control::new(Box::new(reader), demand);
