@@ -12,14 +12,16 @@ use crate::LabError;
 use crate::options::{Engine, On, Sense};
 use crate::scene::{Latency, Outcome, Scene};
 
+/// Programs that a guest needs: the place there, and the file here.
+pub type GuestPrograms = Vec<(String, PathBuf)>;
+
 pub struct Experiment {
     pub name: &'static str,
     pub question: &'static str,
     pub places: &'static [(On, Engine)],
     /// Its parts, for what the user asked.
     pub parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
-    /// Programs that a guest needs for it: the place there, and the file here.
-    pub guest_programs: Option<fn(&LabOptions) -> Vec<(String, PathBuf)>>,
+    pub guest_programs: Option<fn(&LabOptions) -> GuestPrograms>,
     pub notes: &'static [&'static str],
 }
 

@@ -194,6 +194,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sizes_read_as_a_list() {
+        assert_eq!(sizes(&[2]), "2");
+        assert_eq!(sizes(&[16, 64, 256]), "16, 64 and 256");
+    }
+
+    #[test]
     fn the_chosen_mode_is_in_parentheses() {
         assert_eq!(
             chosen("none voluntary (full) lazy\n").as_deref(),

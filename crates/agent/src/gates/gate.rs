@@ -195,7 +195,6 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
         headroom_from,
         tolerance_ppm,
         objective,
-        ..Demand::default()
     }
 }
 

@@ -86,7 +86,9 @@ const LOADS: [Load; 5] = [
 ];
 
 /// Headroom that is asked for, and whether there is an objective; nothing without Tidegate.
-const ARMS: [(&str, &str, Option<(u32, bool)>); 4] = [
+type Asked = Option<(u32, bool)>;
+
+const ARMS: [(&str, &str, Asked); 4] = [
     ("cpu_idle", "cpu.idle", None),
     ("headroom_20", "headroom 20 %", Some((20, false))),
     ("objective_0", "objective", Some((0, true))),

@@ -147,7 +147,7 @@ impl Measured {
 
 /// Cells of a round in random order, so that a machine that changes by the hour does not favour an
 /// arm; those of one keeper one after another, so that one start does for all of them.
-fn order<'a>(parts: &'a [Part], seed: u64) -> Vec<(&'a Part, &'a Cell)> {
+fn order(parts: &[Part], seed: u64) -> Vec<(&Part, &Cell)> {
     let mut rng = seeded(seed);
     let mut cells: Vec<(&Part, &Cell)> = parts
         .iter()
@@ -258,12 +258,6 @@ impl Simulated {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_read_as_a_list() {
-        assert_eq!(sizes(&[2]), "2");
-        assert_eq!(sizes(&[16, 64, 256]), "16, 64 and 256");
-    }
 
     #[test]
     fn the_command_names_what_was_chosen() {

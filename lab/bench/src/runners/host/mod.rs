@@ -33,6 +33,9 @@ use crate::scene::{
 };
 use crate::{LabError, clock, stop};
 
+/// Options of a load's generator and their values.
+type Words = Vec<(&'static str, String)>;
+
 /// Looks that come more often are made at real-time priority.
 const OFTEN_NS: u64 = 50 * MS;
 /// The longest that a program may take that is a measurement.
@@ -291,10 +294,7 @@ impl<'a> Run<'a> {
     }
 
     /// A load's generator, its threads and its arguments.
-    fn worker(
-        &self,
-        load: &Load,
-    ) -> Result<(&'static str, usize, Vec<(&'static str, String)>), LabError> {
+    fn worker(&self, load: &Load) -> Result<(&'static str, usize, Words), LabError> {
         let cpus = self.host.machine.cpus;
         let us = |ns: u64| (ns / 1_000).to_string();
         let text = |n: u64| n.to_string();
