@@ -204,7 +204,8 @@ pub(crate) fn slow_work(agent: &Agent) {
 pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<JoinHandle<()>>> {
     let writer = agent.runtime.quota_writer();
     let watchdog = Watchdog::from_env();
-    let threads: [(&str, Box<dyn FnOnce(&Agent) + Send>); 4] = [
+    type Work = Box<dyn FnOnce(&Agent) + Send>;
+    let threads: [(&str, Work); 4] = [
         (
             "control",
             Box::new(move |agent| {
