@@ -54,8 +54,8 @@ finish() {
 	until_few "$side" 1
 	kill -9 "${pids[0]}" 2>/dev/null
 	until_few "$side" 0
-	"$tidegate" stop >/dev/null 2>&1
-	"$tidegate" repair >/dev/null
+	"$tidegate" agent stop >/dev/null 2>&1
+	"$tidegate" agent repair >/dev/null
 	left=$(find /sys/fs/cgroup -type d -name "tgcost-*$$*" | wc -l)
 	rm -rf "$dir"
 	echo "$left groups are left behind"

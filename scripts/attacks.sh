@@ -15,10 +15,10 @@ achieved=0
 
 finish() {
 	pkill -KILL -u nobody -f "$dir|sleep 98765" 2>/dev/null
-	$tidegate stop >/dev/null 2>&1
+	$tidegate agent stop >/dev/null 2>&1
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		sleep 0.3
-		$tidegate repair >/dev/null 2>&1 && break
+		$tidegate agent repair >/dev/null 2>&1 && break
 	done
 	rm -rf "$dir"
 }
@@ -44,14 +44,14 @@ root_is_shut_out() {
 
 $tidegate run --main --quiet --name main -- sleep 98765 &
 main=$!
-until $tidegate show main >/dev/null 2>&1; do sleep 0.1; done
+until $tidegate status main >/dev/null 2>&1; do sleep 0.1; done
 agent=$(agent_pid)
 
 claims_main() { as_nobody $tidegate run --main --quiet -- true 2>/dev/null; }
 takes_headroom() { as_nobody $tidegate run --side --headroom 90% --quiet -- true 2>/dev/null; }
 touches_others() { as_nobody $tidegate set pid:$main class=side 2>/dev/null || as_nobody $tidegate unset main 2>/dev/null; }
-ends_the_agent() { as_nobody $tidegate stop 2>/dev/null; }
-sees_command_lines() { as_nobody $tidegate show --json 2>/dev/null | grep -q 98765; }
+ends_the_agent() { as_nobody $tidegate agent stop 2>/dev/null; }
+sees_command_lines() { as_nobody $tidegate status --json 2>/dev/null | grep -q 98765; }
 
 # Far more gates than a user may have, as many descriptors as that takes.
 many_gates() {
@@ -59,7 +59,7 @@ many_gates() {
 		as_nobody $tidegate run --side --quiet --cap-soft 500‰ -- sleep 98765 2>/dev/null &
 	done
 	sleep 12
-	[ "$($tidegate show --json | grep -c '"class": "side"')" -gt 64 ] || root_is_shut_out
+	[ "$($tidegate status --json | grep -c '"class": "side"')" -gt 64 ] || root_is_shut_out
 }
 
 # Connections that say nothing, or half of something.

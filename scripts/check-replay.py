@@ -29,7 +29,7 @@ def rule(percent):
 
 async def record(path):
     process = await asyncio.create_subprocess_exec(
-        incident.TIDEGATE, "record", "--for", f"{SECONDS}s", "--out", str(path), "--quiet"
+        incident.TIDEGATE, "recording", "save", "--for", f"{SECONDS}s", "--out", str(path), "--quiet"
     )
     if await process.wait() != 0:
         sys.exit("check-replay: record failed")
@@ -59,7 +59,7 @@ async def walk(folder, groups, background):
         policies[name] = folder / f"headroom-{percent}.toml"
         policies[name].write_text(rule(percent))
         (pathlib.Path(os.environ["TIDEGATE_RUN_DIR"]) / "tidegate.toml").write_text(rule(percent))
-        tidegate("apply")
+        tidegate("policy", "apply")
         await asyncio.sleep(10)
         recordings[name] = folder / f"headroom-{percent}.tgr"
         await record(recordings[name])

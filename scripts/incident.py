@@ -176,7 +176,7 @@ async def walk(folder, groups, background):
     policy = folder / "policy.toml"
     say(lab("tune", f"cgroup:/{BATCH}", "--recording", str(alert), "--out", str(policy)))
     say(policy.read_text())
-    say(tidegate("check", str(policy)))
+    say(tidegate("policy", "check", str(policy)))
     say(lab("replay", str(alert), "--policy", str(policy)))
     arms = json.loads(lab("replay", str(alert), "--policy", str(policy), "--json"))["arms"]
     waits = [arm["figures"]["main_wait_p99_us"]["value"] for arm in arms]
@@ -185,14 +185,14 @@ async def walk(folder, groups, background):
     pictures(alert, policy)
     run_dir = pathlib.Path(os.environ["TIDEGATE_RUN_DIR"])
     shutil.copy(policy, run_dir / "tidegate.toml")
-    say(tidegate("diff"))
-    say(tidegate("apply", "--for", "10m"))
+    say(tidegate("policy", "diff", check=False))
+    say(tidegate("policy", "apply", "--for", "10m"))
     await asyncio.sleep(3)
     began = time.time()
     await asyncio.sleep(20)
     p99_mended = load.p99_ms(began)
     say(f"the policy is in force: 99 of 100 requests take at most {p99_mended:.1f} ms; the batch job goes on")
-    say(tidegate("confirm"))
+    say(tidegate("policy", "confirm"))
     await load.stop(task)
     if not p99_mended < p99_hurt:
         sys.exit(f"incident: {p99_mended:.1f} ms with the policy, {p99_hurt:.1f} without")
@@ -227,12 +227,12 @@ def staged(walk):
     finally:
         for process in background[1:]:
             process.kill()
-        subprocess.run([TIDEGATE, "stop"], capture_output=True)
+        subprocess.run([TIDEGATE, "agent", "stop"], capture_output=True)
         for process in background[:1]:
             process.send_signal(signal.SIGTERM)
         for process in background:
             process.wait()
-        subprocess.run([TIDEGATE, "repair"], capture_output=True)
+        subprocess.run([TIDEGATE, "agent", "repair"], capture_output=True)
         time.sleep(0.5)
         for group in groups:
             group.rmdir()

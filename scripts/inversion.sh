@@ -48,7 +48,7 @@ empty() {
 finish() {
 	for pid in "${started[@]}"; do kill "$pid" 2>/dev/null; done
 	for group in "$base/tidegate-inversion-side" "$base/tidegate-inversion"; do empty "$group"; done
-	"$tidegate" stop >/dev/null 2>&1
+	"$tidegate" agent stop >/dev/null 2>&1
 	rmdir "$base/tidegate-inversion" "$acct/tidegate-inversion" 2>/dev/null
 	rm -r "$work"
 }
@@ -90,14 +90,14 @@ bare() {
 
 # gated ARM KIND YES|NO
 gated() {
-	echo "holder_first = \"$3\"" >"$TIDEGATE_RUN_DIR/tidegate.toml"
+	echo "lock_boost = \"$3\"" >"$TIDEGATE_RUN_DIR/tidegate.toml"
 	"$tidegate" run --quiet --side --name job -- bash "$work/side" "$2" &
 	disown # Killed below: bash would report it.
 	sleep 3
 	measure "$1" "$2" "$base/tidegate-inversion-side"
-	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("lock_boost":{[^}]*}\).*"agent_cpu_pct":\([0-9.]*\).*/\1 agent \2 %\n/; t; d'
+	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("lock_boost":{[^}]*}\).*"agent_cpus":\([0-9.]*\).*/\1 agent \2 CPUs\n/; t; d'
 	empty "$base/tidegate-inversion-side"
-	"$tidegate" stop >/dev/null 2>&1
+	"$tidegate" agent stop >/dev/null 2>&1
 	sleep 1
 }
 
@@ -110,6 +110,6 @@ for kind; do
 	bare "no limit" "$kind" 0 0
 	bare "cpu.idle" "$kind" 1 0
 	bare "cpu.idle, 1 % in 100 ms" "$kind" 1 $((cpus * 1000))
-	gated "tidegate, holder_first = no" "$kind" no
+	gated "tidegate, lock_boost = no" "$kind" no
 	gated "tidegate" "$kind" yes
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What side work alone on this machine gets, read from outside: one and two hogs at several headrooms.
 
-Needs root, cgroup v1's cpuacct, a running agent (`tidegate agent`) and a quiet machine of two CPUs or more;
+Needs root, cgroup v1's cpuacct, a running agent (`tidegate agent run`) and a quiet machine of two CPUs or more;
 13 minutes for ten rounds. Each line: round, hogs, headroom; CPUs that the hogs had over 10 s (their schedstat),
 what was due to them, their share of it, what everything else used and the hypervisor's steal, in CPUs.
 """

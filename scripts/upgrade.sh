@@ -27,10 +27,10 @@ of() {
 finish() {
 	touch "$dir/enough"
 	kill $work $(jobs -p) 2>/dev/null
-	"$new" stop >/dev/null 2>&1 || true
+	"$new" agent stop >/dev/null 2>&1 || true
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		sleep 0.3
-		"$new" repair >/dev/null 2>&1 && rmdir "$mount/$other" 2>/dev/null && break
+		"$new" agent repair >/dev/null 2>&1 && rmdir "$mount/$other" 2>/dev/null && break
 	done
 	rm -rf "$dir"
 }
@@ -53,7 +53,7 @@ watch() {
 gates() { "$1" show --json | grep -c '"class": "side"'; }
 
 "$old" run --side --quiet --name job --tolerance 3% -- sleep 98764 &
-until "$old" show job >/dev/null 2>&1; do sleep 0.1; done
+until "$old" status job >/dev/null 2>&1; do sleep 0.1; done
 "$old" set "cgroup:/$other" class=side >/dev/null
 watch &
 for way in "$new" "$old" "$new"; do

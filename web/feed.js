@@ -132,8 +132,8 @@ async function catchUp() {
       side: point.side_cpus,
       idle: point.idle_cpus,
       allowance: point.allowance_cpus,
-      asked: point.headroom_pct,
-      kept: point.idle_kept_pct,
+      asked: 100 * point.headroom_ratio,
+      kept: 100 * point.idle_kept_ratio,
     });
   }
 }
@@ -162,8 +162,8 @@ function takeStatus(status) {
     side: status.side_cpus,
     idle: status.idle_cpus,
     allowance: status.allowance_cpus,
-    asked: status.headroom_pct,
-    kept: status.idle_kept_pct,
+    asked: 100 * status.headroom_ratio,
+    kept: 100 * status.idle_kept_ratio,
   });
 }
 

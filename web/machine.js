@@ -99,11 +99,11 @@ function tellTiles(tiles, status) {
   } else {
     tiles.main.tell(cpus(status.main_cpus), `of ${cpus(status.capacity_cpus)} CPUs`);
     tiles.side.tell(cpus(status.side_cpus), `of ${cpus(status.allowance_cpus)} allowed`);
-    tiles.idle.tell(cpus(status.idle_cpus), `${percent(status.idle_kept_pct)} of the machine`);
+    tiles.idle.tell(cpus(status.idle_cpus), `${percent(100 * status.idle_kept_ratio)} of the machine`);
   }
-  tiles.headroom.tell(percent(status.headroom_pct), `asked by ${status.headroom_from}`);
-  const reclaim = status.reclaim_pct;
-  tiles.reclaim.tell(reclaim === null ? '–' : percent(reclaim), reclaim === null ? 'no side work lately' : 'of what main left');
+  tiles.headroom.tell(percent(100 * status.headroom_ratio), `asked by ${status.headroom_from}`);
+  const reclaim = status.reclaim_ratio;
+  tiles.reclaim.tell(reclaim === null ? '–' : percent(100 * reclaim), reclaim === null ? 'no side work lately' : 'of what main left');
 }
 
 function gateTable() {
@@ -136,13 +136,13 @@ function agentFacts(status) {
   const { control, objective } = status;
   return {
     version: `tidegate ${status.version}, agent ${status.pid} (${status.mode}), up ${span(status.uptime_seconds)}`,
-    machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(status.steal_pct)})`,
-    objective: objective && `${objective.from}: ${objective.extra_pct.toFixed(0)} % of headroom found for it (${objective.state})`,
+    machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(100 * status.steal_ratio)})`,
+    objective: objective && `${objective.from}: ${(100 * objective.extra_ratio).toFixed(0)} % of headroom found for it (${objective.state})`,
     engine: status.ext?.off ? `${status.engine} (${status.ext.off})` : status.engine,
     sensing: status.sensing_note ? `${status.sensing} (${status.sensing_note})` : status.sensing,
     cpuset: status.cpuset,
-    loop: `every ${control.period_ms.toFixed(0)} ms; late ${control.late_p50_us.toFixed(0)} µs (p99 ${control.late_p99_us.toFixed(0)}, `
-      + `max ${control.late_max_us.toFixed(0)}); ${control.step_cost_us.toFixed(0)} µs a step, ${control.agent_cpu_pct.toFixed(2)} % of one CPU`,
+    loop: `every ${(control.period_us / 1000).toFixed(0)} ms; late ${control.late_p50_us.toFixed(0)} µs (p99 ${control.late_p99_us.toFixed(0)}, `
+      + `max ${control.late_max_us.toFixed(0)}); ${control.step_cost_us.toFixed(0)} µs a step, ${control.agent_cpus.toFixed(4)} CPUs`,
     writes: `${status.quota_writes_per_second.toFixed(1)} quota writes a second, ${status.writes_total} writes in all`,
     guardian: status.guardian_pid
       ? `${status.guardian_pid}, acts after ${status.lease_seconds.toFixed(1)} s without a sign of the agent`

@@ -44,7 +44,7 @@ export function policy() {
     trial.hidden = trialEnds === null;
     if (trialEnds === null) return;
     const left = Math.max(0, Math.round(trialEnds - now()));
-    trial.replaceChildren(h('strong', {}, 'On trial'), `: the policy before is in force again in ${left} s, unless `, h('code', {}, 'tidegate confirm'), ' keeps this one.');
+    trial.replaceChildren(h('strong', {}, 'On trial'), `: the policy before is in force again in ${left} s, unless `, h('code', {}, 'tidegate policy confirm'), ' keeps this one.');
   }
   return { node, start: refresh, update: tick };
 }
@@ -54,7 +54,7 @@ function aboutPolicy(view) {
   const text = [`Number ${view.generation} since the agent started, from `, ...(files.length ? files : ['no files']), '. '];
   if (view.rules.length === 0) text.push('It has no rules: gates are those that ', h('code', {}, 'tidegate run'), ' and ', h('code', {}, 'tidegate set'), ' make.');
   else if (view.watch) text.push(`What starts later: ${view.watch}.`);
-  if (view.files_differ && !view.refused) text.push(' The files say something else now: see ', h('code', {}, 'tidegate diff'), '.');
+  if (view.files_differ && !view.refused) text.push(' The files say something else now: see ', h('code', {}, 'tidegate policy diff'), '.');
   return text;
 }
 

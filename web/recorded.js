@@ -25,7 +25,7 @@ function howTo() {
   return h('div', {},
     h('h1', { tabindex: -1 }, 'Recording'),
     h('p', {}, 'Shows what was recorded and what other policies would have made of it, side by side. The agent records all the time; keep a stretch, and serve it:'),
-    command('tidegate record --last 10m --out before.tgr'),
+    command('tidegate recording save --last 10m --out before.tgr'),
     command('tidegate-lab replay before.tgr --policy other.toml --json > before.json'),
     command('tidegate web --replay before.json'),
     h('p', {}, 'As one file to pass on, which opens without Tidegate:'),

@@ -19,7 +19,7 @@ reading() {
 # over 20 s, at least 98 % (or LEAST_PERCENT) of the CPU that the headroom and everything else leave them, and no alert of
 # unusable samples.
 hogs_get_their_due() {
-	tidegate agent --sense "$1" >/tmp/agent 2>&1 &
+	tidegate agent run --sense "$1" >/tmp/agent 2>&1 &
 	_agent=$!
 	until_true 20 sh -c 'tidegate status >/dev/null 2>&1' || { cat /tmp/agent; fail "the agent did not start"; }
 	_hogs=

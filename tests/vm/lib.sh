@@ -231,7 +231,7 @@ agent_ext_on() {
 
 # What follows is for ejections: an agent with the engine ext, main that takes all, side work, and a hard cap of 200 permille.
 eject_begin() {
-	tidegate agent --engine ext >/tmp/agent 2>&1 &
+	tidegate agent run --engine ext >/tmp/agent 2>&1 &
 	AGENT=$!
 	agent_ext_on $AGENT
 }

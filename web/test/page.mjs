@@ -67,7 +67,7 @@ async function policy() {
 
 async function howTo() {
   await page.keyboard.press('5');
-  await waitForText('pre', 'tidegate record --last 10m --out before.tgr');
+  await waitForText('pre', 'tidegate recording save --last 10m --out before.tgr');
   await page.keyboard.press('6');
   await waitForText('pre', 'tidegate web --results results');
 }

@@ -33,7 +33,7 @@ pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
 
 /// Starts an agent in the background and waits until it serves or says why it can't.
 ///
-/// The caller may exec another program next, so the agent must not stay its child: `agent --on-demand` forks and
+/// The caller may exec another program next, so the agent must not stay its child: `agent run --on-demand` forks and
 /// its first process, which is waited for here, leaves at once. The agent reports over its standard output,
 /// which it then turns into its log.
 pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ApiError> {
@@ -64,7 +64,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
     let mut command = own_program();
     command
-        .args(["agent", "--on-demand"])
+        .args(["agent", "run", "--on-demand"])
         .args(engine.map(|engine| format!("--engine={engine}")))
         .envs(run_dir.env())
         .current_dir("/");

@@ -48,7 +48,7 @@ pub(crate) fn no_gate(target: &str) -> ApiError {
         ErrorKind::NotFound,
         format!("{target}: there is no such gate"),
     )
-    .with_mend("see `tidegate show`")
+    .with_mend("see `tidegate status`")
 }
 
 /// A failed operation on a group.

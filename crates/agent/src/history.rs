@@ -18,8 +18,8 @@ pub(crate) struct Sample {
     pub(crate) side_cpus: f32,
     pub(crate) idle_cpus: f32,
     pub(crate) allowance_cpus: f32,
-    pub(crate) headroom_pct: f32,
-    pub(crate) idle_kept_pct: f32,
+    pub(crate) headroom_ratio: f32,
+    pub(crate) idle_kept_ratio: f32,
     pub(crate) late_steps: u32,
 }
 
@@ -69,15 +69,15 @@ fn add(sums: &mut HistoryPointView, sample: &Sample) {
     sums.side_cpus += f64::from(sample.side_cpus);
     sums.idle_cpus += f64::from(sample.idle_cpus);
     sums.allowance_cpus += f64::from(sample.allowance_cpus);
-    sums.headroom_pct += f64::from(sample.headroom_pct);
-    sums.idle_kept_pct += f64::from(sample.idle_kept_pct);
+    sums.headroom_ratio += f64::from(sample.headroom_ratio);
+    sums.idle_kept_ratio += f64::from(sample.idle_kept_ratio);
     sums.late_steps += u64::from(sample.late_steps);
 }
 
 fn mean(sums: &HistoryPointView, began_s: u64) -> HistoryPointView {
     let count = sums.samples.max(1) as f64;
     // What is kept has seven digits.
-    let mean = |sum: f64| (1e4 * sum / count).round() / 1e4;
+    let mean = |sum: f64| (1e6 * sum / count).round() / 1e6;
     HistoryPointView {
         time_unix_seconds: began_s,
         samples: sums.samples,
@@ -86,8 +86,8 @@ fn mean(sums: &HistoryPointView, began_s: u64) -> HistoryPointView {
         side_cpus: mean(sums.side_cpus),
         idle_cpus: mean(sums.idle_cpus),
         allowance_cpus: mean(sums.allowance_cpus),
-        headroom_pct: mean(sums.headroom_pct),
-        idle_kept_pct: mean(sums.idle_kept_pct),
+        headroom_ratio: mean(sums.headroom_ratio),
+        idle_kept_ratio: mean(sums.idle_kept_ratio),
         late_steps: sums.late_steps,
     }
 }

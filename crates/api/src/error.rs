@@ -268,19 +268,19 @@ mod tests {
     #[test]
     fn an_error_is_a_problem_document() {
         let error = ApiError::new(ErrorKind::NotFound, "gate:x: there is no such gate")
-            .with_mend("see `tidegate show`");
+            .with_mend("see `tidegate status`");
         let expected: Value = json!({
             "type": "urn:tidegate:error:not_found",
             "title": "No such gate, process or group",
             "status": 404,
             "detail": "gate:x: there is no such gate",
             "kind": "not_found",
-            "mend": "see `tidegate show`",
+            "mend": "see `tidegate status`",
         });
         assert_eq!(serde_json::to_value(&error).unwrap(), expected);
         assert_eq!(
             error.to_string(),
-            "gate:x: there is no such gate; see `tidegate show`"
+            "gate:x: there is no such gate; see `tidegate status`"
         );
     }
 

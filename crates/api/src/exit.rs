@@ -6,9 +6,10 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done. For `doctor`: headroom can be enforced here.
+    /// Done. For `doctor`: headroom can be enforced here. For `policy diff`: nothing would change.
     Ok = 0,
-    /// Failed, for a reason that was printed. For `doctor`: headroom cannot be enforced here.
+    /// Failed, for a reason that was printed. For `doctor`: headroom cannot be enforced here. For `policy diff`: something
+    /// would change.
     Failure = 1,
     /// The command line or a term is wrong.
     Usage = 2,
@@ -16,7 +17,7 @@ pub enum Exit {
     Unreachable = 3,
     /// The caller may not, or the machine cannot.
     Refused = 4,
-    /// There is no such gate, process or group.
+    /// There is no such gate, process, group, file or folder.
     NoTarget = 5,
     /// `run`: failed before the command was started.
     RunFailed = 125,
@@ -28,15 +29,21 @@ pub enum Exit {
 
 impl Exit {
     const ALL: &[(Exit, &str)] = &[
-        (Exit::Ok, "done (doctor: headroom can be enforced here)"),
+        (
+            Exit::Ok,
+            "done (doctor: headroom can be enforced here; policy diff: no change)",
+        ),
         (
             Exit::Failure,
-            "failed (doctor: headroom cannot be enforced here)",
+            "failed (doctor: headroom cannot be enforced here; policy diff: a change)",
         ),
         (Exit::Usage, "the command line or a term is wrong"),
         (Exit::Unreachable, "no agent runs, or it does not answer"),
         (Exit::Refused, "the caller may not, or the machine cannot"),
-        (Exit::NoTarget, "no such gate, process or group"),
+        (
+            Exit::NoTarget,
+            "no such gate, process, group, file or folder",
+        ),
         (Exit::RunFailed, "run: failed before CMD was started"),
         (
             Exit::RunCannotExecute,

@@ -122,8 +122,8 @@ pub const CALLS: &[Call] = &[
     )
     .takes::<UnsetRequest>(),
     post(
-        CallId::Objective,
-        "/v1/objective",
+        CallId::Report,
+        "/v1/report",
         "Reports main's latency as its operator measures it",
         json::<Done>(),
     )
@@ -136,12 +136,6 @@ pub const CALLS: &[Call] = &[
         json::<StatusView>(),
     )
     .asks(&[GATES]),
-    get(
-        CallId::Gates,
-        "/v1/gates",
-        "Every gate",
-        json::<Vec<GateView>>(),
-    ),
     get(
         CallId::Explain,
         "/v1/explain",

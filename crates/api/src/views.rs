@@ -44,9 +44,9 @@ pub struct LatencyView {
     /// What was asked for.
     pub hint: i32,
     /// The slice that it comes to; absent where it is SCHED_BATCH.
-    pub slice_ms: Option<f64>,
+    pub slice_us: Option<f64>,
     /// The kernel's default slice.
-    pub default_ms: Option<f64>,
+    pub default_us: Option<f64>,
     /// Tasks that have it.
     pub tasks: u64,
     /// Tasks that were left alone, by reason.
@@ -61,15 +61,15 @@ pub struct LatencyView {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CapView {
     /// The cap, in parts per thousand of one CPU.
-    pub soft_permille: u32,
+    pub soft_cpus: f64,
     /// For how long it has been in the background; none while it is not.
     pub in_background_seconds: Option<f64>,
     /// Of its time under the cap, the part that it was in the background.
-    pub background_pct: f64,
+    pub background_ratio: f64,
     /// How often it went there.
     pub turns: u64,
     /// What the bucket holds; debt where negative.
-    pub level_ms: f64,
+    pub level_us: f64,
     /// CPU that it got in the background, that no other work wanted.
     pub used_background_seconds: f64,
     /// CPU that it got otherwise.
@@ -118,15 +118,12 @@ pub struct GateView {
     /// Periods in which the same group ran, as the kernel counts.
     #[serde(default)]
     pub nr_periods: u64,
-    /// The time throttled in the kernel's unit.
-    #[serde(default)]
-    pub throttled_usec: u64,
     /// Periods in which it used saved quota.
     #[serde(default)]
     pub nr_bursts: u64,
     /// Saved quota that it used.
     #[serde(default)]
-    pub burst_usec: u64,
+    pub burst_us: u64,
     /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it; under the
     /// ext engine and a cap, times that a task was held back.
     #[serde(default)]
@@ -170,7 +167,7 @@ pub struct WriteView {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoopView {
     /// The period at present.
-    pub period_ms: f64,
+    pub period_us: f64,
     /// Steps made so far.
     pub steps: u64,
     /// Samples that were impossible and left out; after 250 ms without a usable one side work is cut.
@@ -186,7 +183,7 @@ pub struct LoopView {
     /// CPU time of one step, mean over the last minute.
     pub step_cost_us: f64,
     /// The agent's own CPU over the last minute, in percent of one CPU.
-    pub agent_cpu_pct: f64,
+    pub agent_cpus: f64,
 }
 
 /// The whole machine at a glance.
@@ -219,12 +216,12 @@ pub struct StatusView {
     pub cpus: u32,
     /// CPUs less what the hypervisor took over the last second.
     pub capacity_cpus: f64,
-    /// ... that, in percent.
-    pub steal_pct: f64,
-    /// Headroom in force, percent of the machine.
-    pub headroom_pct: f64,
+    /// ... that, of the machine.
+    pub steal_ratio: f64,
+    /// Headroom in force, of the machine.
+    pub headroom_ratio: f64,
     /// Tolerance in force.
-    pub tolerance_pct: f64,
+    pub tolerance_ratio: f64,
     /// Which gate (or default) asked for the headroom.
     pub headroom_from: String,
     /// How long main waits to run, where a gate has an objective.
@@ -248,10 +245,10 @@ pub struct StatusView {
     pub side_quota_us: Option<u64>,
     /// Its period.
     pub side_period_us: Option<u64>,
-    /// Idle kept, percent of the machine, over the last second.
-    pub idle_kept_pct: f64,
+    /// Idle kept, of the machine, over the last second.
+    pub idle_kept_ratio: f64,
     /// Side's CPU over what main left (`(1 - headroom) C - mean main`), over the last minute.
-    pub reclaim_pct: Option<f64>,
+    pub reclaim_ratio: Option<f64>,
     /// Seconds that side work has been at the tolerance since start.
     pub at_tolerance_seconds: f64,
     /// The last decision, in words.
@@ -298,19 +295,19 @@ pub struct LockBoostView {
 pub struct ObjectiveView {
     /// The objective and its gate.
     pub from: String,
-    /// What is held against it: `run_delay`, or `reported` (`tidegate objective`).
+    /// What is held against it: `run_delay`, or `reported` (`tidegate report`).
     #[serde(default)]
     pub figure: String,
-    /// Headroom found on top of what was asked, percent of the machine.
-    pub extra_pct: f64,
+    /// Headroom found on top of what was asked, of the machine.
+    pub extra_ratio: f64,
     /// `fine`, `raised`, `release`, `bound` or `rest`.
     pub state: String,
     /// Whether the figure is known: run delay is measured (BPF sensing), or there were reports in the last minute or two.
     pub measured: bool,
     /// Times that main began to run in the last minute or two; reports.
     pub runs: u64,
-    /// Of those, percent that waited for longer than the objective says; reports above it.
-    pub late_pct: f64,
+    /// The part of those that waited for longer than the objective says; reports above it.
+    pub late_ratio: f64,
     /// Their mean wait; the mean report.
     pub mean_wait_us: f64,
     /// The objective's percentile of the wait since the agent started, to a factor of two; the last report.

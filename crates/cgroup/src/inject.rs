@@ -45,7 +45,12 @@ impl FaultPlan {
     /// As the environment has it, when it is about the subcommand that runs.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
-        let subcommand = std::env::args().nth(1)?;
+        let mut words = std::env::args().skip(1);
+        let subcommand = match (words.next()?, words.next()) {
+            // `agent run` is the agent; `agent repair` is another process.
+            (word, Some(within)) if word == "agent" && within != "run" => within,
+            (word, _) => word,
+        };
         Self::parse(&text, &subcommand)
     }
 

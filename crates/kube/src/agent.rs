@@ -30,7 +30,7 @@ impl Agent {
     }
 
     pub async fn gates(&self) -> Result<Vec<GateView>, ApiError> {
-        self.call(Client::gates).await
+        Ok(self.call(Client::status).await?.gates)
     }
 
     /// Why a gate runs as it does.

@@ -48,7 +48,7 @@ impl Sampler {
 /// never too much.
 fn surplus_milli(status: &StatusView, shared_cpus: u32) -> u64 {
     let part = f64::from(shared_cpus.min(status.cpus)) / f64::from(status.cpus.max(1));
-    let for_all = status.capacity_cpus * part * (1.0 - status.headroom_pct / 100.0);
+    let for_all = status.capacity_cpus * part * (1.0 - status.headroom_ratio);
     // A cast from a negative number gives 0.
     ((for_all - status.main_cpus) * 1_000.0) as u64
 }
@@ -112,11 +112,11 @@ mod tests {
 
     use super::*;
 
-    fn status(headroom_pct: f64, main_cpus: f64) -> StatusView {
+    fn status(headroom_ratio: f64, main_cpus: f64) -> StatusView {
         StatusView {
             cpus: 8,
             capacity_cpus: 7.5,
-            headroom_pct,
+            headroom_ratio,
             main_cpus,
             ..StatusView::default()
         }
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn the_surplus_is_what_the_law_leaves_before_its_floor() {
-        assert_eq!(surplus_milli(&status(20.0, 2.0), 8), 4_000);
-        assert_eq!(surplus_milli(&status(20.0, 2.0), 4), 1_000);
-        assert_eq!(surplus_milli(&status(20.0, 7.0), 8), 0);
+        assert_eq!(surplus_milli(&status(0.2, 2.0), 8), 4_000);
+        assert_eq!(surplus_milli(&status(0.2, 2.0), 4), 1_000);
+        assert_eq!(surplus_milli(&status(0.2, 7.0), 8), 0);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             let status = StatusView {
                 uptime_seconds,
                 at_tolerance_seconds,
-                ..status(20.0, 2.0)
+                ..status(0.2, 2.0)
             };
             sampler.take(&status, 8).is_starved
         };

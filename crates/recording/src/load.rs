@@ -19,8 +19,13 @@ const STEPS: usize = 1_000;
 pub enum LoadError {
     /// The file cannot be read or written.
     #[error("{}: {error}", .path.display())]
-    Io { path: PathBuf, error: io::Error },
-    #[error("{}: no recording; write one with tidegate record --out FILE", .0.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        error: io::Error,
+    },
+    /// It holds no whole entry.
+    #[error("{}: no recording; write one with tidegate recording save --out FILE", .0.display())]
     NoRecording(PathBuf),
     /// A later Tidegate wrote it.
     #[error("{}: recorded in format {version} and this tidegate reads up to {VERSION}; use the one that recorded it, or a later one", .path.display())]
@@ -28,6 +33,17 @@ pub enum LoadError {
     /// Nothing lies in the span.
     #[error("{}: nothing was recorded in that span", .0.display())]
     Empty(PathBuf),
+}
+
+impl LoadError {
+    /// Whether there is no such recording.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            LoadError::Io { error, .. } => error.kind() == io::ErrorKind::NotFound,
+            LoadError::Empty(_) => true,
+            LoadError::NoRecording(_) | LoadError::Newer { .. } => false,
+        }
+    }
 }
 
 /// Reads a file, or what a directory of an agent has from `from_ms` to `to_ms`.
@@ -185,7 +201,7 @@ mod tests {
         fs::write(&path, "TGR is how recordings begin").unwrap();
         let error = load(&path, 0, u64::MAX).unwrap_err().to_string();
         assert!(
-            error.contains("no recording; write one with tidegate record"),
+            error.contains("no recording; write one with tidegate recording save"),
             "{error}"
         );
     }

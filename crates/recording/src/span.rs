@@ -98,7 +98,7 @@ pub fn load_span(command: &str, path: &Path, span: &Span) -> Result<Recording, F
         let (exit, why) = match &error {
             LoadError::Io { error: io, .. } => match io.kind() {
                 std::io::ErrorKind::NotFound => (
-                    Exit::Usage,
+                    Exit::NoTarget,
                     format!("{shown}: there is no such file or directory; name a recording, or the directory of an agent that records"),
                 ),
                 std::io::ErrorKind::PermissionDenied => (
@@ -107,7 +107,7 @@ pub fn load_span(command: &str, path: &Path, span: &Span) -> Result<Recording, F
                 ),
                 _ => (Exit::Failure, error.to_string()),
             },
-            LoadError::Empty(_) => (Exit::Usage, empty(path)),
+            LoadError::Empty(_) => (Exit::NoTarget, empty(path)),
             LoadError::NoRecording(_) | LoadError::Newer { .. } => (Exit::Usage, error.to_string()),
         };
         Failure::new(exit, format!("{command}: {why}"))

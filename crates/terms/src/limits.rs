@@ -131,7 +131,7 @@ impl fmt::Display for Cap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cap::None => f.write_str("none"),
-            Cap::Ppt(ppt) => write!(f, "{ppt}‰"),
+            Cap::Ppt(ppt) => CpuAmount::from_ucpu(u64::from(*ppt) * UCPU_PER_PPT).fmt(f),
         }
     }
 }
@@ -144,7 +144,7 @@ impl Value for Cap {
         // Parts per thousand above the whole are no share, and `0.2` is one.
         let ucpu = match text.strip_suffix('‰') {
             Some(number) => CpuAmount::parse(&format!("{}m", number.trim_end()))
-                .map_err(|_| Refusal::new("is not a number of parts per thousand"))?
+                .map_err(|_| Refusal::new("is not an amount of CPU"))?
                 .ucpu(),
             None if text.ends_with('m') || text.contains("cpu") || text.ends_with('%') => {
                 CpuAmount::parse(text)?.ucpu()
@@ -152,13 +152,13 @@ impl Value for Cap {
             None => match Share::parse(text) {
                 Ok(share) => u64::from(share.ppm()),
                 Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-                    return Err(Refusal::new(format!("has no unit (did you mean {text}‰?)")));
+                    return Err(Refusal::new(format!("has no unit (did you mean {text}m?)")));
                 }
                 Err(why) => return Err(why),
             },
         };
         if ucpu % UCPU_PER_PPT != 0 {
-            return Err(Refusal::new("is finer than 1‰ of a CPU"));
+            return Err(Refusal::new("is finer than 0.001cpu"));
         }
         match u32::try_from(ucpu / UCPU_PER_PPT) {
             Ok(ppt) if u64::from(ppt) <= PPT_MAX => Ok(Cap::Ppt(ppt)),
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn quotas_are_times_or_cpus() {
         let period = TimeSpan::from_millis(100);
-        for text in ["50ms", "0.5cpu", "50%", "500m"] {
+        for text in ["50ms", "0.5cpu", "50%", "50%cpu", "500m"] {
             assert_eq!(
                 Quota::parse(text).unwrap().us(period),
                 Some(50_000),
@@ -282,15 +282,15 @@ mod tests {
 
     #[test]
     fn caps_in_each_form() {
-        for text in ["200‰", "20%", "0.2", "200m", "0.2cpu"] {
+        for text in ["200‰", "20%", "20%cpu", "0.2", "200m", "0.2cpu"] {
             assert_eq!(Cap::parse(text).unwrap(), Cap::Ppt(200), "{text}");
         }
         assert_eq!(Cap::parse("2500‰").unwrap(), Cap::Ppt(2500));
         assert_eq!(Cap::parse("250%").unwrap(), Cap::Ppt(2500));
         assert_eq!(Cap::parse("0").unwrap(), Cap::Ppt(0));
-        assert!(why::<Cap>("200").contains("did you mean 200‰?"));
+        assert!(why::<Cap>("200").contains("did you mean 200m?"));
         assert!(why::<Cap>("0.5‰").contains("finer"));
-        assert!(why::<Cap>("-1‰").contains("parts per thousand"));
+        assert!(why::<Cap>("-1‰").contains("amount of CPU"));
         assert!(why::<Cap>("99999999‰").contains("8192"));
     }
 

@@ -19,7 +19,7 @@ pub enum Objective {
         /// A longer wait is a late one.
         span: TimeSpan,
     },
-    /// The latency that is reported (`tidegate objective GATE 4.2ms`) stays below this.
+    /// The latency that is reported (`tidegate report GATE 4.2ms`) stays below this.
     Reported {
         /// A longer one misses the objective.
         span: TimeSpan,

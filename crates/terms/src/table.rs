@@ -191,7 +191,7 @@ table! {
         doc: "Priority: side work uses the CPU that main work leaves",
     }
     Headroom headroom: Headroom {
-        default: Headroom::None, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰, or none",
+        default: Headroom::None, range: "0% to 100% of the machine, as in 30% or 0.3, or none",
         example: "30%", value: "PERCENT", classes: MAIN_AND_SIDE,
         doc: "Idle to keep for main's bursts while side work runs; the largest of all gates counts; none leaves it to default_headroom",
     }
@@ -214,7 +214,7 @@ table! {
     }
     Quota quota: Quota {
         default: Quota::None,
-        range: "a time of at least 1ms in each period, as in 50ms, an amount of CPU, as in 1.5cpu, 150% or 1500m, or none",
+        range: "a time of at least 1ms in each period, as in 50ms, an amount of CPU, as in 1.5cpu, 1500m or 150%cpu, or none",
         example: "50ms", value: "TIME|CPUS", classes: ALL_CLASSES,
         doc: "CPU that the gate may use in each period (cpu.max)",
     }
@@ -231,15 +231,15 @@ table! {
     }
     CapHard cap_hard: Cap {
         default: Cap::None,
-        range: "1‰ of one CPU or more, as in 200‰, 20%, 0.2 or 2500‰ for a gate that may use several, or none",
-        example: "200‰", value: "PERMILLE", classes: ALL_CLASSES,
-        doc: "The most CPU at any time, in parts per thousand of one CPU",
+        range: "0.001cpu or more, as in 0.2cpu, 200m or 20%cpu, or none",
+        example: "0.2cpu", value: "CPUS", classes: ALL_CLASSES,
+        doc: "The most CPU at any time",
         alias: "cap",
         within: Cap::at_least_one,
     }
     CapSoft cap_soft: Cap {
-        default: Cap::None, range: "0‰ of one CPU or more, as in 0, 200‰ or 20%, or none", example: "0‰",
-        value: "PERMILLE", classes: ALL_CLASSES,
+        default: Cap::None, range: "0cpu or more, as in 0, 0.2cpu, 200m or 20%cpu, or none", example: "0",
+        value: "CPUS", classes: ALL_CLASSES,
         doc: "Above this, only CPU that no other task wants; 0 is background",
     }
     CapScope cap_scope: CapScope {
@@ -270,7 +270,7 @@ table! {
     struct Settings;
 
     DefaultHeadroom default_headroom: Share {
-        default: Share::ZERO, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
+        default: Share::ZERO, range: "0% to 100% of the machine, as in 20% or 0.2",
         example: "20%", value: "PERCENT", classes: &[],
         doc: "Headroom where no gate names one; 0% leaves side work to the idle class, without a quota",
     }
@@ -292,7 +292,7 @@ table! {
         default: CpusetMode::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
         doc: "Confine side work to whole cores by a cpuset, with a quota for the rest; auto is from 32 CPUs that share cores",
     }
-    HolderFirst holder_first: Switch {
+    LockBoost lock_boost: Switch {
         default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: &[],
         doc: "Whether side work that holds a file lock goes first for a few milliseconds while main waits for it",
     }

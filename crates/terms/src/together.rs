@@ -90,7 +90,8 @@ impl Terms {
         if let (Some(hard), Some(soft)) = (hard, soft)
             && soft > hard
         {
-            let why = format!("is above cap_hard ({hard}‰), which holds at all times");
+            let hard = &self.cap_hard.value;
+            let why = format!("is above cap_hard ({hard}), which holds at all times");
             let mend = "give a lower one, or leave it out";
             return Err(together(Term::CapSoft, &self.cap_soft, why, mend));
         }
@@ -111,12 +112,12 @@ impl Terms {
             .into_iter()
             .find_map(|(term, at, ppt)| {
                 ppt.filter(|ppt| *ppt > ONE_CPU_PPT).map(|_| {
-                    let why = "is more than a task can use, which is one CPU (1000‰)";
+                    let why = "is more than a task can use, which is one CPU";
                     together(
                         term,
                         at,
                         why,
-                        "give at most 1000‰, or cap_scope process or group",
+                        "give at most 1cpu, or cap_scope process or group",
                     )
                 })
             })

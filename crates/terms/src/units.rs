@@ -202,12 +202,12 @@ impl CpuAmount {
         self.ucpu
     }
 
-    /// Reads `1.5cpu` (or `cpus`), `150%` (of one CPU) or `1500m`.
+    /// Reads `1.5cpu` (or `cpus`), `150%` or `150%cpu` (of one CPU), or `1500m`.
     ///
     /// # Errors
     /// No unit, an unknown one, not a number, finer than a millionth of a CPU, or more than fits.
     pub fn parse(text: &str) -> Result<CpuAmount, Refusal> {
-        for (unit, power) in [("cpus", 6), ("cpu", 6), ("%", 4), ("m", 3)] {
+        for (unit, power) in [("%cpu", 4), ("cpus", 6), ("cpu", 6), ("%", 4), ("m", 3)] {
             let Some(number) = text.strip_suffix(unit) else {
                 continue;
             };
@@ -370,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn number_like_text_is_read_exactly_or_refused(text in "[0-9]{0,24}\\.?[0-9]{0,24}(%|‰|m|cpu|ms|s|h)?") {
+        fn number_like_text_is_read_exactly_or_refused(text in "[0-9]{0,24}\\.?[0-9]{0,24}(%|%cpu|‰|m|cpu|ms|s|h)?") {
             if let Ok(share) = Share::parse(&text) {
                 prop_assert_eq!(Share::parse(&share.to_string()).unwrap(), share);
             }

@@ -5,20 +5,31 @@ use std::ffi::{OsStr, OsString};
 use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
 
-use crate::cmd::Cli;
+use crate::cmd::{self, Cli};
 
 /// Reads the command line. Help and version are printed here and end the program with success.
 pub fn parse(words: &[OsString]) -> Result<Option<Cli>, Failure> {
     match subcommand(words) {
         // Any status below 125 could be the command's own.
         Some(word) if word == OsStr::new("run") => {
-            cli::parse(words, "run: ").map_err(|failure| Failure {
+            read(words, "run: ").map_err(|failure| Failure {
                 exit: Exit::RunFailed,
                 ..failure
             })
         }
-        _ => cli::parse(words, ""),
+        _ => read(words, ""),
     }
+}
+
+fn read(words: &[OsString], prefix: &str) -> Result<Option<Cli>, Failure> {
+    let Some((typed, matches)) = cli::parse(cmd::command(), words, prefix)? else {
+        return Ok(None);
+    };
+    cmd::use_host(&matches).map_err(|failure| Failure {
+        message: format!("{prefix}{}", failure.message),
+        ..failure
+    })?;
+    Ok(Some(typed))
 }
 
 /// The first word that is no option of all commands.

@@ -37,6 +37,11 @@ fn host() -> Option<&'static Host> {
     HOST.get()?.as_ref()
 }
 
+/// Whether another socket than the run directory's was asked for.
+pub fn is_other_host() -> bool {
+    host().is_some()
+}
+
 /// The agent's socket, whether or not one is there.
 pub fn socket() -> PathBuf {
     match host() {

@@ -18,9 +18,11 @@ mod web;
 
 use std::process::ExitCode;
 
+use tidegate_api::Exit;
+
 fn main() -> ExitCode {
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let done = cli::parse(&words).and_then(cmd::dispatch);
+    let done = cli::parse(&words).and_then(|cli| cli.map_or(Ok(Exit::Ok), cmd::dispatch));
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {

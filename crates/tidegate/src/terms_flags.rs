@@ -11,6 +11,9 @@ pub struct TermFlags(pub RawTerms);
 /// processes and groups that Tidegate did not start.
 const NOT_PLAIN: &[Term] = &[Term::Class, Term::Fallback];
 
+/// The terms that short help shows.
+const IN_SHORT_HELP: &[Term] = &[Term::Headroom, Term::Quota, Term::CapHard];
+
 fn plain() -> impl Iterator<Item = Term> {
     Term::ALL
         .iter()
@@ -35,14 +38,17 @@ impl Args for TermFlags {
             .long("class")
             .value_name(Term::Class.value_name())
             .group("the class")
+            .hide_short_help(true)
             .help(format!("{} ({})", Term::Class.doc(), Term::Class.range()));
         let rest = plain().map(|term| {
             Arg::new(term.name())
                 .long(flag(term))
+                .hide_short_help(!IN_SHORT_HELP.contains(&term))
                 .visible_aliases(term.alias())
                 .value_name(term.value_name())
                 .allow_hyphen_values(true)
-                .help(format!(
+                .help(term.doc().split(';').next().unwrap_or_default())
+                .long_help(format!(
                     "{}: {} [default: {}]",
                     term.doc(),
                     term.range(),

@@ -6,13 +6,15 @@ mod render;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use tidegate_api::Exit;
 use tidegate_api::cli;
 
 fn main() -> ExitCode {
     cli::set_program("tidegate-lab");
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let done = cli::parse(&words, "").and_then(|cli| cli.map_or(Ok(Exit::Ok), cmd::dispatch));
+    let done = cli::parse(cmd::Cli::command(), &words, "")
+        .and_then(|read| read.map_or(Ok(Exit::Ok), |(typed, _)| cmd::dispatch(typed)));
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {

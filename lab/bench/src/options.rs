@@ -71,7 +71,7 @@ pub enum Sense {
 }
 
 impl Sense {
-    /// As `tidegate agent --sense` takes it.
+    /// As `tidegate agent run --sense` takes it.
     pub fn name(self) -> &'static str {
         match self {
             Sense::Bpf => "bpf",

@@ -47,7 +47,7 @@ measure throttled_with_max $with us
 measure mean_use $mean %
 [ $((with * 10)) -lt $without ] || fail "throttled time fell only from $without to $with us"
 [ $mean -le 20 ] || fail "mean use of $mean % is above the quota"
-tidegate show cgroup:/service
+tidegate status cgroup:/service
 tidegate unset cgroup:/service
 same "burst afterwards" "$(cat $ROOT/service/cpu.max.burst)" 0
 same "quota afterwards" "$(cat $ROOT/service/cpu.max)" "max 100000"

@@ -23,7 +23,7 @@ hog=$!
 seen 10 $soft main
 measure soft_beside_a_hog "$(of $soft)" %
 within "beside a hog" "$(of $soft)" 18.5 20.5
-tidegate show gate:job
+tidegate status gate:job
 
 # As many as wait, and none of them with a weight that it had before (from 7.3 on the kernel leaves a waiting task its own).
 finish $job

@@ -49,7 +49,7 @@ seen 10 $MAIN
 used=$(awk -v x="$(of $MAIN)" 'BEGIN { print 10 * x }')
 measure hard_two_tasks_100_each "$used" permille
 within "two tasks of 100 permille each" "$used" 198 202
-tidegate show gate:each
+tidegate status gate:each
 kill $(cat $ROOT/$MAIN/each/tidegate-t*/cgroup.threads) 2>/dev/null || true
 wait $job || true
 gone_soon

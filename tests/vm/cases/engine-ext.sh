@@ -4,7 +4,7 @@
 # tier: long 7.3
 # needs: tidegate
 # seconds: 200
-tidegate agent --engine ext >/tmp/agent 2>&1 &
+tidegate agent run --engine ext >/tmp/agent 2>&1 &
 agent=$!
 agent_ext_on $agent
 same "the engine" "$(tidegate status --json | json engine)" ext
@@ -45,7 +45,7 @@ echo "$SEEN"
 measure capped "$(of $MAIN/capped)" %
 within "use under a cap of 200 permille" "$(of $MAIN/capped)" 19.9 20.1
 same "its copy" "$(cat $ROOT/$MAIN/capped/cpu.max)" "1600 8000"
-tidegate show gate:capped >/tmp/shown
+tidegate status gate:capped >/tmp/shown
 grep -q "Cap: at most 200‰: held back [0-9][0-9]* times" /tmp/shown || { cat /tmp/shown; fail "show does not tell what the scheduler held back"; }
 tidegate run --cap-soft 100‰ --name soft -- vmtool burn &
 soft=$!
@@ -53,7 +53,7 @@ soft_binds() { [ "$(tidegate explain gate:soft --json | json binding)" = cap ]; 
 until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
 # It binds from its first moment in the background on; a tenth of a second of that takes longer to be shown.
 background_is_shown() {
-	tidegate show gate:soft >/tmp/shown
+	tidegate status gate:soft >/tmp/shown
 	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 100‰ only what no other task wants: \(0[.][1-9]\|[1-9]\)"
 }
 until_true 10 background_is_shown || { cat /tmp/shown; fail "show does not tell of the background"; }
@@ -61,7 +61,7 @@ tidegate doctor >/tmp/doctor
 grep -q "Agent: runs: .*engine ext" /tmp/doctor || { cat /tmp/doctor; fail "doctor does not name the agent's engine"; }
 finish $soft
 
-tidegate stop
+tidegate agent stop
 wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
 same "the state of sched_ext" "$(ext_state)" disabled
 finish $capped

@@ -25,4 +25,4 @@ tidegate status
 writes=$(tidegate status --json | json quota_writes_per_second)
 measure writes_a_second "$writes" /s
 within "quota writes a second" "$writes" 0 5
-measure agent "$(tidegate status --json | json agent_cpu_pct)" %
+measure agent "$(tidegate status --json | json agent_cpus)" CPUs

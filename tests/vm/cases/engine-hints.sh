@@ -49,7 +49,7 @@ same "the threads' slices under the new agent" "$(vmtool slice $threads | sort -
 tidegate unset cgroup:/hinted
 same "what was in the group" "$(vmtool slice $early)" "$base"
 same "what entered it" "$(vmtool slice $late)" "$base"
-tidegate stop
+tidegate agent stop
 same "the threads after stop" "$(vmtool slice $threads | sort -u)" "$base"
 finish $early $late $threads
 gone_soon

@@ -23,7 +23,7 @@ measure cap_45_permille "$(of "$small_group")" %
 within "quota of 30 ms in 100 ms" "$(of "$quota_group")" 29.9 30.1
 within "cap of 200 permille" "$(of "$cap_group")" 19.9 20.1
 within "cap of 45 permille" "$(of "$small_group")" 4.4 4.6
-same "counts are the kernel's" "$(tidegate show "pid:$quota" --json | json nr_periods | grep -c '[1-9]')" 1
+same "counts are the kernel's" "$(tidegate status "pid:$quota" --json | json nr_periods | grep -c '[1-9]')" 1
 tidegate explain "pid:$cap" | grep -q "cap_hard" || fail "explain does not name the cap"
 # A cap of a tenth within: both hold.
 tidegate set "pid:$quota" cap_hard=100‰

@@ -40,7 +40,7 @@ at_most() {
 
 mkdir -p /run/tidegate
 chmod 755 /run/tidegate
-echo 'holder_first = "no"' >/run/tidegate/tidegate.toml
+echo 'lock_boost = "no"' >/run/tidegate/tidegate.toml
 gated without flock
 without=$(of mean_ms)
 rm /run/tidegate/tidegate.toml

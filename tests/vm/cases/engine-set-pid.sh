@@ -22,7 +22,7 @@ if [ "$MODE" = precise ]; then
 	measure side "$(of service)" %
 	within "idle" "$(of idle)" 28 32
 fi
-tidegate show "pid:$pid"
+tidegate status "pid:$pid"
 tidegate unset "pid:$pid"
 until_true 5 sh -c "[ -z \"\$(ls -d $ROOT/service/*/ 2>/dev/null)\" ]" || fail "left in the group: $(ls -d $ROOT/service/*/)"
 same "type of the group" "$(cat $ROOT/service/cgroup.type)" domain
@@ -37,7 +37,7 @@ group box/other
 echo +cpu >$ROOT/box/cgroup.subtree_control
 into box/other vmtool burn &
 process=$!
-into box/inner vmtool apart tidegate agent --host-cgroups &
+into box/inner vmtool apart tidegate agent run --host-cgroups &
 agent=$!
 until_true 5 tidegate status >/dev/null || fail "no agent answers"
 same "the agent that answers" "$(agent)" $agent

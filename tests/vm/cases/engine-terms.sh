@@ -10,7 +10,7 @@ started() {
 	shift
 	tidegate run --quiet --name "$_name" "$@" -- sleep 100 &
 	eval "$_name=$!"
-	shown() { tidegate show "gate:$_name" --json >/tmp/shown 2>/dev/null; }
+	shown() { tidegate status "gate:$_name" --json >/tmp/shown 2>/dev/null; }
 	until_true 20 shown || fail "no gate $_name"
 	GROUP=$ROOT$(json cgroup </tmp/shown)
 }

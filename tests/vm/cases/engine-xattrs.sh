@@ -10,7 +10,7 @@ mkdir -p /etc/tidegate
 echo 'xattrs = "yes"' >/etc/tidegate/tidegate.toml
 group early
 vmtool xattr $ROOT/early user.tidegate.quota 20ms
-tidegate agent --service >/tmp/agent 2>&1 &
+tidegate agent run --service >/tmp/agent 2>&1 &
 agent=$!
 until_true 10 has_max early "20000 100000" || fail "what was set before the agent came does not count"
 group late

@@ -11,7 +11,7 @@ expired() { grep -q "lease has expired" /run/tidegate/agent.log; }
 floor_moved() { [ "$(cat $ROOT/$SIDE/cpu.max)" != "1000 100000" ]; }
 answers() { [ "$(agent 2>/dev/null)" = "$AGENT" ]; }
 
-tidegate agent --on-demand --engine ext >/tmp/agent 2>&1 &
+tidegate agent run --on-demand --engine ext >/tmp/agent 2>&1 &
 until_true 10 answered || { cat /tmp/agent; fail "no agent answers"; }
 eject_work
 agent_ext_on "$AGENT"

@@ -24,9 +24,9 @@ for round in 1 2 3 4 5; do
 done
 # It is taken out in order, too, and comes back.
 eject_begin
-tidegate stop
+tidegate agent stop
 wait $AGENT || true
 measure ejections $EJECTED faults
 finish $HOG $TURNS $CAPPED
-tidegate repair
+tidegate agent repair
 until_true 10 gone || fail "left behind: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"

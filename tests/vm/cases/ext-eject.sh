@@ -29,9 +29,9 @@ same "the policy of RCU's thread while the scheduler is loaded" "$(rcu_policy)" 
 ejected death by_kill
 wait $AGENT || true
 measure ejections $EJECTED faults
-tidegate repair
+tidegate agent repair
 same "the policy of RCU's thread" "$(rcu_policy)" 0
 quota_stands || fail "repair lifted side work's limits while it runs"
 finish $HOG $TURNS $CAPPED
-tidegate repair
+tidegate agent repair
 until_true 10 gone || fail "left behind: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"

@@ -4,7 +4,7 @@
 # tier: long 7.3
 # needs: tidegate
 # seconds: 60
-tidegate agent --engine ext >/tmp/agent 2>&1 &
+tidegate agent run --engine ext >/tmp/agent 2>&1 &
 agent=$!
 agent_ext_on $agent
 group batch
@@ -31,6 +31,6 @@ keeps "a cap whose copy stood there" cap_again
 tidegate unset cgroup:/batch
 keeps "somebody's quota again" theirs_again
 
-tidegate stop
+tidegate agent stop
 wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
 finish $hog

@@ -12,8 +12,8 @@ look() {
 }
 
 ended() {
-	tidegate stop >/dev/null 2>&1 || true
-	tidegate repair >/dev/null 2>&1 && gone
+	tidegate agent stop >/dev/null 2>&1 || true
+	tidegate agent repair >/dev/null 2>&1 && gone
 }
 
 start_job() {

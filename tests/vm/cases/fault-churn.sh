@@ -22,7 +22,7 @@ done
 same "the agent" "$(agent)" "$first"
 for _round in 1 2 3; do
 	rmdir $ROOT/other
-	until_true 10 sh -c '[ "$(tidegate show --json | grep -c "cgroup:/other")" = 0 ]' || fail "the gate outlived its group"
+	until_true 10 sh -c '[ "$(tidegate status --json | grep -c "cgroup:/other")" = 0 ]' || fail "the gate outlived its group"
 	mkdir $ROOT/other
 	tidegate set cgroup:/other class=side >/dev/null
 done

@@ -74,7 +74,7 @@ mkdir -p /etc/tidegate/tidegate.toml.d
 # A mistake is told with its place, and the policy in force stays.
 policy observe weihgt
 code=0
-tidegate check 2>/tmp/said || code=$?
+tidegate policy check 2>/tmp/said || code=$?
 same "how check ends" $code 2
 grep -q "^tidegate: weihgt: $FILE:5:27: no such term; did you mean weight?" /tmp/said || fail "check says: $(cat /tmp/said)"
 ! systemctl reload tidegate 2>/tmp/said || fail "the mistake was reloaded"
@@ -82,34 +82,36 @@ grep -q "^tidegate: weihgt: $FILE:5:27: no such term; did you mean weight?" /tmp
 # crates/tidegate/tests/all/metrics.rs.
 metric() { tidegate metrics | sed -n "s/^tidegate_$1 //p"; }
 same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 0.0
-tidegate policy --json >/tmp/policy
+tidegate policy show --json >/tmp/policy
 ! grep -q '"name": "backups"' /tmp/policy || fail "the policy in force: $(cat /tmp/policy)"
 # Nor does it keep the next agent from its start.
 systemctl restart tidegate
 same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 0.0
-generation=$(tidegate policy --json | json generation)
+generation=$(tidegate policy show --json | json generation)
 
 # Mended, it only says what it would write.
 policy observe weight
 systemctl reload tidegate
 same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 1.0
-same "the generation" "$(tidegate policy --json | json generation)" $((generation + 1))
-tidegate policy >/tmp/said
+same "the generation" "$(tidegate policy show --json | json generation)" $((generation + 1))
+tidegate policy show >/tmp/said
 grep -q "unit:backup-0.service would have class=side headroom=20%.* weight=50" /tmp/said && grep -q "$BATCH/cpu.idle: 0 -> 1" /tmp/said ||
 	fail "observed: $(cat /tmp/said)"
 same "the unit, observed" "$(values)" "$FRESH"
 
 # A trial that nobody confirms, and one that is.
 policy enforce weight
-tidegate diff >/tmp/said
+code=0
+tidegate policy diff >/tmp/said || code=$?
+same "the exit code of a diff" $code 1
 grep -q "^+ unit:backup-0.service \[backups\]: class=side headroom=20%.* weight=50" /tmp/said || fail "the diff: $(cat /tmp/said)"
 same "the unit after a diff" "$(values)" "$FRESH"
-tidegate apply --for 5s >/tmp/said
+tidegate policy apply --for 5s >/tmp/said
 limited $BATCH || fail "on trial: $(values)"
 until_true 10 is_fresh || fail "after the trial: $(values)"
 same "systemd's quota after the trial" "$(systemctl show -P CPUQuotaPerSecUSec backup-0)" infinity
-tidegate apply --for 1h >/tmp/said
-tidegate confirm >/tmp/said
+tidegate policy apply --for 1h >/tmp/said
+tidegate policy confirm >/tmp/said
 limited $BATCH || fail "confirmed: $(values)"
 
 # What starts later.
@@ -119,7 +121,7 @@ within_a_second() {
 	shift
 	now
 	_from=$NOW
-	until_true 5 "$@" || fail "$_what is not gated: $(tidegate policy)"
+	until_true 5 "$@" || fail "$_what is not gated: $(tidegate policy show)"
 	now
 	[ $((NOW - _from)) -le 100 ] || fail "$_what was gated only after $((NOW - _from)) hundredths of a second"
 }
@@ -185,7 +187,7 @@ same "the service" "$(systemctl is-active tidegate) $(systemctl is-enabled tideg
 [ "$(agent)" != "$before" ] || fail "the old agent still runs"
 same "what runs" "$(readlink /proc/"$(agent)"/exe)" /usr/bin/tidegate
 taken_up() {
-	tidegate show --json >/tmp/show
+	tidegate status --json >/tmp/show
 	[ "$(grep -c '"class": "side"' /tmp/show)" = 5 ]
 }
 until_true 10 taken_up || fail "not all gates: $(cat /tmp/show)"
@@ -197,11 +199,11 @@ measure looks "$(cat /tmp/looks)" times
 [ "$(cat /tmp/looks)" -gt 50 ] || fail "looked only $(cat /tmp/looks) times"
 
 # The next agent's first generation is the same policy; what stops and starts again is gated again.
-tidegate policy --json >/tmp/policy
+tidegate policy show --json >/tmp/policy
 same "the generation of the next agent" "$(json generation </tmp/policy)" 1
 same "files and policy in force differ" "$(json files_differ </tmp/policy)" false
 same "a trial" "$(json trial_seconds_left </tmp/policy)" null
-same "what a diff says" "$(tidegate diff)" "no gate would change"
+same "what a diff says" "$(tidegate policy diff)" "no gate would change"
 systemctl stop backup-1.service
 systemctl start backup-1.service
 within_a_second "a unit that started again" limited $LATER

@@ -40,7 +40,7 @@ moving || fail "not limited: '$(cat $UNIT/cpu.max)', idle '$(cat $UNIT/cpu.idle)
 same "CPUWeight of the unit, for systemd" "$(systemctl show -P CPUWeight t-work)" idle
 floor=$(systemctl show -P CPUQuotaPerSecUSec t-work)
 [ "$floor" != infinity ] || fail "systemd was told no floor"
-tidegate show unit:t-work | grep -q "unit:t-work.service" || fail "$(tidegate show unit:t-work)"
+tidegate status unit:t-work | grep -q "unit:t-work.service" || fail "$(tidegate status unit:t-work)"
 
 # systemd writes its own value: never more than the floor, and ours is back soon, time after time.
 for turn in 1 2 3; do

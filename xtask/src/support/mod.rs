@@ -221,7 +221,7 @@ fn as_user(binary: &Path) -> anyhow::Result<Words> {
     agent.child.wait()?;
     agent.child = agent
         .on(&copy)
-        .arg("agent")
+        .args(["agent", "run"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
@@ -240,6 +240,10 @@ fn as_user(binary: &Path) -> anyhow::Result<Words> {
         &copy,
     ]);
     let said = run(command.args(["doctor", "--json"]));
-    agent.on(&copy).arg("stop").stdout(Stdio::null()).status()?;
+    agent
+        .on(&copy)
+        .args(["agent", "stop"])
+        .stdout(Stdio::null())
+        .status()?;
     words(&said?)
 }

@@ -254,7 +254,7 @@ impl Agent {
                 let detail =
                     format!("unset: gate {name}: rule {rule} ({place}) gives it its terms");
                 return Err(ApiError::new(ErrorKind::Usage, detail)
-                    .with_mend("change the rule, then `tidegate apply`"));
+                    .with_mend("change the rule, then `tidegate policy apply`"));
             }
             let mut record = gates[index].record.clone();
             record.raw = RawTerms::default();
@@ -288,7 +288,7 @@ impl Agent {
                 if record.raw.0.remove(term).is_none() {
                     let detail = format!("unset: {term}: gate {name} was not given it");
                     return Err(ApiError::new(ErrorKind::Usage, detail)
-                        .with_mend(format!("see `tidegate show gate:{name}`")));
+                        .with_mend(format!("see `tidegate status gate:{name}`")));
                 }
                 record.by_admin.remove(term);
             }

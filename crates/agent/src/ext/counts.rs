@@ -12,14 +12,15 @@ pub(super) fn cap_counts(cap: &CapStat) -> CapCounts {
     let terms = &cap.terms;
     let is_one = terms.scope == CapScope::Group;
     let seconds = |us: u64| us as f64 / 1e6;
-    let level = |us: i64, asked: Option<u32>| asked.filter(|_| is_one).map(|_| us as f64 / 1e3);
+    let cpus = |ppt: u32| f64::from(ppt) / 1e3;
+    let level = |us: i64, asked: Option<u32>| asked.filter(|_| is_one).map(|_| us as f64);
     CapCounts {
-        hard_permille: terms.hard_ppt,
-        soft_permille: terms.soft_ppt,
+        hard_cpus: terms.hard_ppt.map(cpus),
+        soft_cpus: terms.soft_ppt.map(cpus),
         scope: terms.scope.to_string(),
         buckets: cap.buckets,
-        level_ms: level(cap.level_us, terms.hard_ppt),
-        soft_level_ms: level(cap.soft_level_us, terms.soft_ppt),
+        level_us: level(cap.level_us, terms.hard_ppt),
+        soft_level_us: level(cap.soft_level_us, terms.soft_ppt),
         used_seconds: seconds(cap.used_us),
         background_seconds: seconds(cap.background_us),
         background_cpus: 0.0,

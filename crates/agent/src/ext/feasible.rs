@@ -32,7 +32,7 @@ pub(crate) enum Infeasible {
     #[error(
         "{what}: {rate_ucpu} millionths of a CPU for {tasks} tasks, which need {tasks} x {WAITING_TASK_UCPU} = {}: the kernel \
          ejects a scheduler that leaves a task alone for 30 s, so one that is held back runs 50 us in 10 s; ask for at least \
-         {}‰ of a CPU, or take engine = knobs",
+         {}m (thousandths of a CPU), or take engine = knobs",
         tasks * WAITING_TASK_UCPU,
         (tasks * WAITING_TASK_UCPU).div_ceil(1_000),
         WAITING_TASK_UCPU = WAITING_TASK_UCPU
@@ -152,7 +152,7 @@ mod tests {
         assert!(limit("cap_hard", 1_000, 200).is_ok());
         let why = limit("cap_hard", 1_000, 1_001).unwrap_err().to_string();
         assert!(
-            why.contains("1001 x 5 = 5005") && why.contains("6‰"),
+            why.contains("1001 x 5 = 5005") && why.contains("6m"),
             "{why}"
         );
     }

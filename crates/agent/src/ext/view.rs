@@ -189,8 +189,8 @@ pub(crate) fn ext_notes(ext: &ExtSupervisor, gate: &str) -> Vec<String> {
 }
 
 /// What a person should know of the scheduler's floors: side tasks so many that they need more than the tolerance.
-pub(crate) fn ext_alerts(decision: &HeadroomDecision, tolerance_pct: f64) -> Option<String> {
-    let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_pct / 100.0) as u64;
+pub(crate) fn ext_alerts(decision: &HeadroomDecision, tolerance_ratio: f64) -> Option<String> {
+    let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_ratio) as u64;
     // A thousandth of a CPU does not matter.
     (decision.floor_ucpu > asked_ucpu + 1_000).then(|| {
         format!(

@@ -315,7 +315,7 @@ impl Tidying {
 }
 
 /// The agent has left while commands of its gates still run, with their limits: no other process would remove their groups. An
-/// agent that comes takes them up. (A service's are left to its next start, or to `tidegate repair`.)
+/// agent that comes takes them up. (A service's are left to its next start, or to `tidegate agent repair`.)
 fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
     let mut tidying = Tidying::new();
     while repair::has_records(run_dir) {

@@ -44,9 +44,9 @@ impl HistorySampler {
             side_cpus: second.cpus(second.side_ns) as f32,
             idle_cpus,
             allowance_cpus: cpus(control.decision().allowance_ucpu),
-            headroom_pct: control.headroom_ppm() as f32 / 1e4,
-            idle_kept_pct: match capacity_cpus > 0.0 {
-                true => 100.0 * idle_cpus / capacity_cpus,
+            headroom_ratio: control.headroom_ppm() as f32 / 1e6,
+            idle_kept_ratio: match capacity_cpus > 0.0 {
+                true => idle_cpus / capacity_cpus,
                 false => 0.0,
             },
             late_steps: u32::try_from(late_steps.saturating_sub(before)).unwrap_or(u32::MAX),

@@ -348,8 +348,8 @@ impl Housekeeping {
         );
         if let Some(last) = self.own_cpu.replace(now) {
             let wall_ns = (now.0 - last.0).max(1);
-            let latest = 100.0 * (now.1 - last.1) as f64 / wall_ns as f64;
-            let mut mean = lock(&life.own_cpu_pct);
+            let latest = (now.1 - last.1) as f64 / wall_ns as f64;
+            let mut mean = lock(&life.own_cpus);
             // A mean over about a minute.
             *mean = if *mean == 0.0 {
                 latest

@@ -1,4 +1,4 @@
-//! What the guardian and `tidegate repair` do without an agent.
+//! What the guardian and `tidegate agent repair` do without an agent.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub enum RepairError {
     #[error("repair: {0}")]
     RunDir(RunDirError),
     /// An agent lives.
-    #[error("repair: an agent is running; end it first with `tidegate stop`")]
+    #[error("repair: an agent is running; end it first with `tidegate agent stop`")]
     Running,
     /// The lock that every agent holds.
     #[error("repair: {}: {error}; run as root", .path.display())]

@@ -94,6 +94,6 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
         counters(gates, periods, |gate| gate.nr_periods as f64),
         counters(gates, throttled, |gate| gate.nr_throttled as f64),
         counters(gates, throttled_for, |gate| gate.throttled_seconds),
-        counters(gates, burst, |gate| gate.burst_usec as f64 / 1e6),
+        counters(gates, burst, |gate| gate.burst_us as f64 / 1e6),
     ]
 }

@@ -148,10 +148,6 @@ fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, Histog
     histograms.iter().map(of_class).collect()
 }
 
-fn ratio(pct: f64) -> f64 {
-    pct / 100.0
-}
-
 /// The machine.
 fn machine(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
@@ -164,17 +160,17 @@ fn machine(status: &StatusView) -> Vec<Family> {
         gauge(
             "headroom_asked_ratio",
             "Headroom in force, of the machine",
-            ratio(status.headroom_pct),
+            status.headroom_ratio,
         ),
         gauge(
             "headroom_kept_ratio",
             "Idle over the last second, of the machine",
-            ratio(status.idle_kept_pct),
+            status.idle_kept_ratio,
         ),
         gauge(
             "tolerance_ratio",
             "What side work gets at least, of the machine",
-            ratio(status.tolerance_pct),
+            status.tolerance_ratio,
         ),
         gauge(
             "main_cpus",

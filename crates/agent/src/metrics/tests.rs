@@ -21,7 +21,7 @@ fn gate(name: &str, class: &str) -> GateView {
 
 fn status(gates: Vec<GateView>) -> StatusView {
     let mut status = StatusView {
-        headroom_pct: 20.0,
+        headroom_ratio: 0.2,
         gates,
         ..StatusView::default()
     };

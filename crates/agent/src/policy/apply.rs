@@ -35,7 +35,8 @@ fn may(peer: &Peer, what: &str) -> Result<(), ApiError> {
 }
 
 fn refused(errors: &ConfigErrors) -> ApiError {
-    let mend = "mend the files (`tidegate check` shows each place); the policy in force stays";
+    let mend =
+        "mend the files (`tidegate policy check` shows each place); the policy in force stays";
     ApiError::new(ErrorKind::Usage, errors.to_string()).with_mend(mend)
 }
 
@@ -162,7 +163,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
     if state.kept.trial_until_ns.is_none() {
         let detail = "confirm: no policy is on trial";
         return Err(ApiError::new(ErrorKind::Usage, detail)
-            .with_mend("start one with `tidegate apply --for 10m`"));
+            .with_mend("start one with `tidegate policy apply --for 10m`"));
     }
     end_of_trial(agent, &mut state)?;
     let what = "the policy on trial was confirmed";

@@ -13,6 +13,7 @@
 //! | `reconcile` | gates agree with that |
 //! | `recording_fs`, `rehearse` | what would be written |
 //! | `apply` | the calls: diff, apply, confirm, rollback |
+//! | `offline` | diff without an agent |
 //! | `in_force` | making every gate agree with a policy, all or nothing |
 //! | `starts` | what starts later (its thread) |
 //! | `xattrs` | terms that stand on groups themselves |
@@ -20,6 +21,7 @@
 pub(crate) mod apply;
 mod find;
 mod in_force;
+pub(crate) mod offline;
 mod reconcile;
 mod recording_fs;
 mod rehearse;

@@ -2,6 +2,7 @@
 //! it is and written in memory alone. So what `diff` shows is what `apply` would do.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
@@ -13,7 +14,7 @@ use tidegate_engine::control::Control;
 use tidegate_engine::ledger;
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 use tidegate_engine::sync::lock;
-use tidegate_terms::{Config, CpusetMode};
+use tidegate_terms::{Config, CpusetMode, Settings};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::internal;
@@ -70,14 +71,30 @@ impl Drop for Rehearsal {
 impl Rehearsal {
     /// Beside the machine as it is now. `gates` are locked, so that nothing is half done.
     pub fn new(of: &Runtime, gates: &[Gate]) -> Result<Self, ApiError> {
-        let real = &of.kernel;
-        let own = real.run_dir.dir().join("rehearsal");
-        let dir = RunDir::new(&own, real.run_dir.prefix());
-        let _ = std::fs::remove_dir_all(&own);
+        let own = of.kernel.run_dir.dir().join("rehearsal");
+        let cpus = of.control().online_cpus();
+        let times = (of.control_loop.tick_ns, of.control_loop.period_ns);
+        let mut rehearsal = Self::beside(&of.kernel, &own, gates, &of.settings, cpus, times)?;
+        // Their names are taken here, too.
+        rehearsal.runtime.unread_records = Mutex::new(lock(&of.unread_records).clone());
+        Ok(rehearsal)
+    }
+
+    /// Beside this machine, with files in the directory `own`. `times` are the length of a tick and the loop's period in ns.
+    pub fn beside(
+        real: &Kernel,
+        own: &Path,
+        gates: &[Gate],
+        settings: &Settings,
+        cpus: u32,
+        times: (u64, u64),
+    ) -> Result<Self, ApiError> {
+        let dir = RunDir::new(own, real.run_dir.prefix());
+        let _ = std::fs::remove_dir_all(own);
         dir.make().map_err(internal)?;
         {
             // A write of the loop is under the journal's lock, so that the copies are of one moment.
-            let _journal = of.journal();
+            let _journal = real.journal();
             for file in [ledger::FILE, ledger::MOVING_FILE] {
                 match std::fs::copy(real.run_dir.dir().join(file), own.join(file)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -87,13 +104,12 @@ impl Rehearsal {
                 }
             }
         }
-        let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), &own));
+        let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), own));
         let fs: Arc<dyn tidegate_cgroup::KernelFs> = files.clone();
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
-        let (mut journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
+        let (mut journal, _) = Journal::open(own, Arc::clone(&groups)).map_err(internal)?;
         journal.keep_in_memory();
-        let cpus = of.control().online_cpus();
-        let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), &of.settings));
+        let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), settings));
         let lease = Lease::open(&dir.lease()).map_err(internal)?;
         let cpuset = CpusetController::new(CpusetMode::Off, Topology::default(), &groups);
         let kernel = Kernel {
@@ -109,16 +125,12 @@ impl Rehearsal {
             control: Mutex::new(control),
             meters: Mutex::default(),
             lease,
-            tick_ns: of.control_loop.tick_ns,
-            period_ns: of.control_loop.period_ns,
+            tick_ns: times.0,
+            period_ns: times.1,
             sensing_note: String::new(),
         };
-        let (ext, settings) = (ExtSupervisor::new(None), of.settings.clone());
-        let runtime = Runtime {
-            // Their names are taken here, too.
-            unread_records: Mutex::new(lock(&of.unread_records).clone()),
-            ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
-        };
+        let ext = ExtSupervisor::new(None);
+        let runtime = Runtime::new(kernel, control_loop, ext, cpuset, settings.clone());
         Ok(Self {
             runtime,
             files,

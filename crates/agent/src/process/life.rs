@@ -31,7 +31,7 @@ pub struct Life {
     /// When it started.
     pub started_ns: u64,
     /// Its own CPU.
-    pub own_cpu_pct: Mutex<f64>,
+    pub own_cpus: Mutex<f64>,
     /// Set once, when it leaves.
     pub leaving: Arc<AtomicBool>,
     /// Woken then.
@@ -44,7 +44,7 @@ impl Life {
         Self {
             mode,
             started_ns,
-            own_cpu_pct: Mutex::new(0.0),
+            own_cpus: Mutex::new(0.0),
             leaving: Arc::default(),
             left: Notify::new(),
         }

@@ -62,7 +62,7 @@ const KEPT_MAX: usize = 64;
 
 /// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
-    if !runtime.settings.holder_first.value.0 {
+    if !runtime.settings.lock_boost.value.0 {
         lock(&runtime.lock_boost).off = true;
         return;
     }

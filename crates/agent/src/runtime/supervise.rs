@@ -101,7 +101,7 @@ impl ExtSupervisor {
     /// Another's scheduler is in force, which is no end of ours: it is waited for.
     fn put_off(&self, other: &str, now_ns: u64) {
         let why = format!(
-            "another scheduler, {other}, is in force and is waited for; stop it (`tidegate stop`, if \
+            "another scheduler, {other}, is in force and is waited for; stop it (`tidegate agent stop`, if \
              it is ours)"
         );
         let mut inner = lock(&self.inner);

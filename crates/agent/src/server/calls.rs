@@ -87,9 +87,8 @@ fn function(row: &Row) -> MethodRouter<Connection> {
         CallId::Run => on(verb, run),
         CallId::Set => on(verb, set),
         CallId::Unset => on(verb, unset),
-        CallId::Objective => on(verb, objective),
+        CallId::Report => on(verb, report_latency),
         CallId::Status => on(verb, status),
-        CallId::Gates => on(verb, gates),
         CallId::Explain => on(verb, explain),
         CallId::Events => on(verb, events),
         CallId::History => on(verb, history),
@@ -122,7 +121,7 @@ async fn unset(call: Call, body: Body) -> Answer<Done> {
     Ok(Json(answer))
 }
 
-async fn objective(call: Call, body: Body) -> Answer<Done> {
+async fn report_latency(call: Call, body: Body) -> Answer<Done> {
     let answer = report(&call.agent, call.peer()?, &read(body).await?)?;
     Ok(Json(answer))
 }
@@ -137,11 +136,6 @@ async fn status(call: Call, RawQuery(query): RawQuery) -> Answer<StatusView> {
         false => Detail::NoGates,
     };
     status_for(&call.agent, call.peer.as_ref(), detail).map(Json)
-}
-
-async fn gates(call: Call) -> Answer<Vec<GateView>> {
-    let status = status_for(&call.agent, call.peer.as_ref(), Detail::Whole)?;
-    Ok(Json(status.gates))
 }
 
 async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {

@@ -253,12 +253,12 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     let loops = page.gate.cap;
     assert!(loops.is_none(), "the loop's bucket keeps nothing back");
     let cap = page.gate.ext.unwrap().cap.unwrap();
-    assert_eq!(cap.soft_permille, Some(200));
-    assert_eq!(cap.soft_level_ms, Some(-2.5));
+    assert_eq!(cap.soft_cpus, Some(0.2));
+    assert_eq!(cap.soft_level_us, Some(-2_500.0));
     assert_eq!((cap.used_seconds, cap.background_seconds), (4.0, 2.5));
     assert_eq!(cap.background_cpus, 1.0 / STALE.as_secs_f64());
     assert_eq!(page.binding, "cap", "{}", page.summary);
-    let says = "above its soft cap of 200‰";
+    let says = "above its soft cap of 0.2 CPUs";
     assert!(page.summary.contains(says), "{}", page.summary);
 
     kernel.in_force.store(false, Ordering::Relaxed);
@@ -282,7 +282,7 @@ fn what_a_hard_cap_held_back_between_two_polls_binds() {
     let gate = agent.explain("gate:job").unwrap().gate;
     let cap = gate.ext.unwrap().cap.unwrap();
     assert_eq!((cap.throttles, cap.throttled_seconds), (5, 0.7));
-    assert_eq!(cap.level_ms, None, "there are three");
+    assert_eq!(cap.level_us, None, "there are three");
     agent.runtime.kernel.clock.sleep(STALE);
     lock(&kernel.told).caps = counted(&agent, &group, terms, 9);
     let page = agent.explain("gate:job").unwrap();

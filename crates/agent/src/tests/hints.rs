@@ -79,7 +79,10 @@ fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
         assert_eq!(slice(fake, 600), FIRST);
         poll(&agent);
         let view = latency(&agent);
-        assert_eq!((view.tasks, view.hint, view.slice_ms), (2, -20, Some(0.1)));
+        assert_eq!(
+            (view.tasks, view.hint, view.slice_us),
+            (2, -20, Some(100.0))
+        );
         assert!(view.how.contains("run quantum"), "{}", view.how);
         // Taken back, on all of them.
         let request = UnsetRequest {

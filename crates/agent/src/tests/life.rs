@@ -202,7 +202,7 @@ impl Bed {
         Ok(journal.fall_back(0))
     }
 
-    /// What `tidegate repair` does.
+    /// What `tidegate agent repair` does.
     pub fn repair(&self, after: After) -> Result<Vec<String>, String> {
         let (groups, mut journal) = self.journal().map_err(|error| error.to_string())?;
         fallback::repair_with(&groups, &mut journal, &self.run_dir(), after)

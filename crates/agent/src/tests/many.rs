@@ -161,8 +161,8 @@ fn a_status_without_gates_reads_no_file_of_one() {
     assert_eq!(of_gates.count(), 0);
     assert!(without.gates.is_empty());
     assert_eq!(
-        (without.headroom_pct, without.decision),
-        (whole.headroom_pct, whole.decision)
+        (without.headroom_ratio, without.decision),
+        (whole.headroom_ratio, whole.decision)
     );
 }
 

@@ -52,14 +52,14 @@ fn reports(bed: &Bed, agent: &Agent, knob: &mut Knob, latency: &str, count: u32)
 fn headroom_rises_while_reports_are_above_it_and_falls_when_they_are_within() {
     let (bed, agent, mut knob) = bed();
     steps(&bed, &agent, &mut knob, 2 * SECOND);
-    assert_eq!(objective(&agent).extra_pct, 20.0, "the default");
+    assert_eq!(objective(&agent).extra_ratio, 0.2, "the default");
     assert!(!objective(&agent).measured);
     reports(&bed, &agent, &mut knob, "9ms", 6);
     let raised = objective(&agent);
-    assert!((30.0..=60.0).contains(&raised.extra_pct), "{raised:?}");
+    assert!((0.3..=0.6).contains(&raised.extra_ratio), "{raised:?}");
     assert_eq!(
-        (raised.runs, raised.late_pct, raised.percentile_us),
-        (6, 100.0, 9_000.0)
+        (raised.runs, raised.late_ratio, raised.percentile_us),
+        (6, 1.0, 9_000.0)
     );
     let given = knob.ucpu();
     assert!(
@@ -68,12 +68,12 @@ fn headroom_rises_while_reports_are_above_it_and_falls_when_they_are_within() {
     );
     reports(&bed, &agent, &mut knob, "1ms", 25);
     assert_eq!(
-        objective(&agent).extra_pct,
-        raised.extra_pct,
+        objective(&agent).extra_ratio,
+        raised.extra_ratio,
         "for a minute"
     );
     reports(&bed, &agent, &mut knob, "1ms", 60);
-    assert_eq!(objective(&agent).extra_pct, 0.0, "main is well without");
+    assert_eq!(objective(&agent).extra_ratio, 0.0, "main is well without");
 }
 
 #[test]
@@ -82,14 +82,14 @@ fn where_reports_end_the_default_is_back_after_a_minute_and_a_half() {
     reports(&bed, &agent, &mut knob, "9ms", 6);
     steps(&bed, &agent, &mut knob, 150 * SECOND);
     let silent = objective(&agent);
-    assert_eq!((silent.extra_pct, silent.measured), (20.0, false));
+    assert_eq!((silent.extra_ratio, silent.measured), (0.2, false));
 }
 
 #[test]
 fn a_latency_beyond_all_measure_is_just_late() {
     let (bed, agent, mut knob) = bed();
     reports(&bed, &agent, &mut knob, "5000000h", 6);
-    assert!(objective(&agent).extra_pct >= 30.0);
+    assert!(objective(&agent).extra_ratio >= 0.3);
 }
 
 #[test]

@@ -212,8 +212,8 @@ fn the_last_hour_has_a_sample_a_second() {
         ("main", point.main_cpus, status.main_cpus),
         ("side", point.side_cpus, status.side_cpus),
         ("idle", point.idle_cpus, status.idle_cpus),
-        ("headroom", point.headroom_pct, status.headroom_pct),
-        ("idle kept", point.idle_kept_pct, status.idle_kept_pct),
+        ("headroom", point.headroom_ratio, status.headroom_ratio),
+        ("idle kept", point.idle_kept_ratio, status.idle_kept_ratio),
         ("allowance", point.allowance_cpus, status.allowance_cpus),
     ] {
         assert!((sampled - shown).abs() < 1e-3, "{name}: {sampled} {shown}");

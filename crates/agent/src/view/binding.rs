@@ -82,7 +82,9 @@ pub(super) fn binding(
     if at_floor {
         let why = format!(
             "{name} uses {used:.2} CPUs; the tolerance binds: main uses {:.2} of {:.2} CPUs and {:.0} % are kept idle",
-            status.main_cpus, status.capacity_cpus, status.headroom_pct
+            status.main_cpus,
+            status.capacity_cpus,
+            100.0 * status.headroom_ratio
         );
         return ("tolerance", why);
     }
@@ -101,32 +103,32 @@ fn soft_binding(gate: &GateView) -> Option<String> {
     const ABOVE: &str = "so it gets only CPU that no other task wants";
     if let Some(cap) = &gate.cap {
         cap.in_background_seconds?;
-        let permille = cap.soft_permille;
+        let soft_cpus = cap.soft_cpus;
         return Some(format!(
-            "; it is above its soft cap of {permille}‰, {ABOVE}"
+            "; it is above its soft cap of {soft_cpus} CPUs, {ABOVE}"
         ));
     }
     let cap = gate.ext.as_ref()?.cap.as_ref()?;
-    let permille = cap.soft_permille?;
-    if permille == 0 {
-        return Some(format!("; its soft cap is 0‰, {ABOVE}"));
+    let soft_cpus = cap.soft_cpus?;
+    if soft_cpus == 0.0 {
+        return Some(format!("; its soft cap is 0 CPUs, {ABOVE}"));
     }
     let each = match cap.scope.as_str() {
         "group" => String::new(),
         each => format!(" for each {each}"),
     };
     // By what no other work wanted over the last look, or by what its bucket owes at this moment.
-    let owes = cap.soft_level_ms.is_some_and(|ms| ms < 0.0);
+    let owes = cap.soft_level_us.is_some_and(|us| us < 0.0);
     if owes || cap.background_cpus > A_THOUSANDTH {
         return Some(format!(
-            "; it is above its soft cap of {permille}‰{each}, {ABOVE}"
+            "; it is above its soft cap of {soft_cpus} CPUs{each}, {ABOVE}"
         ));
     }
     // Held to it where others leave nothing above it.
-    let within = f64::from(permille) / 1e3 * f64::from(cap.buckets);
+    let within = soft_cpus * f64::from(cap.buckets);
     (gate.usage_cpus > WANTS_MORE * within).then(|| {
         format!(
-            " of the {within:.2} that its soft cap of {permille}‰{each} gives before others; above that it gets only CPU that \
+            " of the {within:.2} that its soft cap of {soft_cpus} CPUs{each} gives before others; above that it gets only CPU that \
              no other task wants"
         )
     })
@@ -134,7 +136,7 @@ fn soft_binding(gate: &GateView) -> Option<String> {
 
 /// The gate's side work is in the idle class alone: no headroom is asked for, and it does not starve.
 pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
-    status.engine == "knobs" && status.headroom_pct == 0.0 && gate.allowance_cpus.is_none()
+    status.engine == "knobs" && status.headroom_ratio == 0.0 && gate.allowance_cpus.is_none()
 }
 
 /// What the headroom leaves.
@@ -142,7 +144,9 @@ fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> St
     format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
          are kept idle",
-        status.main_cpus, status.capacity_cpus, status.headroom_pct
+        status.main_cpus,
+        status.capacity_cpus,
+        100.0 * status.headroom_ratio
     )
 }
 
@@ -160,15 +164,15 @@ fn own_binding(gate: &GateView, allowance_cpus: Option<f64>) -> Option<(&'static
     } else {
         "quota"
     };
-    let burst = match own.burst_usec {
+    let burst = match own.burst_us {
         0 => String::new(),
         us => format!(", and up to {} ms saved", us as f64 / 1e3),
     };
     let limit = format!(
         "{:.2} CPUs ({} ms in each {} ms{burst}) by its {}",
         own.cpus,
-        own.quota_usec as f64 / 1e3,
-        own.period_usec as f64 / 1e3,
+        own.quota_us as f64 / 1e3,
+        own.period_us as f64 / 1e3,
         own.by
     );
     if used > WANTS_MORE * own.cpus {

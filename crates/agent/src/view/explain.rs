@@ -71,7 +71,7 @@ pub(crate) fn explain(
     let above = above(kernel, &gate);
     let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
     if gate.class == "side" {
-        if status.headroom_pct > 0.0 {
+        if status.headroom_ratio > 0.0 {
             gate.notes.push(format!("idle is kept {}", status.cpuset));
         }
         gate.notes

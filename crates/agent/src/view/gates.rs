@@ -101,9 +101,8 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
         nr_throttled: stat.nr_throttled,
         throttled_seconds: stat.throttled_ns as f64 / 1e9,
         nr_periods: stat.nr_periods,
-        throttled_usec: stat.throttled_ns / 1_000,
         nr_bursts: stat.nr_bursts,
-        burst_usec: stat.burst_ns / 1_000,
+        burst_us: stat.burst_ns / 1_000,
         throttled_lately: gate.throttled_lately,
         ..GateView::default()
     }
@@ -164,9 +163,9 @@ fn limit_view(gate: &Gate, own: &Bandwidth) -> LimitView {
     LimitView {
         by: (if by_cap { "cap_hard" } else { "quota" }).to_owned(),
         cpus: cpus(own.rate_ucpu().unwrap_or(u64::MAX)),
-        quota_usec: own.quota_us.unwrap_or(u64::MAX),
-        period_usec: own.period_us,
-        burst_usec: own.burst_us,
+        quota_us: own.quota_us.unwrap_or(u64::MAX),
+        period_us: own.period_us,
+        burst_us: own.burst_us,
     }
 }
 

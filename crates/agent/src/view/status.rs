@@ -10,7 +10,7 @@ use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::binding::binding;
-use super::figures::{cpus, percent, seconds};
+use super::figures::{cpus, ratio, seconds};
 use super::gates::{Detail, gate_views};
 use crate::ext::view::{copied_floor, engine, ext_alerts, ext_decision, ext_view};
 use crate::gates::{Gate, Gates, unused_objectives};
@@ -87,7 +87,7 @@ pub(crate) fn status(
     let (given, by_knobs) = {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
-        view.control.period_ms = period_ms(runtime, &control);
+        view.control.period_us = period_us(runtime, &control);
         (control.quotas.allotments(), *control.decision())
     };
     let mut gates = registry.lock();
@@ -100,11 +100,11 @@ pub(crate) fn status(
         view.allowance_cpus = cpus(decision.allowance_ucpu);
         view.decision = sentence(&decision);
         view.alerts
-            .extend(ext_alerts(&decision, view.tolerance_pct));
+            .extend(ext_alerts(&decision, view.tolerance_ratio));
     }
     if !limited {
         view.decision = "no side work: nothing is limited".into();
-        view.reclaim_pct = None;
+        view.reclaim_ratio = None;
     }
     let side_root = kernel.side_root();
     let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
@@ -137,8 +137,8 @@ pub(crate) fn status(
 }
 
 /// How long after a step the next one is due.
-fn period_ms(runtime: &Runtime, control: &Control) -> f64 {
-    control.period_ns(runtime.control_loop.period_ns) as f64 / 1e6
+fn period_us(runtime: &Runtime, control: &Control) -> f64 {
+    control.period_ns(runtime.control_loop.period_ns) as f64 / 1e3
 }
 
 /// What the agent tells of itself.
@@ -148,7 +148,7 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
     view.mode = life.mode.as_str().to_owned();
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
-    view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
+    view.control.agent_cpus = *lock(&life.own_cpus);
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
@@ -178,21 +178,21 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.sensing = control.sensing().to_owned();
     view.cpus = control.online_cpus();
     view.capacity_cpus = capacity;
-    view.steal_pct = percent(
+    view.steal_ratio = ratio(
         second.cpus(second.steal_ns),
         f64::from(control.online_cpus()),
     );
-    view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
+    view.headroom_ratio = f64::from(control.headroom_ppm()) / 1e6;
     view.objective = control.protection().as_ref().map(objective_view);
-    view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
+    view.tolerance_ratio = f64::from(demand.tolerance_ppm) / 1e6;
     view.headroom_from = demand.headroom_from.clone();
     view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
     view.side_cpus = second.cpus(second.side_ns);
     view.idle_cpus = second.cpus(second.idle_ns());
     view.allowance_cpus = cpus(control.decision().allowance_ucpu);
-    view.idle_kept_pct = percent(second.cpus(second.idle_ns()), capacity);
-    view.reclaim_pct =
-        (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
+    view.idle_kept_ratio = ratio(second.cpus(second.idle_ns()), capacity);
+    view.reclaim_ratio =
+        (minute.offered_ns > 0).then(|| ratio(minute.side_ns as f64, minute.offered_ns as f64));
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
     view.decision = sentence(control.decision());
     view.control = LoopView {
@@ -278,11 +278,11 @@ fn objective_view(found: &Protection) -> ObjectiveView {
             Figure::Reported => "reported",
         }
         .to_owned(),
-        extra_pct: f64::from(found.extra_ppm) / 1e4,
+        extra_ratio: f64::from(found.extra_ppm) / 1e6,
         state: found.state.as_str().to_owned(),
         measured: found.measured,
         runs: waits.runs,
-        late_pct: 100.0 * waits.late as f64 / runs,
+        late_ratio: waits.late as f64 / runs,
         mean_wait_us: us(waits.wait_ns) / runs,
         percentile_us: us(found.percentile_ns),
         raises: found.raises,

@@ -8,7 +8,7 @@ use crate::Exit;
 /// Print the manual page, or write all of them into a folder
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write the page of the program and one page a subcommand into this folder
+    /// Write the page of the program and one a subcommand into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -33,8 +33,7 @@ pub fn main(args: &Args, mut command: clap::Command) -> Result<Exit, Failure> {
         )
     };
     std::fs::create_dir_all(out).map_err(|error| failed(out, &error))?;
-    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    for one in std::iter::once(&command).chain(subcommands) {
+    for one in with_subcommands(&command) {
         let path = out.join(format!(
             "{}.1",
             one.get_display_name().unwrap_or(one.get_name())
@@ -42,6 +41,15 @@ pub fn main(args: &Args, mut command: clap::Command) -> Result<Exit, Failure> {
         std::fs::write(&path, page(one)?).map_err(|error| failed(&path, &error))?;
     }
     Ok(Exit::Ok)
+}
+
+/// The command and every subcommand that help lists.
+fn with_subcommands(command: &clap::Command) -> Vec<&clap::Command> {
+    let within = command.get_subcommands();
+    let listed = within.filter(|one| !one.is_hide_set() && one.get_name() != "help");
+    std::iter::once(command)
+        .chain(listed.flat_map(with_subcommands))
+        .collect()
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {

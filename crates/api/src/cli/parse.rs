@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, FromArgMatches};
 
 use super::{Failure, program};
 use crate::Exit;
@@ -14,9 +14,15 @@ use crate::Exit;
 ///
 /// # Errors
 /// A wrong command line, which has been printed.
-pub fn parse<C: Parser>(words: &[OsString], prefix: &str) -> Result<Option<C>, Failure> {
-    let error = match C::try_parse_from(words) {
-        Ok(cli) => return Ok(Some(cli)),
+pub fn parse<C: FromArgMatches>(
+    command: Command,
+    words: &[OsString],
+    prefix: &str,
+) -> Result<Option<(C, ArgMatches)>, Failure> {
+    let read = command.try_get_matches_from(words);
+    let read = read.and_then(|matches| Ok((C::from_arg_matches(&matches)?, matches)));
+    let error = match read {
+        Ok(read) => return Ok(Some(read)),
         Err(error) => error,
     };
     match error.kind() {

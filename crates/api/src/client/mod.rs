@@ -122,7 +122,7 @@ impl Client {
 
     /// Main's latency, for the objective of its gate.
     pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
-        self.call_any_agent("/v1/objective", request)
+        self.call_any_agent("/v1/report", request)
     }
 
     /// The machine at a glance.
@@ -133,11 +133,6 @@ impl Client {
     /// The same without gates, which costs the agent the same however many there are.
     pub fn status_without_gates(&self) -> Result<StatusView, ApiError> {
         self.call(Method::GET, "/v1/status?gates=none", None::<&()>)
-    }
-
-    /// Every gate.
-    pub fn gates(&self) -> Result<Vec<GateView>, ApiError> {
-        self.call(Method::GET, "/v1/gates", None::<&()>)
     }
 
     /// Why a gate runs as it does.
@@ -219,7 +214,7 @@ impl Client {
         std::os::unix::net::UnixStream::connect(path)
             .map(drop)
             .map_err(|error| {
-                let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
+                let mend = "start it with `tidegate agent run` (or `systemctl start tidegate`)";
                 let detail = format!("agent: {}: {error}", path.display());
                 let kind = match error.kind() {
                     std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,

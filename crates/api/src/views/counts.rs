@@ -30,17 +30,17 @@ pub struct GateCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapCounts {
     /// The hard cap, in parts per thousand of one CPU.
-    pub hard_permille: Option<u32>,
+    pub hard_cpus: Option<f64>,
     /// The soft cap.
-    pub soft_permille: Option<u32>,
+    pub soft_cpus: Option<f64>,
     /// What shares one bucket: `group`, `process`, `task`.
     pub scope: String,
     /// Buckets: one, or one for each.
     pub buckets: u32,
     /// What the one bucket holds of the hard cap; debt where negative. None where there is one for each.
-    pub level_ms: Option<f64>,
+    pub level_us: Option<f64>,
     /// The same of the soft cap.
-    pub soft_level_ms: Option<f64>,
+    pub soft_level_us: Option<f64>,
     /// CPU time under the cap.
     pub used_seconds: f64,
     /// Of it, above the soft cap, that no other work wanted.

@@ -33,10 +33,10 @@ pub struct HistoryPointView {
     pub idle_cpus: f64,
     /// What the law gave side work.
     pub allowance_cpus: f64,
-    /// Headroom in force, percent of the machine.
-    pub headroom_pct: f64,
-    /// Idle kept, percent of the machine.
-    pub idle_kept_pct: f64,
+    /// Headroom in force, of the machine.
+    pub headroom_ratio: f64,
+    /// Idle kept, of the machine.
+    pub idle_kept_ratio: f64,
     /// Steps of the control loop that began more than a period late: their number, not a mean.
     pub late_steps: u64,
 }

@@ -11,9 +11,9 @@ pub struct LimitView {
     /// The rate.
     pub cpus: f64,
     /// CPU time in each period.
-    pub quota_usec: u64,
+    pub quota_us: u64,
     /// The period.
-    pub period_usec: u64,
+    pub period_us: u64,
     /// Unused quota that may be carried over.
-    pub burst_usec: u64,
+    pub burst_us: u64,
 }

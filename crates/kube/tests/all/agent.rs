@@ -109,7 +109,10 @@ fn reply(path: &str, body: Value, state: &mut State, started: Instant) -> Value 
         .trim_start_matches("cgroup:")
         .to_owned();
     match path {
-        "/v1/gates" => json!(state.gates),
+        "/v1/status" => json!(StatusView {
+            gates: state.gates.clone(),
+            ..StatusView::default()
+        }),
         "/v1/status?gates=none" => {
             let uptime_seconds = started.elapsed().as_secs_f64();
             let status = StatusView {

@@ -35,7 +35,7 @@ fn a_node_with_110_pods() {
         command.env("TIDEGATE_PREFIX", "tgcost-kube");
         Process::start(command.args(arguments))
     };
-    let agent = start(&["agent", "--service"]);
+    let agent = start(&["agent", "run", "--service"]);
     let socket = folder.path().join("tidegate.sock");
     bed.until(|| socket.exists(), "the agent's socket is there");
     let guardian = start(&["guardian"]);

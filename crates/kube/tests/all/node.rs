@@ -294,7 +294,7 @@ fn killed(bed: &Bed, machine: &Machine, side: &str) {
     assert!(machine.is_side(side), "{}", state("beside a new kubelet"));
 
     let kill = r"for pid in $(pidof tidegate); do
-        tr '\0' ' ' </proc/$pid/cmdline | grep -q 'agent --service' || continue
+        tr '\0' ' ' </proc/$pid/cmdline | grep -q 'agent run --service' || continue
         echo 1 >/sys/fs/cgroup$(cut -d: -f3 /proc/$pid/cgroup)/cgroup.kill
     done";
     machine.shell(kill);

@@ -324,7 +324,7 @@ fn what_is_shipped_agrees_with_what_is_read() {
     let made = serde_json::to_string_pretty(&tidegate_terms::schema::of_files()).unwrap() + "\n";
     assert_eq!(
         shipped, made,
-        "run: tidegate check --schema > packaging/tidegate.schema.json"
+        "run: tidegate policy check --schema > packaging/tidegate.schema.json"
     );
 }
 

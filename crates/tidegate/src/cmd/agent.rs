@@ -1,9 +1,11 @@
-//! `tidegate agent`: the agent process.
+//! `tidegate agent`: runs, stops and repairs the agent.
 
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::startup::{self, Mode, Options};
 use tidegate_engine::sense::Prefer;
 use tidegate_terms as terms;
+
+use crate::cmd::{repair, stop};
 
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
@@ -14,23 +16,44 @@ last gate. A service manager starts one that stays: systemctl start tidegate.
 TIDEGATE_RUN_DIR and TIDEGATE_PREFIX give a trial instance files and groups of
 its own.";
 
+/// Run, stop or repair the agent
+#[derive(clap::Args)]
+#[command(disable_help_subcommand = true, help_template = super::GROUP_HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Run(RunArgs),
+    Stop(stop::Args),
+    Repair(repair::Args),
+}
+
 /// Run the agent: the one process that measures, decides and writes
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
-pub struct Args {
-    /// Go to the background and leave with the last gate
+#[command(after_long_help = NOTES)]
+struct RunArgs {
+    /// Go to the background, and leave with the last gate
     #[arg(long, conflicts_with = "service")]
     on_demand: bool,
     /// Stay in the foreground until told to stop (the default)
     #[arg(long)]
     service: bool,
-    /// How use is measured, over the configuration: BPF, group usage, or BPF where it works
+    /// How use is measured
+    ///
+    /// It overrides the configuration.
     #[arg(long, value_enum, value_name = "HOW")]
     sense: Option<Sense>,
-    /// What enforces the terms, over the configuration
+    /// What enforces terms
+    ///
+    /// It overrides the configuration.
     #[arg(long, value_enum, value_name = "ENGINE")]
     engine: Option<Engine>,
-    /// Name groups as process 1 does: for a container with the machine's processes and cgroups
+    /// Name groups as process 1 does
+    ///
+    /// For a container with the machine's processes and cgroups.
     #[arg(long)]
     host_cgroups: bool,
 }
@@ -76,6 +99,14 @@ pub fn join_host_cgroups() -> Result<(), Failure> {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Run(args) => run(args),
+        What::Stop(args) => stop::main(args),
+        What::Repair(args) => repair::main(args),
+    }
+}
+
+fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.host_cgroups {
         join_host_cgroups()?;
     }

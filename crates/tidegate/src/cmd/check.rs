@@ -1,4 +1,4 @@
-//! `tidegate check`: whether policy files are right, without an agent.
+//! `tidegate policy check`: whether policy files are right, without an agent.
 
 use std::path::PathBuf;
 
@@ -12,20 +12,21 @@ use tidegate_api::cli::{Failure, report};
 
 const SAMPLE: &str = "\
 Examples:
-  tidegate check
+  tidegate policy check
       the files that an agent here would read
-  tidegate check tidegate.toml web.toml
+  tidegate policy check tidegate.toml web.toml
       these files together, the last one the strongest
-  tidegate check --root ~/image
+  tidegate policy check --root ~/image
       the files of a machine whose root is there
-  tidegate check --schema > tidegate.schema.json
+  tidegate policy check --schema > tidegate.schema.json
       for an editor that completes and marks as one types
 
-Ends with 2 where a file is wrong: each mistake with file, line and column.";
+Ends with 2 if a file is wrong (each mistake with file, line and column), and
+with 5 if a file does not exist.";
 
 /// Check policy files: every mistake, each with its line and column
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
     /// Files to read instead of the machine's, weakest first
     #[arg(value_name = "FILE")]
@@ -39,6 +40,12 @@ pub struct Args {
     /// Print the JSON schema of the files
     #[arg(long, conflicts_with_all = ["files", "root", "json"])]
     schema: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Checked {
+    mistakes: Vec<Mistake>,
 }
 
 /// One mistake.
@@ -82,15 +89,20 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     });
     let mistakes = checked.as_ref().err().map_or(&[][..], |errors| &errors.0);
     if args.json {
-        let all: Vec<Mistake> = mistakes.iter().map(Mistake::of).collect();
-        render::json(&all)?;
+        let mistakes = mistakes.iter().map(Mistake::of).collect();
+        render::json(&Checked { mistakes })?;
     }
     match checked {
         Err(errors) => {
             if !args.json {
                 report(&errors.to_string());
             }
-            Err(Failure::new(Exit::Usage, ""))
+            let is_absent = args.files.iter().any(|path| !path.exists());
+            let exit = match is_absent {
+                true => Exit::NoTarget,
+                false => Exit::Usage,
+            };
+            Err(Failure::new(exit, ""))
         }
         Ok(_) if args.json => Ok(Exit::Ok),
         Ok((0, _)) => render::print("no policy files: every term has its default\n"),

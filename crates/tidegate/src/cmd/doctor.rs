@@ -18,9 +18,9 @@ here by its caller, else with 1.
 --verify-ext needs root and a kernel with sched_ext; without them it ends
 with 4, and with 1 if the kernel refuses a program.";
 
-/// Say what this machine can enforce, by which engine, how exactly, and what to change
+/// Check what this machine can enforce, how, and what to change
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_long_help = NOTES)]
 pub struct Args {
     /// Instead have the kernel check the ext engine's BPF programs, and print the instructions it walked; none runs
     #[arg(long)]

@@ -19,7 +19,7 @@ Examples:
 
 /// Show what has happened to gates, limits and the agent
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
     /// Only events after this number
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]

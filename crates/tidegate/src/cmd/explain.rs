@@ -5,7 +5,7 @@ use crate::render::{self, explain};
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// Say why a gate runs at its present rate
+/// Explain why a gate runs at its present rate
 #[derive(clap::Args)]
 pub struct Args {
     /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name

@@ -28,7 +28,7 @@ tidegate_agent_up 0 alone, and the command ends with 3.";
 
 /// Print the agent's metrics, or write them for node_exporter
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
     /// Write Prometheus text into this file instead; its name must end in .prom
     #[arg(long, value_name = "PATH")]

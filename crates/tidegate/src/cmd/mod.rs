@@ -1,87 +1,44 @@
 //! The command line: what can be typed, one file a subcommand.
 
 pub mod agent;
-pub mod check;
+mod check;
 pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod guardian;
 pub mod metrics;
-pub mod objective;
 pub mod policy;
-pub mod record;
-pub mod repair;
+pub mod recording;
+mod repair;
+pub mod report;
 pub mod run;
 pub mod set;
-pub mod show;
 pub mod status;
-pub mod stop;
+mod stop;
 pub mod top;
 pub mod unset;
 pub mod web;
 
-use clap::{CommandFactory, Parser, Subcommand};
-
-use crate::connect;
+use clap::{Arg, ArgMatches, Command, CommandFactory, Parser, Subcommand};
 use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
 
-/// CPU headroom on Linux: side work runs on what main work leaves, and gives way at once
-///
-/// Start best-effort work with `tidegate run --side -- CMD`. While it runs, Tidegate keeps a part of the machine idle
-/// (the headroom) for the bursts of everything else.
+use crate::connect;
+
+/// Run side work on the CPU time that main work leaves
 #[derive(Parser)]
-#[command(name = "tidegate", version, max_term_width = 80, after_help = Exit::table())]
-#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(
+    name = "tidegate",
+    version,
+    max_term_width = 80,
+    arg_required_else_help = true
+)]
+#[command(
+    help_template = "{about}\n\n{usage-heading} tidegate [--host unix:PATH] COMMAND ...{after-help}"
+)]
 pub struct Cli {
-    /// Use the agent of this socket, and start none [env: TIDEGATE_HOST]
-    #[arg(
-        long,
-        global = true,
-        value_name = "unix:PATH",
-        help_heading = "Global options"
-    )]
-    pub host: Option<String>,
     #[command(subcommand)]
     pub command: Cmd,
-}
-
-impl Cli {
-    /// Whether the command asks an agent and nothing else: the others are about this machine's files and processes.
-    fn asks_agent(&self) -> bool {
-        matches!(
-            self.command,
-            Cmd::Run(_)
-                | Cmd::Set(_)
-                | Cmd::Unset(_)
-                | Cmd::Objective(_)
-                | Cmd::Show(_)
-                | Cmd::Status(_)
-                | Cmd::Top(_)
-                | Cmd::Explain(_)
-                | Cmd::Events(_)
-                | Cmd::Metrics(_)
-                | Cmd::Diff(_)
-                | Cmd::Apply(_)
-                | Cmd::Confirm(_)
-                | Cmd::Rollback(_)
-                | Cmd::Reload(_)
-                | Cmd::Policy(_)
-                | Cmd::Web(_)
-        )
-    }
-
-    /// Puts `--host` in force.
-    fn use_host(&self) -> Result<(), Failure> {
-        match (&self.host, self.asks_agent()) {
-            (host, true) => connect::use_host(host.as_deref()),
-            (None, false) => Ok(()),
-            (Some(_), false) => {
-                let why = "--host: this command is about this machine, not about the agent of a socket; leave it out";
-                Err(Failure::new(Exit::Usage, why))
-            }
-        }
-    }
 }
 
 /// What was typed.
@@ -90,76 +47,196 @@ pub enum Cmd {
     Run(run::Args),
     Set(set::Args),
     Unset(unset::Args),
-    Objective(objective::Args),
-    Show(show::Args),
     Status(status::Args),
-    Top(top::Args),
     Explain(explain::Args),
+    Top(top::Args),
     Events(events::Args),
-    Metrics(metrics::Args),
-    Check(check::Args),
-    Diff(policy::DiffArgs),
-    Apply(policy::ApplyArgs),
-    Confirm(policy::ConfirmArgs),
-    Rollback(policy::RollbackArgs),
-    Reload(policy::ReloadArgs),
-    Policy(policy::Args),
     Web(web::Args),
-    Record(record::Args),
     Doctor(doctor::Args),
+    Policy(policy::Args),
     Agent(agent::Args),
-    Stop(stop::Args),
-    Repair(repair::Args),
+    Metrics(metrics::Args),
+    Report(report::Args),
+    Recording(recording::Args),
+    #[command(hide = true)]
     Completions(cli::completions::Args),
+    #[command(hide = true)]
     Man(cli::man::Args),
     #[command(hide = true)]
     Guardian(guardian::Args),
 }
 
+/// The help of a command that is a group of others.
+const GROUP_HELP: &str = "{about}\n\n{usage-heading} {usage}\n\n{subcommands}";
+
+/// The commands in help, by what they are for.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Work", &["run", "set", "unset"]),
+    (
+        "See",
+        &["status", "explain", "top", "events", "web", "doctor"],
+    ),
+    ("Policy", &["policy"]),
+    ("Agent", &["agent", "metrics", "report", "recording"]),
+];
+
+/// Commands that ask an agent and nothing else: the others are about this machine's files and processes.
+const ASKING: &[&str] = &[
+    "run", "set", "unset", "status", "explain", "top", "events", "web", "metrics", "report",
+];
+/// ... and those of `policy`.
+const ASKING_ABOUT_POLICY: &[&str] = &["show", "diff", "apply", "confirm", "rollback", "reload"];
+
+const HOST: &str = "host";
+
+fn host() -> Arg {
+    Arg::new(HOST)
+        .long(HOST)
+        .value_name("unix:PATH")
+        .help("Use the agent of this socket [env: TIDEGATE_HOST]")
+}
+
+/// Adds `--host` to those of the subcommands.
+fn add_host(command: &mut Command, names: &[&str]) {
+    for one in command.get_subcommands_mut() {
+        if names.contains(&one.get_name()) {
+            *one = std::mem::take(one).arg(host());
+        }
+    }
+}
+
+/// The whole command line as clap knows it.
+pub fn command() -> Command {
+    let mut command = Cli::command().arg(host());
+    add_host(&mut command, ASKING);
+    if let Some(policy) = command.find_subcommand_mut("policy") {
+        add_host(policy, ASKING_ABOUT_POLICY);
+    }
+    let (short, long) = (names_by_group(&command), lines_by_group(&command));
+    command.after_help(short).after_long_help(long)
+}
+
+/// A line a group.
+fn names_by_group(command: &Command) -> String {
+    let mut text = String::new();
+    for (group, names) in GROUPS {
+        let names = names.iter().map(|name| {
+            let found = command.find_subcommand(name).into_iter();
+            let within: Vec<&str> = found
+                .flat_map(Command::get_subcommands)
+                .filter(|one| !one.is_hide_set())
+                .map(Command::get_name)
+                .collect();
+            match within.is_empty() {
+                true => (*name).to_owned(),
+                false => format!("{name} {}", within.join("|")),
+            }
+        });
+        let names: Vec<String> = names.collect();
+        text += &format!("{:8} {}\n", format!("{group}:"), names.join(", "));
+    }
+    text + "\nSee tidegate --help for a line about each, tidegate help COMMAND about one."
+}
+
+/// A line a command.
+fn lines_by_group(command: &Command) -> String {
+    let mut text = String::new();
+    for (group, names) in GROUPS {
+        text += &format!("{group}:\n");
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            text += &format!("  {name:10} {about}\n");
+        }
+    }
+    text + "\nSee tidegate help COMMAND about one command, man tidegate for exit codes."
+}
+
+/// Puts `--host` in force, before or behind the command.
+pub fn use_host(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut host = None;
+    let mut at = Some(matches);
+    let mut takes_it = false;
+    while let Some(matches) = at {
+        let found = matches.try_get_one::<String>(HOST);
+        takes_it = found.is_ok();
+        host = found.ok().flatten().or(host);
+        at = matches.subcommand().map(|(_, within)| within);
+    }
+    match (host, takes_it) {
+        (host, true) => connect::use_host(host.map(String::as_str)),
+        (None, false) => Ok(()),
+        (Some(_), false) => {
+            let why = "--host: this command is about this machine, not about the agent of a socket; leave it out";
+            Err(Failure::new(Exit::Usage, why))
+        }
+    }
+}
+
 /// Does what was typed.
-pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
-    let Some(cli) = cli else {
-        return Ok(Exit::Ok);
-    };
-    let is_run = matches!(cli.command, Cmd::Run(_));
-    cli.use_host().map_err(|failure| match is_run {
-        true => failure.before_run(),
-        false => failure,
-    })?;
+pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Cmd::Run(args) => run::main(args),
         Cmd::Set(args) => set::main(&args),
         Cmd::Unset(args) => unset::main(&args),
-        Cmd::Objective(args) => objective::main(&args),
-        Cmd::Show(args) => show::main(&args),
         Cmd::Status(args) => status::main(&args),
-        Cmd::Top(args) => top::main(&args),
         Cmd::Explain(args) => explain::main(&args),
+        Cmd::Top(args) => top::main(&args),
         Cmd::Events(args) => events::main(&args),
-        Cmd::Metrics(args) => metrics::main(&args),
-        Cmd::Check(args) => check::main(&args),
-        Cmd::Diff(args) => policy::diff(&args),
-        Cmd::Apply(args) => policy::apply(&args),
-        Cmd::Confirm(args) => policy::confirm(&args),
-        Cmd::Rollback(args) => policy::rollback(&args),
-        Cmd::Reload(args) => policy::reload(&args),
-        Cmd::Policy(args) => policy::main(&args),
         Cmd::Web(args) => web::main(&args),
-        Cmd::Record(args) => record::main(&args),
         Cmd::Doctor(args) => doctor::main(&args),
+        Cmd::Policy(args) => policy::main(&args),
         Cmd::Agent(args) => agent::main(&args),
-        Cmd::Stop(args) => stop::main(&args),
-        Cmd::Repair(args) => repair::main(&args),
-        Cmd::Completions(args) => cli::completions::main(&args, Cli::command()),
-        Cmd::Man(args) => cli::man::main(&args, Cli::command()),
+        Cmd::Metrics(args) => metrics::main(&args),
+        Cmd::Report(args) => report::main(&args),
+        Cmd::Recording(args) => recording::main(&args),
+        Cmd::Completions(args) => cli::completions::main(&args, command()),
+        Cmd::Man(args) => cli::man::main(&args, command().after_long_help(Exit::table())),
         Cmd::Guardian(args) => guardian::main(&args),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// Every command that help lists, with those within it.
+    fn listed(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            let path = format!("{path} {}", one.get_name());
+            listed(one, &path, found);
+            found.push((path, one.clone()));
+        }
+    }
+
     #[test]
     fn the_definitions_agree_with_each_other() {
-        <super::Cli as clap::CommandFactory>::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_is_in_a_group_and_there_are_few() {
+        let command = command();
+        let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let names: Vec<&str> = shown.map(Command::get_name).collect();
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.1).copied().collect();
+        assert_eq!(names, grouped);
+        assert!(names.len() <= 18, "{names:?}");
+    }
+
+    #[test]
+    fn help_fits_a_screen_and_short_help_half_of_one() {
+        let fits = |text: &str, lines: usize| {
+            text.lines().count() <= lines && text.lines().all(|line| line.chars().count() <= 80)
+        };
+        let mut all = command();
+        let help = all.render_long_help().to_string();
+        assert!(fits(&help, 24), "{help}");
+        let mut found = vec![("tidegate".to_owned(), command())];
+        listed(&command(), "tidegate", &mut found);
+        for (path, one) in &mut found {
+            let help = one.clone().term_width(80).render_help().to_string();
+            assert!(fits(&help, 12), "{path} -h:\n{help}");
+        }
     }
 }

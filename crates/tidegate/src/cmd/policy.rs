@@ -1,31 +1,52 @@
-//! `tidegate policy`, `diff`, `apply`, `reload`, `confirm`, `rollback`: the rules of the files, before, in and out of force.
+//! `tidegate policy`: the rules of the files, before they are in force, in force and out of force.
 
 use jiff::SignedDuration;
-use tidegate_api::{ApplyRequest, PolicyChangeView};
+use tidegate_agent::paths::RunDir;
+use tidegate_api::cli::{Failure, lengths};
+use tidegate_api::{ApplyRequest, Exit, PolicyChangeView};
 
+use crate::cmd::check;
 use crate::connect;
 use crate::render::{self, policy};
-use tidegate_api::Exit;
-use tidegate_api::cli::Failure;
-use tidegate_api::cli::lengths;
+
+/// Show, check, compare and apply policy files
+#[derive(clap::Args)]
+#[command(disable_help_subcommand = true, help_template = super::GROUP_HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Show(ShowArgs),
+    Check(check::Args),
+    Diff(DiffArgs),
+    Apply(ApplyArgs),
+    Confirm(ConfirmArgs),
+    Rollback(RollbackArgs),
+    #[command(hide = true)]
+    Reload(ReloadArgs),
+}
 
 /// Show the policy in force: its files, rules and what they match
 #[derive(clap::Args)]
-#[command(after_help = "See also: tidegate check, diff, apply, confirm, rollback.")]
-pub struct Args {
+struct ShowArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 const DIFF_SAMPLE: &str = "\
-Nothing is changed: the agent does in memory what `tidegate apply` would do,
-and shows each gate and each kernel file that would be different.";
+Nothing is changed, and no agent is started: what `tidegate policy apply` would
+do is done in memory. Each gate and each kernel file that would differ is shown.
+Ends with 0 if nothing would change, with 1 if something would, and with another
+code if that cannot be found out.";
 
-/// Show what the policy files would change, were they applied now
+/// Show what applying the policy files would change
 #[derive(clap::Args)]
-#[command(after_help = DIFF_SAMPLE)]
-pub struct DiffArgs {
+#[command(after_long_help = DIFF_SAMPLE)]
+struct DiffArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -33,19 +54,19 @@ pub struct DiffArgs {
 
 const APPLY_SAMPLE: &str = "\
 Examples:
-  sudo tidegate apply --for 10m
-      try the files for ten minutes; without `tidegate confirm` by then the
-      policy before is in force again
-  sudo tidegate apply
-      the files are in force until others are
+  sudo tidegate policy apply --for 10m
+      try the files for ten minutes; without `tidegate policy confirm` by then
+      the previous policy is in force again
+  sudo tidegate policy apply
+      applies until the next apply
 
-All or nothing: a mistake in a file, or a term that cannot be had here, leaves
-everything as it was.";
+All or nothing: a mistake in a file, or an unsupported term, leaves everything
+as it was.";
 
 /// Put the policy files in force, for good or on trial
 #[derive(clap::Args)]
-#[command(after_help = APPLY_SAMPLE)]
-pub struct ApplyArgs {
+#[command(after_long_help = APPLY_SAMPLE)]
+struct ApplyArgs {
     /// Go back after this time unless confirmed, as in 10m or 1h
     #[arg(long = "for", value_name = "TIME")]
     trial: Option<String>,
@@ -54,10 +75,12 @@ pub struct ApplyArgs {
     json: bool,
 }
 
-/// Read the policy files again: `apply` under the name that service managers know
+/// Read the policy files again, as service managers do
 #[derive(clap::Args)]
-#[command(after_help = "All or nothing, and done when it returns (ExecReload= of the service).")]
-pub struct ReloadArgs {
+#[command(
+    after_long_help = "All or nothing, and done when it returns (ExecReload= of the service)."
+)]
+struct ReloadArgs {
     /// Print what changed as JSON
     #[arg(long)]
     json: bool,
@@ -65,24 +88,36 @@ pub struct ReloadArgs {
 
 /// Keep the policy that is on trial
 #[derive(clap::Args)]
-pub struct ConfirmArgs {
+struct ConfirmArgs {
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Go back to the policy that was in force before
+/// Go back to the previous policy
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The files stay as they are, and are not read again until they are applied,
 not even by the agent's next start.")]
-pub struct RollbackArgs {
+struct RollbackArgs {
     /// Print what changed as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Show(args) => show(args),
+        What::Check(args) => check::main(args),
+        What::Diff(args) => diff(args),
+        What::Apply(args) => apply(args),
+        What::Confirm(args) => confirm(args),
+        What::Rollback(args) => rollback(args),
+        What::Reload(args) => reload(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Exit, Failure> {
     let view = connect::to_agent()?.policy()?;
     match args.json {
         true => render::json(&view),
@@ -97,12 +132,33 @@ fn tell(changes: &PolicyChangeView, json: bool, tense: policy::Tense) -> Result<
     }
 }
 
-pub fn diff(args: &DiffArgs) -> Result<Exit, Failure> {
-    let changes = connect::to_agent()?.diff()?;
-    tell(&changes, args.json, policy::Tense::Would)
+/// Ends with 1 where something would change, so no failure has that code.
+fn diff(args: &DiffArgs) -> Result<Exit, Failure> {
+    let changes = difference().map_err(|failure| match failure.exit {
+        Exit::Failure => Failure {
+            exit: Exit::Refused,
+            ..failure
+        },
+        _ => failure,
+    })?;
+    tell(&changes, args.json, policy::Tense::Would)?;
+    let is_same = changes.gates.is_empty() && changes.writes.is_empty();
+    match is_same {
+        true => Ok(Exit::Ok),
+        false => Ok(Exit::Failure),
+    }
 }
 
-pub fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
+fn difference() -> Result<PolicyChangeView, Failure> {
+    match connect::to_agent() {
+        Err(failure) if failure.exit == Exit::Unreachable && !connect::is_other_host() => {
+            Ok(tidegate_agent::diff_without_agent(&RunDir::from_env())?)
+        }
+        agent => Ok(agent?.diff()?),
+    }
+}
+
+fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let for_seconds = args.trial.as_deref().map(seconds).transpose()?;
     let request = ApplyRequest {
         for_seconds,
@@ -114,7 +170,7 @@ pub fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         Some(seconds) if !args.json => {
             let trial = SignedDuration::from_secs(seconds as i64);
             render::print(&format!(
-                "on trial: without `tidegate confirm` the policy before is back in {trial:#}\n"
+                "on trial: without `tidegate policy confirm` the policy before is back in {trial:#}\n"
             ))
         }
         _ => Ok(Exit::Ok),
@@ -126,12 +182,12 @@ fn seconds(text: &str) -> Result<u64, Failure> {
         .map_err(|why| Failure::new(Exit::Usage, format!("--for: \"{text}\": {why}")))
 }
 
-pub fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {
+fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {
     let changes = connect::to_agent()?.apply(&ApplyRequest::default())?;
     tell(&changes, args.json, policy::Tense::Did)
 }
 
-pub fn confirm(args: &ConfirmArgs) -> Result<Exit, Failure> {
+fn confirm(args: &ConfirmArgs) -> Result<Exit, Failure> {
     let done = connect::to_agent()?.confirm()?;
     match args.json {
         true => render::json(&done),
@@ -139,7 +195,7 @@ pub fn confirm(args: &ConfirmArgs) -> Result<Exit, Failure> {
     }
 }
 
-pub fn rollback(args: &RollbackArgs) -> Result<Exit, Failure> {
+fn rollback(args: &RollbackArgs) -> Result<Exit, Failure> {
     let changes = connect::to_agent()?.rollback()?;
     tell(&changes, args.json, policy::Tense::Did)
 }

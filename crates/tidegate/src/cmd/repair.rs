@@ -1,5 +1,6 @@
-//! `tidegate repair`: puts back what a dead agent left.
+//! `tidegate agent repair`: puts back what a dead agent left.
 
+use serde::Serialize;
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::systemd::own_unit::is_restarting;
 use tidegate_agent::{After, is_handed_over};
@@ -15,13 +16,20 @@ main's equal). Does nothing while an agent runs. The service's ExecStopPost:
 after a crash ($SERVICE_RESULT) it only writes the fallback that gates declared,
 and at a restart it does nothing.";
 
-/// Put back what a dead agent left in kernel files
+/// Restore what a dead agent left in kernel files
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_long_help = NOTES)]
 pub struct Args {
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Repaired {
+    /// What was done.
+    lines: Vec<String>,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
@@ -29,7 +37,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let lines = tidegate_agent::repair(&run_dir, after(&run_dir))
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
     if args.json {
-        return render::json(&lines);
+        return render::json(&Repaired { lines });
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     render::print(&text)

@@ -32,28 +32,28 @@ not found; else ends as CMD does.";
 
 /// Run a command in a gate of its own
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
     #[command(flatten)]
     terms: TermFlags,
     /// The gate's name [default: made from CMD]
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     name: Option<String>,
     /// No notes on standard error
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true)]
     quiet: bool,
     /// Under sudo, run CMD as root, not as the user who called sudo
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     as_root: bool,
     /// If no gate is available, say so and run CMD without one
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     or_bare: bool,
     /// The command and its arguments
     #[arg(
         value_name = "CMD",
         required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        hide_short_help = true,
+        trailing_var_arg = true
     )]
     command: Vec<OsString>,
 }

@@ -12,11 +12,11 @@ const SAMPLE: &str = "\
 Examples:
   sudo tidegate set pid:4711 class=side
   sudo tidegate set cgroup:/batch class=side tolerance=2% fallback=restore
-  sudo tidegate set ffmpeg headroom=40%      (a gate's name, as show lists it)";
+  sudo tidegate set ffmpeg headroom=40%      (a gate's name, as status lists it)";
 
 /// Give terms to a process, a group or a gate
 #[derive(clap::Args)]
-#[command(after_help = format!("{}\n\n{SAMPLE}", terms_table()))]
+#[command(after_long_help = format!("{}\n\n{SAMPLE}", terms_table()))]
 pub struct Args {
     /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,

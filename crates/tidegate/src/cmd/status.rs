@@ -1,24 +1,35 @@
-//! `tidegate status`: the machine, the agent and the gates at a glance.
+//! `tidegate status`: the machine, the agent and the gates at a glance, or one gate with its terms.
 
-use crate::connect;
-use crate::render::{self, status};
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// Show the machine, the agent and the gates at a glance
+use crate::connect;
+use crate::render::{self, gates, status};
+
+/// Show the machine and its gates, or one gate
 #[derive(clap::Args)]
-#[command(after_help = "Ends with 3 when no agent runs; then nothing is limited by Tidegate.")]
+#[command(after_long_help = "Ends with 3 when no agent runs; then nothing is limited by Tidegate.")]
 pub struct Args {
+    /// Show this gate: its name, pid:N, unit:NAME or cgroup:/PATH
+    #[arg(value_name = "GATE")]
+    target: Option<String>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if let Some(text) = &args.target {
+        let target = connect::target(text)?;
+        let gate = connect::to_agent()?.explain(&target)?.gate;
+        return match args.json {
+            true => render::json(&gate),
+            false => render::print(&gates::one(&gate)),
+        };
+    }
     let view = connect::to_agent()?.status()?;
-    if args.json {
-        render::json(&view)
-    } else {
-        render::print(&status::page(&view))
+    match args.json {
+        true => render::json(&view),
+        false => render::print(&status::page(&view)),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate stop`: ends the agent.
+//! `tidegate agent stop`: ends the agent.
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ What was changed for processes and groups by set is put back. Side commands that
 still run keep cpu.idle and a small static quota until they end, so that they
 never become main's equal. Waits until the agent has left.";
 
-/// End the agent: put back what it changed
+/// Stop the agent and restore what it changed
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_long_help = NOTES)]
 pub struct Args {
     /// Print the answer as JSON
     #[arg(long)]

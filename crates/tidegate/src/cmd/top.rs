@@ -21,18 +21,18 @@ Examples:
 
 /// Watch the machine and its gates live
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
-    /// Seconds between two looks, from 1 to 60
+    /// Seconds between polls, from 1 to 60
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
     period: u64,
     /// Print one screen with all gates, and end
     #[arg(long)]
     once: bool,
-    /// Show a recording: a file, or an agent's directory (its last hour)
-    #[arg(long, value_name = "RECORDING")]
+    /// Show a recording, or the last hour of a directory
+    #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
-    /// Draw with ASCII characters alone (also where the locale is not UTF-8)
+    /// Draw with ASCII characters alone
     #[arg(long)]
     ascii: bool,
 }

@@ -17,7 +17,7 @@ Examples:
 
 /// Take terms back; without names, all of them, and the gate ends
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
     /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,

@@ -31,18 +31,18 @@ alone. It needs no agent to start: it waits for one, and follows the next.";
 
 /// Serve a page that shows the machine live, replays and reports
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
-    /// Listen at this loopback address; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9480")]
+    /// Loopback address; port 0 is any
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9480")]
     listen: String,
-    /// Show the replay in this file, from `tidegate-lab replay --json`
+    /// Show a replay that tidegate-lab wrote as JSON
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Write the replay into this HTML file, and serve nothing
+    /// Write the replay as an HTML file, and serve nothing
     #[arg(long, value_name = "FILE", requires = "replay", conflicts_with_all = ["listen", "results"])]
     out: Option<PathBuf>,
-    /// Show the reports in this folder, as tidegate-lab writes them with --out
+    /// Show the reports that tidegate-lab wrote there
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ fn results(folder: &Path) -> Result<Results, Failure> {
         let why = format!(
             "web: --results: {what}: {error}; name a folder that tidegate-lab wrote with --out"
         );
-        Failure::new(Exit::Usage, why)
+        Failure::new(exit_of(folder), why)
     })
 }
 
@@ -92,11 +92,17 @@ fn replay(path: &Path) -> Result<Shown, Failure> {
     Shown::read(path).map_err(|why| {
         let what = path.display();
         let remedy = "name a file that `tidegate-lab replay --json` wrote";
-        Failure::new(
-            Exit::Usage,
-            format!("web: --replay: {what}: {why}; {remedy}"),
-        )
+        let why = format!("web: --replay: {what}: {why}; {remedy}");
+        Failure::new(exit_of(path), why)
     })
+}
+
+/// A file or folder that does not exist has a code of its own.
+fn exit_of(path: &Path) -> Exit {
+    match path.exists() {
+        true => Exit::Usage,
+        false => Exit::NoTarget,
+    }
 }
 
 fn write(shown: &Shown, path: &Path) -> Result<Exit, Failure> {

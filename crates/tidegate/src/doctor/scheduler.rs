@@ -42,7 +42,7 @@ impl Scheduler {
     /// One line for people.
     pub fn line(&self) -> String {
         let would = "a headroom that is kept to the millisecond, caps to the thousandth, hints that move deadlines \
-                     (tidegate agent --engine ext)";
+                     (tidegate agent run --engine ext)";
         match &self.support {
             None => "not looked at".to_owned(),
             Some(Ok(support)) => {

@@ -143,18 +143,18 @@ pub fn urgency(latency: &LatencyView) -> String {
 pub fn cap_line(cap: &CapView) -> String {
     let now = match cap.in_background_seconds {
         Some(seconds) => format!("in the background for {}", span(seconds)),
-        None => format!("not in the background, {:.1} ms left", cap.level_ms),
+        None => format!("not in the background, {:.1} ms left", cap.level_us / 1e3),
     };
-    if cap.soft_permille == 0 {
+    if cap.soft_cpus == 0.0 {
         return format!("{now}, for good");
     }
     let times = count(cap.turns, "time", "times");
     format!(
-        "{now}; {times} so far, {:.0} % of its time; {:.1} s of CPU that no other task wanted, {:.1} s within {}‰",
-        cap.background_pct,
+        "{now}; {times} so far, {:.0} % of its time; {:.1} s of CPU that no other task wanted, {:.1} s within {} CPUs",
+        100.0 * cap.background_ratio,
         cap.used_background_seconds,
         cap.used_foreground_seconds,
-        cap.soft_permille
+        cap.soft_cpus
     )
 }
 
@@ -170,21 +170,21 @@ pub fn held_line(cap: &CapCounts) -> String {
         true => String::new(),
         false => format!(" for each {} (of {})", cap.scope, cap.buckets),
     };
-    let held = cap.hard_permille.map(|permille| {
-        let left = match cap.level_ms {
-            Some(ms) if ms < 0.0 => format!(", owes {:.1} ms", -ms),
-            Some(ms) => format!(", {ms:.1} ms left"),
+    let held = cap.hard_cpus.map(|cpus| {
+        let left = match cap.level_us {
+            Some(us) if us < 0.0 => format!(", owes {:.1} ms", -us / 1e3),
+            Some(us) => format!(", {:.1} ms left", us / 1e3),
             None => String::new(),
         };
         format!(
-            "at most {permille}‰{each}: held back {}, {:.1} s in all{left}",
+            "at most {cpus} CPUs{each}: held back {}, {:.1} s in all{left}",
             count(cap.throttles, "time", "times"),
             cap.throttled_seconds
         )
     });
-    let soft = cap.soft_permille.map(|permille| {
+    let soft = cap.soft_cpus.map(|cpus| {
         format!(
-            "above {permille}‰{each} only what no other task wants: {:.2} CPUs of that now, {:.1} s so far, and {:.1} s within it",
+            "above {cpus} CPUs{each} only what no other task wants: {:.2} CPUs of that now, {:.1} s so far, and {:.1} s within it",
             cap.background_cpus,
             cap.background_seconds,
             cap.used_seconds - cap.background_seconds

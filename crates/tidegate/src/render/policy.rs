@@ -29,7 +29,7 @@ pub fn page(view: &PolicyView) -> String {
     out += &format!("{BOLD}policy{BOLD:#} {files}\n");
     if let Some(left) = view.trial_seconds_left {
         out += &format!(
-            "{BAD}on trial{BAD:#}: back to the policy before in {left:.0} s unless `tidegate confirm`ed\n"
+            "{BAD}on trial{BAD:#}: back to the policy before in {left:.0} s unless `tidegate policy confirm`ed\n"
         );
     }
     if let Some(why) = &view.refused {
@@ -38,7 +38,7 @@ pub fn page(view: &PolicyView) -> String {
             out += &format!("  {}\n", escaped(line));
         }
     } else if view.files_differ {
-        out += "the files say something else now: see `tidegate diff`\n";
+        out += "the files say something else now: see `tidegate policy diff`\n";
     }
     if !view.watch.is_empty() && !view.rules.is_empty() {
         out += &format!("what starts later: {}\n", escaped(&view.watch));

@@ -39,7 +39,6 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Headroom", headroom(view)),
         ("CPUs", use_line(view)),
         ("Limit", limit(view)),
-        ("Cpuset", view.cpuset.clone()),
         ("Decision", view.decision.clone()),
         ("Reclaim", reclaim(view)),
         ("Sensing", sensing(view)),
@@ -49,7 +48,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if let Some(recording) = &view.recording {
         lines.push(("Recording", recorded(recording)));
     }
-    if view.headroom_pct > 0.0 {
+    if view.headroom_ratio > 0.0 {
         lines.insert(4, ("Cpuset", view.cpuset.clone()));
     }
     if let Some(ext) = &view.ext {
@@ -118,12 +117,13 @@ fn objective(found: &ObjectiveView) -> String {
     };
     if !found.measured {
         let why = match is_reported {
-            true => "no latency was reported in the last minute (`tidegate objective`)",
+            true => "no latency was reported in the last minute (`tidegate report`)",
             false => "run delay needs BPF sensing",
         };
         return format!(
             "{} cannot be followed: {why}; {:.0} % are kept on top{unused}",
-            found.from, found.extra_pct
+            found.from,
+            100.0 * found.extra_ratio
         );
     }
     let state = match found.state.as_str() {
@@ -136,18 +136,21 @@ fn objective(found: &ObjectiveView) -> String {
     let seen = match is_reported {
         true => format!(
             "{:.0} % of {} were above it (the last was {:.1} ms)",
-            found.late_pct,
+            100.0 * found.late_ratio,
             super::count(found.runs, "report", "reports"),
             found.percentile_us / 1e3
         ),
         false => format!(
             "{:.2} % of {} runs were late (mean wait {:.0} us)",
-            found.late_pct, found.runs, found.mean_wait_us
+            100.0 * found.late_ratio,
+            found.runs,
+            found.mean_wait_us
         ),
     };
     format!(
         "{}: {seen}, {:.0} % of headroom found for it ({state}){unused}",
-        found.from, found.extra_pct
+        found.from,
+        100.0 * found.extra_ratio
     )
 }
 
@@ -163,17 +166,30 @@ fn machine(view: &StatusView) -> String {
     }
     format!(
         "{cpus}, {:.2} available (steal {:.1} %), engine {}",
-        view.capacity_cpus, view.steal_pct, view.engine
+        view.capacity_cpus,
+        100.0 * view.steal_ratio,
+        view.engine
     )
 }
 
+/// A share of the machine, in percent and in CPUs.
+fn of_machine(view: &StatusView, ratio: f64) -> String {
+    let all = match view.capacity_cpus > 0.0 {
+        true => view.capacity_cpus,
+        false => f64::from(view.cpus),
+    };
+    format!("{:.1} % ({:.2} CPUs)", 100.0 * ratio, ratio * all)
+}
+
 fn headroom(view: &StatusView) -> String {
+    let asked = of_machine(view, view.headroom_ratio);
     if rests(view) {
-        return format!("{:.1} % asked ({})", view.headroom_pct, view.headroom_from);
+        return format!("{asked} asked ({})", view.headroom_from);
     }
     format!(
-        "{:.1} % asked ({}), {:.1} % idle kept over the last second",
-        view.headroom_pct, view.headroom_from, view.idle_kept_pct
+        "{asked} asked ({}), {} idle kept over the last second",
+        view.headroom_from,
+        of_machine(view, view.idle_kept_ratio)
     )
 }
 
@@ -212,14 +228,14 @@ fn limit(view: &StatusView) -> String {
 }
 
 fn reclaim(view: &StatusView) -> String {
-    let share = match view.reclaim_pct {
-        Some(pct) => format!("{pct:.1} % of what main left (last minute)"),
+    let share = match view.reclaim_ratio {
+        Some(ratio) => format!("{:.1} % of what main left (last minute)", 100.0 * ratio),
         None => "no side work in the last minute".to_owned(),
     };
     format!(
-        "{share}; {} at the tolerance ({:.1} %)",
+        "{share}; {} at the tolerance of {}",
         span(view.at_tolerance_seconds),
-        view.tolerance_pct
+        of_machine(view, view.tolerance_ratio)
     )
 }
 
@@ -233,15 +249,15 @@ fn sensing(view: &StatusView) -> String {
 fn control(view: &StatusView) -> String {
     let health = &view.control;
     format!(
-        "every {:.0} ms, {} steps ({} samples unusable); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.2} % of one CPU",
-        health.period_ms,
+        "every {:.0} ms, {} steps ({} samples unusable); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.4} CPUs",
+        health.period_us / 1e3,
         health.steps,
         health.unusable_samples,
         health.late_p50_us,
         health.late_p99_us,
         health.late_max_us,
         health.step_cost_us,
-        health.agent_cpu_pct
+        health.agent_cpus
     )
 }
 

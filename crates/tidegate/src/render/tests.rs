@@ -55,9 +55,9 @@ fn machine() -> StatusView {
         uptime_seconds: 192.0,
         cpus: 2,
         capacity_cpus: 1.99,
-        steal_pct: 0.5,
-        headroom_pct: 20.0,
-        tolerance_pct: 2.0,
+        steal_ratio: 0.005,
+        headroom_ratio: 0.2,
+        tolerance_ratio: 0.02,
         headroom_from: "default_headroom (default)".into(),
         cpuset: "by quota only (2 CPUs; cpuset = auto is from 32)".into(),
         main_cpus: 0.81,
@@ -66,19 +66,19 @@ fn machine() -> StatusView {
         allowance_cpus: 0.79,
         side_quota_us: Some(39_500),
         side_period_us: Some(50_000),
-        idle_kept_pct: 20.1,
-        reclaim_pct: Some(97.4),
+        idle_kept_ratio: 0.201,
+        reclaim_ratio: Some(0.974),
         decision: "track: main 0.81 of 2.00 CPUs".into(),
         writes_total: 42,
         quota_writes_per_second: 1.2,
         control: LoopView {
-            period_ms: 5.0,
+            period_us: 5_000.0,
             steps: 38_400,
             late_p50_us: 12.0,
             late_p99_us: 80.0,
             late_max_us: 400.0,
             step_cost_us: 9.0,
-            agent_cpu_pct: 0.3,
+            agent_cpus: 0.003,
             ..LoopView::default()
         },
         guardian_pid: Some(4712),
@@ -129,18 +129,18 @@ fn the_status_page() {
         "\
 ▲ tidegate 0.1.0, agent 4711 (on-demand), up 3 min 12 s
    Machine: 2 CPUs, 1.99 available (steal 0.5 %), engine knobs
-  Headroom: 20.0 % asked (default_headroom (default)), 20.1 % idle kept over the
-            last second
+  Headroom: 20.0 % (0.40 CPUs) asked (default_headroom (default)), 20.1 % (0.40
+            CPUs) idle kept over the last second
       CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40
      Limit: 39.5 ms in each 50.0 ms for all side work; 1.2 quota writes a
             second, 42 writes in all
     Cpuset: by quota only (2 CPUs; cpuset = auto is from 32)
   Decision: track: main 0.81 of 2.00 CPUs
-   Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance
-            (2.0 %)
+   Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance of
+            2.0 % (0.04 CPUs)
    Sensing: bpf
       Loop: every 5 ms, 38400 steps (0 samples unusable); late 12 us (p99 80,
-            max 400); 9 us a step, 0.30 % of one CPU
+            max 400); 9 us a step, 0.0030 CPUs
   Guardian: 4712, acts after 2.0 s without a sign of the agent
      Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
             once
@@ -204,10 +204,10 @@ fn the_explain_page_fits_a_screen() {
 #[test]
 fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
     let mut cap = CapCounts {
-        hard_permille: Some(200),
+        hard_cpus: Some(0.2),
         scope: "group".into(),
         buckets: 1,
-        level_ms: Some(-1.25),
+        level_us: Some(-1_250.0),
         used_seconds: 4.0,
         throttles: 1,
         throttled_seconds: 3.2,
@@ -215,22 +215,22 @@ fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
     };
     assert_eq!(
         gates::held_line(&cap),
-        "at most 200‰: held back 1 time, 3.2 s in all, owes 1.2 ms"
+        "at most 0.2 CPUs: held back 1 time, 3.2 s in all, owes 1.2 ms"
     );
-    cap.level_ms = None;
-    cap.hard_permille = None;
-    cap.soft_permille = Some(100);
+    cap.level_us = None;
+    cap.hard_cpus = None;
+    cap.soft_cpus = Some(0.1);
     (cap.background_cpus, cap.background_seconds) = (0.25, 1.5);
     assert_eq!(
         gates::held_line(&cap),
-        "above 100‰ only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s within it"
+        "above 0.1 CPUs only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s within it"
     );
     cap.scope = "task".into();
     cap.buckets = 5;
     cap.min_runs = 2;
     assert_eq!(
         gates::held_line(&cap),
-        "above 100‰ for each task (of 5) only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
+        "above 0.1 CPUs for each task (of 5) only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
          within it; exceeded 2 times for the kernel's watchdog"
     );
 }

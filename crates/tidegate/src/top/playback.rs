@@ -177,8 +177,8 @@ impl Playback {
             side_cpus: second.side_cpus.into(),
             idle_cpus: second.idle_cpus.into(),
             allowance_cpus: second.allowance_cpus.into(),
-            headroom_pct: second.headroom_pct.into(),
-            tolerance_pct: second.tolerance_pct.into(),
+            headroom_ratio: f64::from(second.headroom_pct) / 100.0,
+            tolerance_ratio: f64::from(second.tolerance_pct) / 100.0,
             headroom_from: "as it was then".to_owned(),
             // Whether a quota limited side work: how long it was is not recorded.
             side_quota_us: second
@@ -186,8 +186,8 @@ impl Playback {
                 .iter()
                 .any(|work| work.allowance_cpus.is_some())
                 .then_some(0),
-            idle_kept_pct: match second.capacity_cpus > 0.0 {
-                true => f64::from(100.0 * second.idle_cpus / second.capacity_cpus),
+            idle_kept_ratio: match second.capacity_cpus > 0.0 {
+                true => f64::from(second.idle_cpus / second.capacity_cpus),
                 false => 0.0,
             },
             decision: waits(second),
@@ -232,7 +232,7 @@ impl Playback {
         let gate = gate.cloned().ok_or_else(|| {
             format!("{name} used no CPU in this second, so nothing is recorded of it")
         })?;
-        let headroom_cpus = status.headroom_pct / 100.0 * status.capacity_cpus;
+        let headroom_cpus = status.headroom_ratio * status.capacity_cpus;
         let sum = vec![
             SumLineView::new(
                 "capacity",
@@ -321,7 +321,7 @@ fn point(second: &Second) -> HistoryPointView {
         side_cpus: second.side_cpus.into(),
         idle_cpus: second.idle_cpus.into(),
         allowance_cpus: second.allowance_cpus.into(),
-        headroom_pct: second.headroom_pct.into(),
+        headroom_ratio: f64::from(second.headroom_pct) / 100.0,
         ..HistoryPointView::default()
     }
 }

@@ -40,9 +40,9 @@ fn machine(gates: Vec<GateView>) -> StatusView {
         idle_cpus: 0.39,
         allowance_cpus: 1.32,
         side_quota_us: Some(13_200),
-        headroom_pct: 20.0,
+        headroom_ratio: 0.2,
         headroom_from: "gate web".into(),
-        idle_kept_pct: 19.3,
+        idle_kept_ratio: 0.193,
         guardian_pid: Some(4711),
         gates,
         ..StatusView::default()

@@ -15,7 +15,6 @@ use tidegate_api::{ApiError, EVENT_STREAM, ErrorKind};
 /// Their paths.
 pub const PASSED_ON: &[&str] = &[
     "/v1/status",
-    "/v1/gates",
     "/v1/explain",
     "/v1/events",
     "/v1/history",

@@ -284,7 +284,7 @@ fn a_host_names_the_agent_and_starts_none() {
         let mut command = other.tidegate(words);
         command.env("TIDEGATE_HOST", value).output().unwrap()
     };
-    let shown = by_variable(&["show"], &host);
+    let shown = by_variable(&["status"], &host);
     assert!(stdout(&shown).contains("worker"), "{}", describe(&shown));
     // What is about this machine does not ask an agent.
     let doctor = by_variable(&["doctor"], "nonsense");
@@ -312,8 +312,8 @@ fn a_host_names_the_agent_and_starts_none() {
             125,
             "missing.sock",
         ),
-        (vec!["--host", &host, "agent"], 2, "leave it out"),
-        (vec!["--host", &host, "stop"], 2, "leave it out"),
+        (vec!["--host", &host, "agent", "run"], 2, "leave it out"),
+        (vec!["--host", &host, "agent", "stop"], 2, "leave it out"),
     ] {
         let output = other.output(&words);
         assert_eq!(output.status.code(), Some(code), "{words:?}");

@@ -24,13 +24,13 @@ fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
     wait_for("the background", || {
         instance.gate("job")["cap"]["in_background_seconds"].is_number()
     });
-    assert!(instance.ok(&["show", "job"]).contains("for good"));
+    assert!(instance.ok(&["status", "job"]).contains("for good"));
     assert_eq!(instance.json(&["explain", "job"])["binding"], "cap");
     instance.ok(&["set", "gate:job", "cap_soft=30%"]);
-    assert_eq!(instance.gate("job")["cap"]["soft_permille"], 300);
+    assert_eq!(instance.gate("job")["cap"]["soft_cpus"], 0.3);
     wait_for("one that sleeps to come out of the background", || {
         let cap = &instance.gate("job")["cap"];
-        cap["in_background_seconds"].is_null() && cap["level_ms"].as_f64() > Some(0.0)
+        cap["in_background_seconds"].is_null() && cap["level_us"].as_f64() > Some(0.0)
     });
     drop(command);
     instance.gone();

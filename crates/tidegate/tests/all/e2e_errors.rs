@@ -81,7 +81,7 @@ fn an_agent_says_what_is_wrong_and_the_command_ends_with_its_code() {
     assert!(said.contains("start it again with --main"), "{said}");
     let (missing, said) = code(&["explain", "no-such-gate"]);
     assert_eq!(missing, Some(5), "no such gate: {said}");
-    assert!(said.contains("see `tidegate show`"), "{said}");
+    assert!(said.contains("see `tidegate status`"), "{said}");
 
     let (head, body) = call(
         &instance,
@@ -96,11 +96,11 @@ fn an_agent_says_what_is_wrong_and_the_command_ends_with_its_code() {
         (&404.into(), &"not_found".into())
     );
     assert_eq!(body["detail"], "gate:no-such-gate: there is no such gate");
-    assert_eq!(body["mend"], "see `tidegate show`");
+    assert_eq!(body["mend"], "see `tidegate status`");
     let (head, body) = call(&instance, "GET /v1/nothing HTTP/1.1");
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
     assert_eq!(body["detail"], "socket: there is no call GET /v1/nothing");
-    let (head, body) = call(&instance, "DELETE /v1/gates HTTP/1.1");
+    let (head, body) = call(&instance, "DELETE /v1/status HTTP/1.1");
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
     assert_eq!(body["kind"], "not_found");
     let (head, body) = call(&instance, "POST /v1/set HTTP/1.1");

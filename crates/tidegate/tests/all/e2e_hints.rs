@@ -80,7 +80,7 @@ fn a_command_has_it_from_its_first_instruction_and_so_has_what_it_forks() {
     wait_for("both to be counted", || {
         instance.gate("hinted")["latency"]["tasks"] == 2
     });
-    let page = instance.ok(&["show", "hinted"]);
+    let page = instance.ok(&["status", "hinted"]);
     assert!(page.contains("a slice of 0.100 ms"), "{page}");
     assert!(page.contains("run quantum"), "{page}");
     instance.ok(&["unset", "gate:hinted", "latency"]);
@@ -189,9 +189,9 @@ fn a_killed_agent_is_followed_by_one_that_knows_and_stop_undoes() {
         status["pid"].as_u64().is_some_and(|pid| pid != agent)
     });
     assert_eq!(slices(process.pid()), [FIRST_NS]);
-    let shown = instance.json(&["show", &target]);
+    let shown = instance.json(&["status", &target]);
     assert_eq!(shown["latency"]["tasks"], 1);
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     assert_eq!(slices(process.pid()), [base_ns]);
     assert_eq!(slices(command.pid()), [FIRST_NS], "until it ends");
 }

@@ -44,7 +44,7 @@ fn commands_of_any_class_have_their_limits() {
         let _running = instance.background(&flags, &["sleep", "60"]);
         let gate = instance.gate(class);
         assert_eq!(limit(&group_of(&gate)), (Some(30_000), 100_000, 10_000));
-        assert_eq!(gate["own_limit"]["quota_usec"], 30_000, "{gate}");
+        assert_eq!(gate["own_limit"]["quota_us"], 30_000, "{gate}");
         let refused = instance.output(&["set", class, "burst=31ms"]);
         assert!(!refused.status.success() && stderr(&refused).contains("quota"));
         instance.ok(&["set", class, "cap_hard=200‰"]);
@@ -144,7 +144,7 @@ fn limits_outlive_the_agent_and_are_taken_up() {
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert_eq!(limit(&group).0, Some(40_000));
         status["pid"].as_u64().is_some_and(|pid| pid != agent)
-            && status["gates"][0]["own_limit"]["quota_usec"] == 40_000
+            && status["gates"][0]["own_limit"]["quota_us"] == 40_000
     });
     assert_eq!(limit(&group), (Some(40_000), 100_000, 40_000));
     instance.ok(&["set", "web", "quota=50ms"]);

@@ -185,7 +185,7 @@ fn a_gate_lives_as_long_as_its_command() {
         status["headroom_from"], "default",
         "where no gate names one"
     );
-    assert_eq!(status["headroom_pct"], 0.0);
+    assert_eq!(status["headroom_ratio"], 0.0);
     assert_eq!(status["side_quota_us"], serde_json::Value::Null);
     assert_eq!(status["gates"].as_array().unwrap().len(), 1);
     drop(sleeper);
@@ -215,8 +215,14 @@ fn siblings_and_nested_runs_each_have_their_gate() {
     instance.gate("outer");
     let inner = instance.gate("inner");
     assert_eq!(inner["parent"], "outer");
-    assert_eq!(instance.json(&["show"]).as_array().unwrap().len(), 4);
-    assert_eq!(instance.json(&["status"])["headroom_pct"], 35.0);
+    assert_eq!(
+        instance.json(&["status"])["gates"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+    assert_eq!(instance.json(&["status"])["headroom_ratio"], 0.35);
     let page = instance.ok(&["explain", "inner"]);
     assert!(
         page.lines().count() <= 44 && page.contains("inner"),
@@ -283,7 +289,7 @@ fn a_command_that_outlives_a_stop_leaves_no_group() {
     };
     let running = instance.background(&["--side", "--name", "last"], &["sleep", "60"]);
     instance.gate("last");
-    let said = instance.ok(&["stop"]);
+    let said = instance.ok(&["agent", "stop"]);
     assert!(said.contains("1 running side command"), "{said}");
     assert_ne!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
     drop(running);
@@ -304,7 +310,7 @@ fn an_agent_whose_starter_is_dead_gives_up_without_a_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let errors = instance.path().join("errors");
-    let mut second = instance.tidegate(&["agent", "--on-demand"]);
+    let mut second = instance.tidegate(&["agent", "run", "--on-demand"]);
     second
         .stdin(Stdio::null())
         .stdout(writer)

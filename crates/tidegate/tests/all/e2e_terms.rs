@@ -49,7 +49,7 @@ fn a_process_comes_back_to_where_it_was() {
     assert_eq!(gate["class"], "side");
     let during = cgroups_of(process.pid());
     assert_ne!(before, during, "it is in a group of its own");
-    let shown = instance.json(&["show", &target]);
+    let shown = instance.json(&["status", &target]);
     let weight = shown["terms"]
         .as_array()
         .unwrap()
@@ -63,7 +63,7 @@ fn a_process_comes_back_to_where_it_was() {
     assert_eq!(weight["overrode"][0], "100 (default)");
     instance.ok(&["set", &target, "weight=80"]);
     instance.ok(&["unset", &target, "weight"]);
-    let shown = instance.json(&["show", &target]);
+    let shown = instance.json(&["status", &target]);
     let weight = shown["terms"]
         .as_array()
         .unwrap()
@@ -98,7 +98,7 @@ fn a_group_gets_its_values_back() {
     std::fs::write(group.0.join("cgroup.procs"), process.pid().to_string()).unwrap();
     let target = format!("cgroup:/{}", group.0.file_name().unwrap().to_str().unwrap());
     instance.ok(&["set", &target, "class=side", "headroom=40%"]);
-    assert_eq!(instance.json(&["status"])["headroom_pct"], 40.0);
+    assert_eq!(instance.json(&["status"])["headroom_ratio"], 0.4);
     wait_for("a limit", || group.values() != before);
     assert!(
         cgroups_of(process.pid()).contains("other-"),
@@ -124,7 +124,7 @@ fn stop_restores_and_lets_commands_go_on() {
     instance.ok(&["set", &target, "class=side"]);
     let mut sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
     instance.gate("sleeper");
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     wait_for("the socket to go", || {
         !instance.run_dir().join("tidegate.sock").exists()
     });
@@ -227,10 +227,10 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
     let status = instance.json(&["status"]);
     assert_eq!(
         (
-            status["headroom_pct"].as_f64(),
-            status["tolerance_pct"].as_f64()
+            status["headroom_ratio"].as_f64(),
+            status["tolerance_ratio"].as_f64()
         ),
-        (Some(45.0), Some(3.0))
+        (Some(0.45), Some(0.03))
     );
 }
 
@@ -244,15 +244,15 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
         return;
     }
     for words in [
-        &["agent", "--engine", "ext"][..],
-        &["agent", "--on-demand", "--engine", "ext"],
+        &["agent", "run", "--engine", "ext"][..],
+        &["agent", "run", "--on-demand", "--engine", "ext"],
     ] {
         let output = instance.output(words);
         let said = [&output.stderr[..], &output.stdout].concat();
         let said = String::from_utf8_lossy(&said);
         assert_eq!(
             output.status.code(),
-            Some(if words.len() == 3 { 1 } else { 0 }),
+            Some(if words.len() == 4 { 1 } else { 0 }),
             "{said}"
         );
         assert!(said.contains("engine ext: sched_ext: kernel "), "{said}");

@@ -104,7 +104,7 @@ fn a_user_may_yield_and_may_not_claim() {
         &["set", "pid:1", "class=side"][..],
         &["set", &pid, "weight=1"],
         &["unset", "keeper"],
-        &["stop"],
+        &["agent", "stop"],
     ] {
         let output = as_nobody(&instance, words);
         assert_eq!(

@@ -76,7 +76,7 @@ fn a_follower_is_told_as_it_happens_until_the_agent_ends() {
     assert_eq!(next("gate.created"), "second");
     drop(second);
     assert_eq!(next("gate.ended"), "second");
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     assert_eq!(lines.count(), 0);
     let status = follower.wait().unwrap();
     assert_eq!(status.code(), Some(3));

@@ -90,7 +90,13 @@ fn groups_come_and_go_around_and_inside() {
     for _ in 0..rounds(3, 30) {
         stage.instance.ok(&["set", &target, "class=side"]);
         std::fs::remove_dir(&other).unwrap();
-        let gone = || stage.instance.json(&["show"]).as_array().unwrap().len() == 2;
+        let gone = || {
+            stage.instance.json(&["status"])["gates"]
+                .as_array()
+                .unwrap()
+                .len()
+                == 2
+        };
         wait(
             "the gate of a group that is gone",
             Duration::from_secs(10),
@@ -168,7 +174,7 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         let fresh = if cpu_mount().1 { "-1" } else { "max" };
         std::fs::write(other.join(file), fresh).unwrap();
     }
-    let _ = instance.output(&["stop"]);
+    let _ = instance.output(&["agent", "stop"]);
     std::fs::remove_dir(&other).unwrap();
 }
 
@@ -182,7 +188,7 @@ fn of_agents_that_start_at_once_one_lives() {
     for round in 0..rounds {
         let mut all: Vec<Child> = (0..6)
             .map(|_| {
-                let mut agent = instance.tidegate(&["agent"]);
+                let mut agent = instance.tidegate(&["agent", "run"]);
                 agent.stdin(Stdio::null()).stdout(Stdio::null());
                 agent.stderr(Stdio::piped()).spawn().unwrap()
             })
@@ -206,7 +212,7 @@ fn of_agents_that_start_at_once_one_lives() {
                 );
             }
         }
-        instance.ok(&["stop"]);
+        instance.ok(&["agent", "stop"]);
         for one in all {
             let output = one.wait_with_output().unwrap();
             let said = stderr(&output);
@@ -289,7 +295,7 @@ fn a_process_with_a_real_time_thread_is_never_half_moved() {
         assert_eq!(places(), before);
     }
     tell("real-time threads in a target", rounds(3, 100));
-    let _ = instance.output(&["stop"]);
+    let _ = instance.output(&["agent", "stop"]);
     drop(keep);
 }
 
@@ -426,7 +432,7 @@ fn links_in_the_run_directory_are_not_followed() {
                 describe(&output)
             );
         }
-        let _ = instance.output(&["stop"]);
+        let _ = instance.output(&["agent", "stop"]);
         for pid in agents(instance.prefix())
             .into_iter()
             .chain(guardians(instance.prefix()))

@@ -59,9 +59,9 @@ while [ $round -lt $ROUNDS ]; do
 	kill $second
 done
 kill $keep
-$T stop >/dev/null
+$T agent stop >/dev/null
 sleep 1.2
-$T repair >/dev/null
+$T agent repair >/dev/null
 "#;
     let Some(instance) = Instance::new("reuse") else {
         return;
@@ -108,8 +108,8 @@ while [ $round -lt $ROUNDS ]; do
 		grep -q -i "space" $DIR/said || fail "round $round: $(cat $DIR/said)"
 	fi
 	rm -f $DIR/small/more $DIR/small/fill
-	$T stop >/dev/null 2>&1
-	for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
+	$T agent stop >/dev/null 2>&1
+	for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
 	[ ! -e $side ] || fail "round $round: $side stays"
 done
 "#;
@@ -144,8 +144,8 @@ while [ $round -lt $ROUNDS ]; do
 	kill $late
 done
 kill $job
-$T stop >/dev/null 2>&1
-for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
+$T agent stop >/dev/null 2>&1
+for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
 "#;
     let Some(instance) = Instance::new("readonly") else {
         return;
@@ -173,9 +173,9 @@ unshare -C sh -c '
 	kill $job'
 if [ "$(cat $DIR/answer)" != 0 ]; then grep -q "cannot be named" $DIR/said || fail "$(cat $DIR/said)"; fi
 $T unset pid:$outside >/dev/null 2>&1
-$T stop >/dev/null 2>&1
+$T agent stop >/dev/null 2>&1
 echo $$ >$cpu/cgroup.procs
-for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
+for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
 [ "$(cat /proc/$outside/cgroup)" = "$home" ] || fail "the process outside is in $(cat /proc/$outside/cgroup)"
 kill $outside
 rmdir $box
@@ -196,7 +196,7 @@ fn a_user_without_rights_changes_nothing() {
     let keep = instance.background(&["--side", "--name", "keep"], &["sleep", "1000"]);
     instance.gate("keep");
     let target = format!("pid:{}", keep.pid());
-    let before = instance.json(&["show"])[0]["cgroup"].clone();
+    let before = instance.json(&["status"])["gates"][0]["cgroup"].clone();
     let asked: [&[&str]; 12] = [
         &["set", "pid:1", "class=side"],
         &["set", &target, "headroom=90%"],
@@ -205,8 +205,8 @@ fn a_user_without_rights_changes_nothing() {
         &["set", "cgroup:/", "class=side"],
         &["unset", "gate:keep"],
         &["unset", &target],
-        &["stop"],
-        &["repair"],
+        &["agent", "stop"],
+        &["agent", "repair"],
         &["run", "--main", "--", "true"],
         &["run", "--side", "--weight", "10000", "--", "true"],
         &["run", "--side", "--headroom", "99%", "--", "true"],
@@ -219,7 +219,11 @@ fn a_user_without_rights_changes_nothing() {
         assert!(!output.status.success(), "{words:?}: {}", describe(&output));
         let said = stderr(&output);
         assert!(said.starts_with("tidegate: "), "{words:?}: {said}");
-        assert_eq!(instance.json(&["show"])[0]["cgroup"], before, "{words:?}");
+        assert_eq!(
+            instance.json(&["status"])["gates"][0]["cgroup"],
+            before,
+            "{words:?}"
+        );
     }
     tell("asked without rights", asked.len() as u64);
     drop(keep);

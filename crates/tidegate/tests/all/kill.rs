@@ -306,7 +306,11 @@ fn ten_runs_at_once_make_one_agent() {
             .collect();
         let gates = || {
             instance.output(&["status"]).status.success()
-                && instance.json(&["show"]).as_array().unwrap().len() == 10
+                && instance.json(&["status"])["gates"]
+                    .as_array()
+                    .unwrap()
+                    .len()
+                    == 10
         };
         wait("ten gates", Duration::from_secs(10), gates);
         assert_eq!(agents(instance.prefix()).len(), 1);

@@ -130,9 +130,9 @@ impl Process {
 }
 
 /// `tidegate WORD`, until it is dropped.
-fn running(instance: &Instance, word: &str) -> Background {
+fn running(instance: &Instance, words: &[&str]) -> Background {
     use std::os::unix::process::CommandExt;
-    let mut command = instance.tidegate(&[word]);
+    let mut command = instance.tidegate(words);
     command.process_group(0);
     command
         .stdin(Stdio::null())
@@ -143,7 +143,7 @@ fn running(instance: &Instance, word: &str) -> Background {
 
 /// An agent that no guardian brings back, as a service manager has it.
 fn service(instance: &Instance) -> Background {
-    let agent = running(instance, "agent");
+    let agent = running(instance, &["agent", "run"]);
     let ready = || instance.output(&["status"]).status.success();
     wait("the service", Duration::from_secs(10), ready);
     let guarded = || guardians(instance.prefix()).len() == 1;
@@ -267,7 +267,7 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
         targets.groups.each_ref().map(Group::values)
     );
     targets.check_alive();
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     nothing_left(&instance);
 }
 
@@ -279,7 +279,7 @@ fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
     };
     let agent = service(&instance);
     let mut targets = Targets::new(&instance);
-    let outside = running(&instance, "guardian");
+    let outside = running(&instance, &["guardian"]);
     for _ in 0..kills().div_ceil(12).clamp(2, 20) {
         wait("limits", SOON, || targets.all_limited());
         let own = |pid: &i32| *pid != outside.pid() as i32;
@@ -301,7 +301,7 @@ fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
             targets.groups[0].limit().is_at_floor() && targets.groups[1].is_restored()
         });
         targets.check_alive();
-        let next = running(&instance, "agent");
+        let next = running(&instance, &["agent", "run"]);
         let ready = || instance.output(&["status"]).status.success();
         wait("the next agent", SOON, ready);
         // It is killed by its number; what is held here reaps it.
@@ -316,7 +316,7 @@ fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
     }
     assert!(targets.all_restored());
     drop(outside);
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     nothing_left(&instance);
 }
 
@@ -338,7 +338,7 @@ fn repair_restores_what_dead_processes_left() {
         guardians(instance.prefix()).into_iter().for_each(kill9);
         drop(agent);
         assert!(targets.all_limited(), "what stands goes on standing");
-        instance.ok(&["repair"]);
+        instance.ok(&["agent", "repair"]);
         assert!(
             targets.all_restored(),
             "{:?}",
@@ -352,11 +352,11 @@ fn repair_restores_what_dead_processes_left() {
             root.rate_ucpu()
         );
         // Twice is as good as once.
-        instance.ok(&["repair"]);
+        instance.ok(&["agent", "repair"]);
         assert!(root.is_idle() && root.is_at_floor() && targets.all_restored());
         drop(side);
         wait("an empty group", Duration::from_secs(5), || {
-            instance.ok(&["repair"]);
+            instance.ok(&["agent", "repair"]);
             instance.groups_left().is_empty()
         });
         assert!(!instance.run_dir().join("ledger.json").exists());

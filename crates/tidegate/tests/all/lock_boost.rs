@@ -135,7 +135,7 @@ fn an_agent_that_is_killed_in_a_holders_turn_leaves_none() {
         }
         kill9(waiter.id() as i32);
         if both {
-            scene.instance.ok(&["repair"]);
+            scene.instance.ok(&["agent", "repair"]);
         }
         wait("the turn to be taken back", LEASE * 3, || {
             policy(scene.holder) == "0"

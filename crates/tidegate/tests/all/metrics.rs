@@ -83,7 +83,7 @@ fn refuse_and_stand_still(instance: &Instance, prometheus: &Prometheus, config: 
     let good = std::fs::read_to_string(config).unwrap();
     let rule = "[[rule]]\nname = \"x\"\nmatch = { unit = \"x.service\" }\nterms = { weigth = 5 }\n";
     std::fs::write(config, format!("{good}\n{rule}")).unwrap();
-    let refused = instance.output(&["reload"]);
+    let refused = instance.output(&["policy", "reload"]);
     assert!(!refused.status.success(), "{}", describe(&refused));
     let pid = instance.json(&["status"])["pid"].to_string();
     let signal = |name: &str| Command::new("kill").args([name, &pid]).status().unwrap();

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, describe, stderr, wait_for};
+use crate::common::{
+    Background, Instance, cgroups_of, cpu_mount, describe, stderr, stdout, wait_for,
+};
 
 /// A group that the rules match, and that other software owns.
 struct Batch {
@@ -81,24 +83,24 @@ fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
         return;
     };
     let fresh = batch.values();
-    let said = instance.ok(&["check"]);
+    let said = instance.ok(&["policy", "check"]);
     assert_eq!(said, "1 file, 1 rule: no mistake\n");
-    instance.ok(&["apply"]);
+    instance.ok(&["policy", "apply"]);
     let ruled = batch.values();
     assert_ne!(ruled, fresh);
     let wrong = batch_rule(&instance, "enforce").replace("weight", "weihgt");
     write(&instance, "10-batch.toml", &wrong);
-    let checked = instance.output(&["check"]);
+    let checked = instance.output(&["policy", "check"]);
     assert_eq!(checked.status.code(), Some(2), "{}", describe(&checked));
     assert_eq!(without_names(&instance, &stderr(&checked)), MISTAKES);
     for command in ["apply", "reload", "diff"] {
-        let refused = instance.output(&[command]);
+        let refused = instance.output(&["policy", command]);
         assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
         let said = stderr(&refused);
         assert!(said.contains("10-batch.toml:5:27: no such term"), "{said}");
     }
     assert_eq!(batch.values(), ruled, "the policy in force stays");
-    let page = instance.ok(&["policy"]);
+    let page = instance.ok(&["policy", "show"]);
     assert!(page.contains("the files were refused"), "{page}");
     let metrics = instance.ok(&["metrics"]);
     assert!(
@@ -113,8 +115,8 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
         return;
     };
     let fresh = batch.values();
-    instance.ok(&["apply"]);
-    let page = instance.ok(&["policy"]);
+    instance.ok(&["policy", "apply"]);
+    let page = instance.ok(&["policy", "show"]);
     let told = format!("cgroup:/{} would have class=side weight=50", batch.name);
     assert!(page.contains(&told), "{page}");
     assert_eq!(batch.values(), fresh, "observed only");
@@ -124,7 +126,9 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
         "10-batch.toml",
         &batch_rule(&instance, "enforce"),
     );
-    let diff = instance.ok(&["diff"]);
+    let differs = instance.output(&["policy", "diff"]);
+    assert_eq!(differs.status.code(), Some(1), "{}", describe(&differs));
+    let diff = stdout(&differs);
     let made = format!("+ cgroup:/{} [batch]: class=side weight=50\n", batch.name);
     assert!(diff.starts_with(&made), "{diff}");
     let file = batch.path.join("cpu.idle");
@@ -132,18 +136,18 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
     assert!(diff.contains(&idle), "{diff}");
     assert_eq!(batch.values(), fresh, "a diff writes nothing");
 
-    let tried = instance.ok(&["apply", "--for", "2s"]);
+    let tried = instance.ok(&["policy", "apply", "--for", "2s"]);
     assert!(tried.starts_with(&made), "{tried}");
     assert_ne!(batch.values(), fresh, "on trial");
     wait_for("the end of the trial", || batch.values() == fresh);
-    let refused = instance.output(&["confirm"]);
+    let refused = instance.output(&["policy", "confirm"]);
     assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
 
-    instance.ok(&["apply", "--for", "1h"]);
-    let left = instance.json(&["policy"])["trial_seconds_left"].as_f64();
+    instance.ok(&["policy", "apply", "--for", "1h"]);
+    let left = instance.json(&["policy", "show"])["trial_seconds_left"].as_f64();
     assert!(left.is_some_and(|left| left > 3_000.0), "{left:?}");
-    instance.ok(&["confirm"]);
-    let view = instance.json(&["policy"]);
+    instance.ok(&["policy", "confirm"]);
+    let view = instance.json(&["policy", "show"]);
     assert!(view["trial_seconds_left"].is_null(), "{view}");
     assert_ne!(batch.values(), fresh, "confirmed");
     let later = Batch::make(&instance, "batch-2");
@@ -152,10 +156,10 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
         later.values() != later_fresh
     });
 
-    instance.ok(&["rollback"]);
+    instance.ok(&["policy", "rollback"]);
     assert_eq!(batch.values(), fresh, "gone back");
     assert_eq!(later.values(), fresh, "gone back");
-    let view = instance.json(&["policy"]);
+    let view = instance.json(&["policy", "show"]);
     assert_eq!(view["files_differ"], true, "{view}");
 }
 
@@ -182,7 +186,7 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
     );
     write(&instance, "20-sleeps.toml", &rule);
     // Nothing matches, and the agent stays for what starts later.
-    instance.ok(&["apply", "--for", "1h"]);
+    instance.ok(&["policy", "apply", "--for", "1h"]);
     let side = format!("{}-side/", instance.prefix());
     let path = sleep.display().to_string();
     let started = Instant::now();
@@ -191,7 +195,7 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
         cgroups_of(first.pid()).contains(&side)
     });
     eprintln!("gated after {:?}", started.elapsed());
-    assert_eq!(instance.ok(&["diff"]), "no gate would change\n");
+    assert_eq!(instance.ok(&["policy", "diff"]), "no gate would change\n");
 
     let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
     let killed = Command::new("kill")
@@ -201,7 +205,7 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
     assert!(killed.unwrap().success());
     // The next command starts an agent where the guardian has not done so yet.
     instance.ok(&["run", "--side", "--", "true"]);
-    let view = instance.json(&["policy"]);
+    let view = instance.json(&["policy", "show"]);
     let left = view["trial_seconds_left"].as_f64();
     assert!(left.is_some_and(|left| left > 3_000.0), "{view}");
     assert_ne!(instance.json(&["status"])["pid"].as_u64(), Some(agent));
@@ -216,9 +220,41 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
         cgroups_of(second.pid()).contains(&side)
     });
 
-    instance.ok(&["rollback"]);
-    let gates = instance.json(&["policy"]);
+    instance.ok(&["policy", "rollback"]);
+    let gates = instance.json(&["policy", "show"]);
     assert_eq!(gates["rules"].as_array().map(Vec::len), Some(0), "{gates}");
     assert!(!cgroups_of(first.pid()).contains(&side), "gone back");
     assert!(!cgroups_of(second.pid()).contains(&side), "gone back");
+}
+
+#[test]
+fn a_diff_needs_no_agent_and_starts_none() {
+    let Some(instance) = Instance::new("pol-diff") else {
+        return;
+    };
+    let batch = Batch::make(&instance, "batch-1");
+    let fresh = batch.values();
+    assert_eq!(
+        instance.ok(&["policy", "diff"]),
+        "no gate would change\n",
+        "without files"
+    );
+    write(
+        &instance,
+        "10-batch.toml",
+        &batch_rule(&instance, "enforce"),
+    );
+    let differs = instance.output(&["policy", "diff"]);
+    assert_eq!(differs.status.code(), Some(1), "{}", describe(&differs));
+    let diff = stdout(&differs);
+    let made = format!("+ cgroup:/{} [batch]: class=side weight=50\n", batch.name);
+    assert!(diff.starts_with(&made), "{diff}");
+    let file = batch.path.join("cpu.idle");
+    assert!(
+        diff.contains(&format!("{}: 0 -> 1\n", file.display())),
+        "{diff}"
+    );
+    assert_eq!(batch.values(), fresh, "a diff writes nothing");
+    let status = instance.output(&["status"]);
+    assert_eq!(status.status.code(), Some(3), "no agent was started");
 }

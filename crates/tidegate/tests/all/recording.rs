@@ -9,7 +9,14 @@ use crate::support_kill::processes::kill9;
 
 fn recorded(instance: &Instance) -> Recording {
     let path = instance.path().join("kept.tgr");
-    instance.ok(&["record", "--last", "60s", "--out", path.to_str().unwrap()]);
+    instance.ok(&[
+        "recording",
+        "save",
+        "--last",
+        "60s",
+        "--out",
+        path.to_str().unwrap(),
+    ]);
     load(&path, 0, u64::MAX).unwrap()
 }
 
@@ -88,9 +95,9 @@ fn where_nothing_was_recorded_it_says_so_and_what_to_do() {
     let Some(instance) = Instance::new("recording-none") else {
         return;
     };
-    let output = instance.output(&["record", "--last", "60s"]);
+    let output = instance.output(&["recording", "save", "--last", "60s"]);
     let said = describe(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
         said.contains("start an agent, which records while it runs"),
         "{said}"

@@ -120,7 +120,7 @@ fn top_is_used_in_a_terminal() {
     terminal.shows("gate.ended");
     terminal.keys(&["q"]);
 
-    instance.ok(&["stop"]);
+    instance.ok(&["agent", "stop"]);
     terminal.shows("agent gone");
     let _next = instance.background(&["--side", "--name", "after"], &["sleep", "100"]);
     terminal.shows("after");

@@ -92,7 +92,7 @@ fn the_page_shows_the_agent_and_follows_the_next() {
         rule,
     )
     .unwrap();
-    instance.ok(&["apply", "--for", "10m"]);
+    instance.ok(&["policy", "apply", "--for", "10m"]);
     let mut script = Command::new("node")
         .arg(top().join("web/test/page.mjs"))
         .args([url.as_str(), pictures().to_str().unwrap()])
@@ -106,7 +106,7 @@ fn the_page_shows_the_agent_and_follows_the_next() {
     BufReader::new(said).read_line(&mut line).unwrap();
     let _second = (line == "next agent\n").then(|| {
         drop((side, main));
-        instance.ok(&["stop"]);
+        instance.ok(&["agent", "stop"]);
         let second = instance.background(&["--side", "--name", "second"], BURN);
         instance.gate("second");
         second

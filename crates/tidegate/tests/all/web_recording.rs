@@ -255,20 +255,22 @@ fn what_cannot_be_shown_is_told_with_its_mend() {
     ] {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
-    for (args, expected) in [
+    for (args, code, expected) in [
         (
             &["--replay", "no.json"][..],
+            5,
             "web: --replay: no.json: No such file or directory (os error 2); name a file that `tidegate-lab replay --json` wrote",
         ),
-        (&["--replay", "other.json"], "it is no replay"),
-        (&["--replay", "night.tgr"], "expected value at line 1"),
+        (&["--replay", "other.json"], 2, "it is no replay"),
+        (&["--replay", "night.tgr"], 2, "expected value at line 1"),
         (
             &["--results", "no"],
+            5,
             "name a folder that tidegate-lab wrote with --out",
         ),
     ] {
         let refused = output(dir.path(), &[&["web"], args].concat());
-        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
+        assert_eq!(refused.status.code(), Some(code), "{}", describe(&refused));
         assert!(
             stderr(&refused).contains(expected),
             "{}",

@@ -127,7 +127,7 @@ pub struct Args {
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
-    /// Print the report as JSON (all and demo: an array of reports)
+    /// Print the report as JSON (all and demo: {"reports": [...]})
     #[arg(long)]
     json: bool,
 }
@@ -182,7 +182,7 @@ fn all(args: &Args) -> Result<Exit, Failure> {
         }
     }
     cli::print(&if args.json {
-        tidegate_lab::to_json_array(&reports) + "\n"
+        tidegate_lab::to_json_all(&reports) + "\n"
     } else {
         format!("\n{}", tidegate_lab::headlines(&reports))
     })?;
@@ -215,7 +215,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
         Failure::new(exit, format!("demo: {error}"))
     })?;
     cli::print(&if args.json {
-        tidegate_lab::to_json_array(&demo.reports) + "\n"
+        tidegate_lab::to_json_all(&demo.reports) + "\n"
     } else {
         format!("\n{}", demo.to_text())
     })

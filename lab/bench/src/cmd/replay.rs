@@ -115,7 +115,13 @@ fn read_policies(paths: &[PathBuf]) -> Result<Vec<Policy>, Failure> {
     }
     match problems.is_empty() {
         true => Ok(policies),
-        false => Err(Failure::new(Exit::Usage, problems.join("\n"))),
+        false => {
+            let exit = match paths.iter().all(|path| path.exists()) {
+                true => Exit::Usage,
+                false => Exit::NoTarget,
+            };
+            Err(Failure::new(exit, problems.join("\n")))
+        }
     }
 }
 

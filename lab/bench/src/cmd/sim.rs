@@ -95,7 +95,13 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         return list();
     };
     let usage = |why: String| Failure::new(Exit::Usage, format!("sim: {why}"));
-    let text = Text::load(asked).map_err(|error| usage(error.to_string()))?;
+    let text = Text::load(asked).map_err(|error| Failure {
+        exit: match Path::new(asked).exists() {
+            true => Exit::Usage,
+            false => Exit::NoTarget,
+        },
+        ..usage(error.to_string())
+    })?;
     if args.print {
         return cli::print(&text.text);
     }

@@ -77,6 +77,12 @@ fn share(text: &str) -> Result<Share, String> {
     Share::parse(text).map_err(|refusal| refusal.to_string())
 }
 
+/// What `--json` prints.
+#[derive(serde::Serialize)]
+struct Fleet {
+    outcomes: Vec<Outcome>,
+}
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let settings = settings(args)?;
     let asked =
@@ -87,7 +93,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         tidegate_sim::fleet::run(&settings, rules[at])
     });
     if args.json {
-        return cli::json(&outcomes);
+        return cli::json(&Fleet { outcomes });
     }
     cli::print(&page(&settings, &outcomes))
 }

@@ -32,7 +32,7 @@ Examples:
   tidegate-lab tune unit:backup.service --aim 'p99<5ms' --out backup.toml
       of the last hour of this machine's agent: main waits at most 5 ms for a
       CPU in 99 of 100 cases; what is found is a policy file
-  tidegate check backup.toml
+  tidegate policy check backup.toml
       before it goes to /etc/tidegate/tidegate.toml.d
 
 Each candidate is simulated on the recorded demand (see `tidegate-lab replay`).
@@ -202,7 +202,7 @@ fn write(path: &Path, text: &str) -> Result<Exit, Failure> {
         Failure::new(Exit::Failure, why)
     })?;
     report(&format!(
-        "wrote {0}; `tidegate check {0}`, then put it into /etc/tidegate/tidegate.toml.d",
+        "wrote {0}; `tidegate policy check {0}`, then put it into /etc/tidegate/tidegate.toml.d",
         path.display()
     ));
     Ok(Exit::Ok)

@@ -285,9 +285,11 @@ pub fn make_folder(dir: &Path) -> Result<(), LabError> {
         })
 }
 
-pub fn to_json_array(reports: &[Report]) -> String {
+/// Several reports for programs, as one object.
+pub fn to_json_all(reports: &[Report]) -> String {
     // As with one report.
-    serde_json::to_string_pretty(reports).unwrap_or_else(|e| format!("[{{\"error\":\"{e}\"}}]"))
+    let all = serde_json::json!({ "reports": reports });
+    serde_json::to_string_pretty(&all).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
 }
 
 /// The headlines of several reports as one table for a terminal, and how many targets were met.

@@ -110,12 +110,11 @@ fn files_are_written_where_asked() {
 }
 
 #[test]
-fn several_reports_are_one_array() {
-    let array = tidegate_lab::to_json_array(&[sample(), sample()]);
-    let array: serde_json::Value = serde_json::from_str(&array).expect("one JSON document");
+fn several_reports_are_one_object() {
+    let all = tidegate_lab::to_json_all(&[sample(), sample()]);
+    let all: serde_json::Value = serde_json::from_str(&all).expect("one JSON document");
     let one: serde_json::Value = serde_json::from_str(&sample().to_json()).expect("JSON");
-    assert_eq!(array, json!([one, one]));
-    assert_eq!(tidegate_lab::to_json_array(&[]), "[]");
+    assert_eq!(all, json!({ "reports": [one, one] }));
 }
 
 #[test]

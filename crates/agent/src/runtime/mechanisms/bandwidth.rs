@@ -101,7 +101,7 @@ fn explain_refused(
                 gate.record.name
             );
             ApiError::new(ErrorKind::Usage, detail).with_mend(format!(
-                "ask for at most {}‰ of a CPU, or raise the limit of {above} first",
+                "ask for at most {}m (thousandths of a CPU), or raise the limit of {above} first",
                 limit.rate_ucpu().unwrap_or(0) / 1_000
             ))
         }

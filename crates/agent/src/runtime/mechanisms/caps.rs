@@ -168,16 +168,16 @@ pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> 
     let seconds = |ns: u64| ns as f64 / 1e9;
     let since = stats.background_since_ns;
     // Background for good is not looked at, so its counts end where they began.
-    let background_pct = match soft_ppt {
-        0 => 100.0,
-        _ => 100.0 * stats.in_background_ns as f64 / stats.capped_ns.max(1) as f64,
+    let background_ratio = match soft_ppt {
+        0 => 1.0,
+        _ => stats.in_background_ns as f64 / stats.capped_ns.max(1) as f64,
     };
     Some(CapView {
-        soft_permille: soft_ppt,
+        soft_cpus: f64::from(soft_ppt) / 1e3,
         in_background_seconds: since.map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
-        background_pct,
+        background_ratio,
         turns: stats.turns,
-        level_ms: stats.level_ns as f64 / 1e6,
+        level_us: stats.level_ns as f64 / 1e3,
         used_background_seconds: seconds(stats.used_background_ns),
         used_foreground_seconds: seconds(stats.used_foreground_ns),
     })

@@ -156,8 +156,8 @@ fn end_round(state: &mut HintState, now_ns: u64) {
     }
 }
 
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }
 
 /// What is told of a gate's hint.
@@ -173,8 +173,8 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
         }
         Some(slice_ns) => format!(
             "a slice of {:.3} ms in place of {:.3} ms; this changes the run quantum as well",
-            ms(slice_ns),
-            ms(state.base_ns)
+            us(slice_ns) / 1e3,
+            us(state.base_ns) / 1e3
         ),
         None => {
             "SCHED_BATCH: this kernel has no slices for tasks (6.12 brought them), and its tasks preempt no other as \
@@ -199,8 +199,8 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
     };
     Some(LatencyView {
         hint: i32::from(state.latency.hint),
-        slice_ms: slice_ns.map(ms),
-        default_ms: slice_ns.map(|_| ms(state.base_ns)),
+        slice_us: slice_ns.map(us),
+        default_us: slice_ns.map(|_| us(state.base_ns)),
         tasks: counts.with,
         left_alone: left
             .iter()

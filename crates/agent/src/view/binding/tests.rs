@@ -49,10 +49,10 @@ fn names_the_limit_that_binds() {
 
 #[test]
 fn without_headroom_nothing_but_main_is_named() {
-    let why = |headroom_pct: f64, allowance_cpus: Option<f64>| {
+    let why = |headroom_ratio: f64, allowance_cpus: Option<f64>| {
         let status = StatusView {
             engine: "knobs".into(),
-            headroom_pct,
+            headroom_ratio,
             allowance_cpus: 1.9,
             side_cpus: 0.6,
             ..StatusView::default()
@@ -82,9 +82,9 @@ fn a_limit_of_its_own_binds_in_any_class() {
         Some(LimitView {
             by: by.into(),
             cpus,
-            quota_usec: 30_000,
-            period_usec: 100_000,
-            burst_usec: 0,
+            quota_us: 30_000,
+            period_us: 100_000,
+            burst_us: 0,
         })
     };
     let capped = |gate: GateView, by: &str| GateView {
@@ -118,7 +118,7 @@ fn a_limit_of_its_own_binds_in_any_class() {
     let each = |used: f64, background_cpus: f64| GateView {
         ext: Some(GateCounts {
             cap: Some(CapCounts {
-                soft_permille: Some(50),
+                soft_cpus: Some(0.05),
                 scope: "task".into(),
                 buckets: 4,
                 background_cpus,
@@ -145,13 +145,13 @@ fn a_limit_of_its_own_binds_in_any_class() {
 
 #[test]
 fn above_its_soft_cap_is_said_only_of_what_is() {
-    let said = |used: f64, soft_permille: u32, background_cpus: f64, soft_level_ms: f64| {
+    let said = |used: f64, soft_cpus: f64, background_cpus: f64, soft_level_us: f64| {
         let cap = CapCounts {
-            soft_permille: Some(soft_permille),
+            soft_cpus: Some(soft_cpus),
             scope: "group".into(),
             buckets: 1,
             background_cpus,
-            soft_level_ms: Some(soft_level_ms),
+            soft_level_us: Some(soft_level_us),
             ..CapCounts::default()
         };
         let gate = GateView {
@@ -166,21 +166,21 @@ fn above_its_soft_cap_is_said_only_of_what_is() {
         let (binds, why) = binding(&gate, &StatusView::default(), &decision, None);
         (binds, why.contains("it is above"), why)
     };
-    let (binds, above, why) = said(0.19, 200, 0.0, 1.5);
+    let (binds, above, why) = said(0.19, 0.2, 0.0, 1.5);
     assert!(binds == "cap" && !above, "{why}");
     assert!(
-        why.contains("0.19 CPUs of the 0.20 that its soft cap of 200‰"),
+        why.contains("0.19 CPUs of the 0.20 that its soft cap of 0.2 CPUs"),
         "{why}"
     );
-    let (binds, above, why) = said(0.19, 200, 0.0, -0.5);
+    let (binds, above, why) = said(0.19, 0.2, 0.0, -0.5);
     assert!(binds == "cap" && above, "its bucket owes: {why}");
-    let (binds, above, why) = said(0.35, 200, 0.15, 1.5);
+    let (binds, above, why) = said(0.35, 0.2, 0.15, 1.5);
     assert!(binds == "cap" && above, "nobody else wanted it: {why}");
-    let (binds, above, why) = said(0.1, 200, 0.0, 1.5);
+    let (binds, above, why) = said(0.1, 0.2, 0.0, 1.5);
     assert!(binds == "none" && !above, "{why}");
-    let (binds, above, why) = said(0.0, 0, 0.0, 0.0);
+    let (binds, above, why) = said(0.0, 0.0, 0.0, 0.0);
     assert!(
-        binds == "cap" && !above && why.contains("its soft cap is 0‰, so it gets only"),
+        binds == "cap" && !above && why.contains("its soft cap is 0 CPUs, so it gets only"),
         "{why}"
     );
 }

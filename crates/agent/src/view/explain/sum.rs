@@ -4,7 +4,7 @@ use tidegate_api::{GateView, StatusView, SumLineView};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use crate::view::binding::{Above, has_no_quota};
-use crate::view::figures::cpus;
+use crate::view::figures::{cpus, in_percent};
 
 /// The law's sum, line by line.
 fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineView> {
@@ -17,7 +17,11 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineV
         SumLineView::new(
             "- headroom",
             -cpus(decision.asked_ucpu),
-            format!("{} % by {}", status.headroom_pct, status.headroom_from),
+            format!(
+                "{} % by {}",
+                in_percent(status.headroom_ratio),
+                status.headroom_from
+            ),
         ),
         SumLineView::new(
             "- main and everything else",
@@ -31,7 +35,10 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineV
         ),
     ];
     let why = match decision.reason {
-        Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
+        Reason::Floor => format!(
+            "the tolerance ({} %) is the larger",
+            in_percent(status.tolerance_ratio)
+        ),
         Reason::Ramp => "still rising".to_owned(),
         reason => reason.as_str().to_owned(),
     };
@@ -40,7 +47,7 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineV
             "of the headroom, found for {} ({})",
             found.from, found.state
         );
-        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
+        let ucpu = decision.capacity_ucpu as f64 * found.extra_ratio / 1e6;
         let what = match found.figure.as_str() {
             "reported" => "    reported latency",
             _ => "    run delay",
@@ -69,7 +76,7 @@ pub(super) fn of(
     if let Some(own) = &gate.own_limit {
         let why = format!(
             "{} us in each {} us, burst {} us",
-            own.quota_usec, own.period_usec, own.burst_usec
+            own.quota_us, own.period_us, own.burst_us
         );
         let what = format!("  its own {}", own.by);
         lines.push(SumLineView::new(what, own.cpus, why));

@@ -15,7 +15,7 @@ use tidegate_api::cli::escaped;
 /// The width of a bar's name.
 const NAME: usize = 6;
 /// The width of what is said behind it.
-const WORDS: usize = 42;
+const WORDS: usize = 46;
 
 /// The agent's line and the three bars.
 pub fn head(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
@@ -80,7 +80,9 @@ fn agent<'a>(screen: &Screen, machine: &StatusView, look: &Look) -> Line<'a> {
 fn bars<'a>(machine: &StatusView, look: &Look, width: usize) -> Vec<Line<'a>> {
     let headroom = format!(
         "{:.1} % kept, {:.1} % asked ({})",
-        machine.idle_kept_pct, machine.headroom_pct, machine.headroom_from
+        100.0 * machine.idle_kept_ratio,
+        100.0 * machine.headroom_ratio,
+        machine.headroom_from
     );
     let allowed = match machine.side_quota_us {
         Some(_) => format!("of {:.2} allowed", machine.allowance_cpus),

@@ -139,7 +139,7 @@ impl Instance {
     pub fn gate(&self, name: &str) -> serde_json::Value {
         let mut found = serde_json::Value::Null;
         wait_for(&format!("gate {name}"), || {
-            let output = self.output(&["show", name, "--json"]);
+            let output = self.output(&["status", name, "--json"]);
             if output.status.success() {
                 found = serde_json::from_slice(&output.stdout).unwrap();
             }
@@ -183,12 +183,12 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self
-            .tidegate(&["stop"])
+            .tidegate(&["agent", "stop"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
         let _ = self
-            .tidegate(&["repair"])
+            .tidegate(&["agent", "repair"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();

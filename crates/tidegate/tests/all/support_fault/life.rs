@@ -206,13 +206,13 @@ impl Life {
         self.ask(&["unset", &lent]);
         // Every other time the commands outlive their agent.
         if self.fault.nth.is_multiple_of(2) {
-            self.ask(&["stop"]);
+            self.ask(&["agent", "stop"]);
         }
         self.outside.set(&self.outside.job, None);
         self.outside.set(&self.outside.web, None);
         self.job = None;
         self.web = None;
-        self.ask(&["stop"]);
+        self.ask(&["agent", "stop"]);
     }
 
     /// The agent dies; its guardian acts, and meets the fault.
@@ -243,10 +243,10 @@ impl Life {
             self.wrong.push("agent and guardian did not die".to_owned());
         }
         self.look("after both deaths");
-        self.ask(&["repair"]);
+        self.ask(&["agent", "repair"]);
         if self.fault.nth.is_multiple_of(2) {
             // As the service's ExecStopPost.
-            let mut repair = self.with_fault(&["repair"]);
+            let mut repair = self.with_fault(&["agent", "repair"]);
             repair.env("SERVICE_RESULT", "watchdog");
             let _ = repair.stderr(self.said()).status();
             self.look("repair after a crash");
@@ -281,8 +281,8 @@ impl Life {
         self.web = None;
         let mut last = None;
         let repaired = until(PATIENCE, || {
-            let _ = self.instance.output(&["stop"]);
-            let output = self.instance.output(&["repair"]);
+            let _ = self.instance.output(&["agent", "stop"]);
+            let output = self.instance.output(&["agent", "repair"]);
             let done = output.status.success() && self.instance.groups_left().is_empty();
             last = Some(output);
             done

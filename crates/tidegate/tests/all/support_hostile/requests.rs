@@ -301,7 +301,7 @@ fn calls() -> Vec<Refused> {
         ),
         (
             "another's latency",
-            post("/v1/objective", r#"{"target":"main","latency":"9s"}"#),
+            post("/v1/report", r#"{"target":"main","latency":"9s"}"#),
             403,
             "not yours",
         ),

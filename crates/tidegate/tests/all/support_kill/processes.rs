@@ -51,13 +51,14 @@ fn pids() -> Vec<i32> {
         .collect()
 }
 
-/// Processes of the instance with this prefix that run `tidegate WORD …`.
-pub fn of_instance(prefix: &str, word: &str) -> Vec<i32> {
+/// Processes of the instance with this prefix that run `tidegate WORDS …`.
+fn of_instance(prefix: &str, words: &[&str]) -> Vec<i32> {
     let mine = format!("TIDEGATE_PREFIX={prefix}");
     let runs_word = |pid: &i32| {
-        let words = read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let typed = read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let typed: Vec<&str> = typed.split('\0').skip(1).take(words.len()).collect();
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        words.split('\0').nth(1) == Some(word)
+        typed == words
             && environment
                 .split(|byte| *byte == 0)
                 .any(|entry| entry == mine.as_bytes())
@@ -67,12 +68,12 @@ pub fn of_instance(prefix: &str, word: &str) -> Vec<i32> {
 
 /// Agents of the instance.
 pub fn agents(prefix: &str) -> Vec<i32> {
-    of_instance(prefix, "agent")
+    of_instance(prefix, &["agent", "run"])
 }
 
 /// Guardians of the instance.
 pub fn guardians(prefix: &str) -> Vec<i32> {
-    of_instance(prefix, "guardian")
+    of_instance(prefix, &["guardian"])
 }
 
 /// Direct children.

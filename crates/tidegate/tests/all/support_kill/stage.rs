@@ -70,7 +70,13 @@ impl Stage {
 
     /// Until the gates of killed commands have ended: main's and side's are left.
     pub fn wait_for_killed_gates(&self) {
-        let only_ours = || self.instance.json(&["show"]).as_array().unwrap().len() == 2;
+        let only_ours = || {
+            self.instance.json(&["status"])["gates"]
+                .as_array()
+                .unwrap()
+                .len()
+                == 2
+        };
         wait(
             "the killed commands' gates to end",
             Duration::from_secs(10),
@@ -149,7 +155,7 @@ impl Stage {
             "{names:?}"
         );
         assert_eq!(
-            status["headroom_pct"], 30.0,
+            status["headroom_ratio"], 0.3,
             "the terms are known: {status:#}"
         );
     }

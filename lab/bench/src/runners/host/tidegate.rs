@@ -96,7 +96,7 @@ impl Tidegate {
             .map_err(|e| LabError::file("make a log", &log, e))?;
         let mut command = command_in(exe, &run_dir, &name);
         command
-            .arg("agent")
+            .args(["agent", "run"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(out)

@@ -1,4 +1,4 @@
-//! `tidegate objective`: main's latency as its operator measures it.
+//! `tidegate report`: the latency of main, as its operator measures it.
 
 use tidegate_api::ReportRequest;
 
@@ -10,18 +10,20 @@ use tidegate_api::cli::Failure;
 const SAMPLE: &str = "\
 Examples:
   sudo tidegate set unit:nginx class=main objective='reported<80ms'
-  while sleep 2; do sudo tidegate objective nginx \"$(p99-of-nginx)\"; done
+  while sleep 2; do sudo tidegate report nginx \"$(p99-of-nginx)\"; done
       headroom is found from these figures; report one every few
       seconds, each of the last seconds. A minute after the last one
       the headroom goes back to the default, 1 % a second";
 
-/// Report main's latency, for a gate whose objective is reported<TIME
+/// Report the latency of main, for an objective reported<TIME
 #[derive(clap::Args)]
-#[command(after_help = SAMPLE)]
+#[command(after_long_help = SAMPLE)]
 pub struct Args {
-    /// unit:NAME, cgroup:/PATH, or a gate's name
+    /// The gate: its name, unit:NAME or cgroup:/PATH
+    #[arg(value_name = "GATE")]
     target: String,
-    /// The figure, as in 4.2ms
+    /// The latency, as in 4.2ms
+    #[arg(value_name = "VALUE")]
     latency: String,
     /// Print the answer as JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `tidegate record`: a stretch of what the agent records, as a file to keep.
+//! `tidegate recording`: a part of what the agent records, as a file to keep.
 
 use std::path::PathBuf;
 use std::thread;
@@ -24,17 +24,30 @@ minutes in alerts/ of the same directory. A recording names gates, units,
 groups and programs, and holds no command lines.
 
 Examples:
-  tidegate record --last 10m --out before.tgr
+  tidegate recording save --last 10m --out before.tgr
       what has just happened
-  tidegate record --for 60s --out trial.tgr
+  tidegate recording save --for 60s --out trial.tgr
       the next minute
   tidegate top --recording before.tgr
   tidegate-lab replay before.tgr --policy other.toml";
 
-/// Keep a stretch of what the agent records as a file
+/// Save a part of what the agent records
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(disable_help_subcommand = true, help_template = super::GROUP_HELP)]
 pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Save(Save),
+}
+
+/// Save a part of what the agent records as a file
+#[derive(clap::Args)]
+#[command(after_long_help = NOTES)]
+struct Save {
     /// What has just happened [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = lengths::seconds, conflicts_with = "ahead")]
     last: Option<u64>,
@@ -55,7 +68,8 @@ const LAST_S: u64 = 600;
 const BEHIND: Duration = Duration::from_millis(2_200);
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let failed = |why: String| Failure::new(Exit::Failure, format!("record: {why}"));
+    let What::Save(args) = &args.what;
+    let failed = |why: String| Failure::new(Exit::Failure, format!("recording: {why}"));
     if let Some(seconds) = args.ahead {
         if !is_recording()? {
             let why = "this agent records nothing: recording = \"off\" is in its configuration, or an alert of `tidegate status` says why";
@@ -69,7 +83,13 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         Some(seconds) => to_ms.saturating_sub(seconds * 1_000 + BEHIND.as_millis() as u64),
         None => to_ms.saturating_sub(args.last.unwrap_or(LAST_S) * 1_000),
     };
-    let mut recording = load(&dir, from_ms, to_ms).map_err(|error| failed(told(&error)))?;
+    let mut recording = load(&dir, from_ms, to_ms).map_err(|error| Failure {
+        exit: match error.is_absence() {
+            true => Exit::NoTarget,
+            false => Exit::Failure,
+        },
+        ..failed(told(&error))
+    })?;
     if let Ok(flight) = Flight::look(&RunDir::from_env().flight()) {
         recording.steps = flight.since(from_ms * 1_000);
     }
