@@ -46,7 +46,7 @@ measure capped "$(of $MAIN/capped)" %
 within "use under a cap of 200 permille" "$(of $MAIN/capped)" 19.9 20.1
 same "its copy" "$(cat $ROOT/$MAIN/capped/cpu.max)" "1600 8000"
 tidegate status gate:capped >/tmp/shown
-grep -q "Cap: at most 200‰: held back [0-9][0-9]* times" /tmp/shown || { cat /tmp/shown; fail "show does not tell what the scheduler held back"; }
+grep -q "Cap: at most 0.2 CPUs: held back [0-9][0-9]* times" /tmp/shown || { cat /tmp/shown; fail "show does not tell what the scheduler held back"; }
 tidegate run --cap-soft 100‰ --name soft -- vmtool burn &
 soft=$!
 soft_binds() { [ "$(tidegate explain gate:soft --json | json binding)" = cap ]; }
@@ -54,7 +54,7 @@ until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
 # It binds from its first moment in the background on; a tenth of a second of that takes longer to be shown.
 background_is_shown() {
 	tidegate status gate:soft >/tmp/shown
-	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 100‰ only what no other task wants: \(0[.][1-9]\|[1-9]\)"
+	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 0.1 CPUs only what no other task wants: \(0[.][1-9]\|[1-9]\)"
 }
 until_true 10 background_is_shown || { cat /tmp/shown; fail "show does not tell of the background"; }
 tidegate doctor >/tmp/doctor
