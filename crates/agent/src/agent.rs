@@ -12,15 +12,11 @@ use crate::view::SharedStatus;
 
 /// The process that holds the gates of one machine.
 pub struct Agent {
-    /// Every gate.
     pub gates: Gates,
     /// The rules in force.
     pub(crate) policy: Policy,
-    /// What enforces their terms.
     pub runtime: Runtime,
-    /// How long it lives.
     pub life: Life,
-    /// What readers without privilege share.
     pub shared_status: SharedStatus,
 }
 

@@ -16,7 +16,6 @@ const FLOOR_MIN_UCPU: u64 = 10_000;
 /// So many cuts in a row may fail.
 const FAILED_CUTS_MAX: u32 = 3;
 
-/// The loop's state.
 pub struct ControlLoop {
     /// The step's state, which others hold for microseconds.
     pub control: Mutex<Control>,
@@ -28,7 +27,6 @@ pub struct ControlLoop {
     pub tick_ns: u64,
     /// The loop's period while side work may have to be cut ([`Control::period_ns`]).
     pub period_ns: u64,
-    /// Which sensing, and why.
     pub sensing_note: String,
 }
 

@@ -12,18 +12,14 @@ use tidegate_engine::ledger::LedgerError;
 /// The machine, or what an earlier agent recorded of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// Its cgroup tree.
     #[error(transparent)]
     Discover(#[from] DiscoverError),
-    /// A kernel file.
     #[error(transparent)]
     Kfs(#[from] KfsError),
-    /// The journal.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// In the machine's own words.
 pub(crate) fn refuse(kind: ErrorKind, error: impl Display) -> ApiError {
     ApiError::new(kind, error.to_string())
 }
@@ -33,7 +29,6 @@ pub(crate) fn usage(error: impl Display) -> ApiError {
     refuse(ErrorKind::Usage, error)
 }
 
-/// It is not there.
 pub(crate) fn not_found(error: impl Display) -> ApiError {
     refuse(ErrorKind::NotFound, error)
 }

@@ -13,23 +13,18 @@ use tracing::{info, warn};
 
 use crate::process::Mode;
 
-/// How many are remembered.
 const KEPT: usize = 10_000;
-/// How many one answer has.
 const ANSWERED_MAX: usize = 1_000;
-/// Where systemd's journal takes entries.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 macro_rules! kinds {
     ($(#[doc = $doc:literal] $Kind:ident = $name:literal, $id:literal;)+) => {
-        /// What can happen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum EventKind {
             $(#[doc = $doc] $Kind,)+
         }
 
         impl EventKind {
-            /// Every one.
             pub(crate) const ALL: &[EventKind] = &[$(EventKind::$Kind),+];
 
             /// As answers and metrics have it.
@@ -87,7 +82,6 @@ kinds! {
 }
 
 impl EventKind {
-    /// What needs a look.
     fn is_warning(self) -> bool {
         EventView::is_warning(self.name())
     }
@@ -171,7 +165,6 @@ impl Events {
         }
     }
 
-    /// How often each kind came.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = lock(&self.state).counts;
         EventKind::ALL.iter().map(|kind| kind.name()).zip(counts)

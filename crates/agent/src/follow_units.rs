@@ -26,7 +26,6 @@ pub(crate) struct UnitFollower {
 }
 
 impl UnitFollower {
-    /// One poll.
     pub(crate) fn poll(&mut self, registry: &Gates, runtime: &Runtime) {
         self.polls = self.polls.wrapping_add(1);
         let ask = self.polls.is_multiple_of(POLLS_PER_QUERY);

@@ -18,7 +18,6 @@ pub(crate) type Texts = Vec<(PathBuf, String)>;
 
 /// The policy of this agent.
 pub(crate) struct Policy {
-    /// Where the files are.
     pub roots: Roots,
     state: Mutex<PolicyState>,
 }
@@ -26,7 +25,6 @@ pub(crate) struct Policy {
 /// What is in force, and what would be.
 #[derive(Default)]
 pub(crate) struct PolicyState {
-    /// In force.
     pub kept: KeptPolicy,
     /// Why the files were last refused.
     pub refused: Option<String>,
@@ -41,9 +39,7 @@ pub(crate) struct PolicyState {
 /// What the next agent is to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptPolicy {
-    /// In force.
     pub texts: Texts,
-    /// In force before.
     pub before: Option<Texts>,
     /// On trial until then, `CLOCK_MONOTONIC`.
     pub trial_until_ns: Option<u64>,
@@ -80,7 +76,6 @@ fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
         .ok()
 }
 
-/// Writes it down.
 pub(crate) fn keep(fs: &dyn KernelFs, run_dir: &RunDir, kept: &KeptPolicy) -> Result<(), String> {
     let text = serde_json::to_vec(kept).map_err(|error| error.to_string())?;
     let path = file(run_dir);

@@ -22,7 +22,6 @@ use crate::paths::RunDir;
 pub(crate) enum NoGroup {
     /// There can be none, for this reason: the work belongs elsewhere.
     NotPossible(String),
-    /// It could not be made.
     Failed(ApiError),
 }
 
@@ -32,11 +31,9 @@ impl From<ApiError> for NoGroup {
     }
 }
 
-/// The machine.
 pub struct Kernel {
     /// Where the agent keeps its files, and what its groups are called.
     pub run_dir: RunDir,
-    /// What the machine can do.
     pub machine: Machine,
     /// The way to kernel files.
     pub fs: Arc<dyn KernelFs>,
@@ -44,7 +41,6 @@ pub struct Kernel {
     pub clock: Arc<dyn Clock>,
     /// The way to groups.
     pub groups: Arc<Groups>,
-    /// What was written over what.
     pub journal: Arc<Mutex<Journal>>,
     /// Whether systemd is told what units fall back to; not so in a rehearsal.
     pub tells_systemd: bool,

@@ -29,20 +29,13 @@ const UNMAPPED_UID: u32 = 65_534;
 /// A run directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
-    /// It cannot be made.
     #[error("{}: {error}; run as root", .path.display())]
-    Make {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Make { path: PathBuf, error: io::Error },
     /// Another user could tamper with it.
     #[error("{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}", .path.display())]
     Unsafe {
         /// The directory, or one above it.
         path: PathBuf,
-        /// Why.
         why: String,
     },
 }
@@ -76,7 +69,6 @@ impl RunDir {
         Self::new(dir, prefix)
     }
 
-    /// The directory itself.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -130,7 +122,6 @@ impl RunDir {
         &self.prefix
     }
 
-    /// The agent's socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("tidegate.sock")
     }

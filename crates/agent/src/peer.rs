@@ -20,9 +20,7 @@ pub const ADMIN_GROUP: &str = "tidegate";
 pub struct Peer {
     /// Its process, 0 where the kernel does not say.
     pub pid: i32,
-    /// Its user.
     pub uid: u32,
-    /// Its groups, supplementary ones too.
     pub groups: Vec<u32>,
     /// Who made the user namespace that it is in, where that is not the machine's: one user has many numbers there.
     pub namespace_owner: Option<u32>,

@@ -96,7 +96,6 @@ impl RecorderState {
         self.no_room.as_deref()
     }
 
-    /// What status is to tell.
     pub(crate) fn tell(&self, view: RecordingView) {
         *lock(&self.view) = Some(view);
     }

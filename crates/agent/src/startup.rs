@@ -52,7 +52,6 @@ pub use error::StartError;
 /// How an agent is asked to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// By whom it is started.
     pub mode: Mode,
     /// Which sensing; the settings' when absent.
     pub sense: Option<Prefer>,

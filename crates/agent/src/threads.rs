@@ -32,7 +32,6 @@ pub(crate) struct Row<S> {
     pub name: &'static str,
     /// The time between two runs, asked for after each.
     pub period: fn(&S, &Agent) -> Duration,
-    /// One run.
     pub run: fn(&mut S, &Agent),
 }
 

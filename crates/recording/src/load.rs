@@ -19,12 +19,7 @@ const STEPS: usize = 1_000;
 pub enum LoadError {
     /// The file cannot be read or written.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        error: io::Error,
-    },
-    /// It holds no whole entry.
+    Io { path: PathBuf, error: io::Error },
     #[error("{}: no recording; write one with tidegate recording save --out FILE", .0.display())]
     NoRecording(PathBuf),
     /// A later Tidegate wrote it.

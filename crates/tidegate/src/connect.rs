@@ -69,7 +69,6 @@ pub fn to_agent() -> Result<Client, Failure> {
     })
 }
 
-/// Whether an agent answers.
 pub fn is_running() -> bool {
     to_agent().is_ok()
 }

@@ -6,7 +6,6 @@ use tidegate_agent::paths::RunDir;
 
 use crate::connect;
 
-/// Where a service records.
 const OF_THE_SERVICE: &str = "/var/lib/tidegate/recording";
 
 /// The directory of the agent that runs, or where the last one left one.

@@ -56,7 +56,6 @@ impl Agent {
         hand_over(&self.gates, &self.runtime, &self.life);
     }
 
-    /// Ends the agent.
     pub fn stop(&self, peer: &Peer) -> Result<Done, ApiError> {
         if !is_admin(peer) {
             let detail = "stop: without privilege you cannot end the agent";

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 /// After the first end.
 const FIRST_NS: u64 = 1_000_000_000;
-/// At most.
 const MOST_NS: u64 = 300_000_000_000;
 /// Ends older than this no longer count.
 const WINDOW_NS: u64 = 3_600_000_000_000;
@@ -14,12 +13,10 @@ pub(super) const ENDS_MAX: usize = 12;
 /// After an end on purpose (sysrq-S), at least this long remains for other settings; after one for real-time tasks, for these to end.
 const ASKED_NS: u64 = 30_000_000_000;
 
-/// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It could not be loaded, or the kernel or a program gave up.
     Failed,
-    /// On purpose.
     Asked,
     /// It has left CPUs that real-time tasks took whole to the kernel's own scheduler.
     LeftRealTime,

@@ -91,7 +91,6 @@ impl Earlier {
     }
 }
 
-/// Those of all groups.
 pub(super) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
     let sum = |of: fn(&LimitStat) -> u64| limits.iter().map(of).sum::<u64>();
     QuotaCounts {
@@ -103,7 +102,6 @@ pub(super) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
     }
 }
 
-/// In the kernel's words.
 pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
     CpuStat {
         nr_periods: limit.nr_periods,

@@ -9,7 +9,6 @@ use crate::gates::{Attachment, Gate};
 /// Terms that leave the watchdog too little for their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Infeasible {
-    /// A tolerance.
     #[error(
         "tolerance: {} of {cpus} CPUs is {} millionths of a CPU, but {tasks} side tasks need {tasks} x {SIDE_TASK_UCPU} = {}: \
          the kernel ejects a scheduler that leaves a task alone for 30 s, so each has 1 ms in 15 s; ask for at least {}, or \
@@ -21,7 +20,6 @@ pub(crate) enum Infeasible {
         SIDE_TASK_UCPU = SIDE_TASK_UCPU
     )]
     Tolerance {
-        /// What was asked for.
         tolerance_ppm: u32,
         /// Of so many CPUs.
         cpus: u32,
@@ -38,9 +36,7 @@ pub(crate) enum Infeasible {
         WAITING_TASK_UCPU = WAITING_TASK_UCPU
     )]
     Limit {
-        /// Which.
         what: &'static str,
-        /// What was asked for.
         rate_ucpu: u64,
         /// The tasks under it.
         tasks: u64,

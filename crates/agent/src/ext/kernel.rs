@@ -17,7 +17,6 @@ use super::machine::{self, MachineError};
 /// The kernel's word on which scheduler is in force.
 const STATE: &str = "/sys/kernel/sched_ext/state";
 
-/// And on its name.
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 
 /// The scheduler could not be loaded, or not be told.
@@ -54,7 +53,6 @@ pub(crate) trait Scheduler: Send {
     fn unload(self: Box<Self>) -> Option<SchedulerEnd>;
     /// Asks something of a group, by its cgroup's id.
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError>;
-    /// No more.
     fn unset_gate(&mut self, id: u64) -> Result<(), ExtError>;
     /// A group's quota is not to be enforced here, from now on; or it is again.
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError>;
@@ -66,15 +64,12 @@ pub(crate) trait Scheduler: Send {
     fn sees_quotas(&self) -> bool;
     /// The headroom's ledger; none without side work.
     fn headroom(&self) -> Option<HeadroomStats>;
-    /// What became of each quota.
     fn limits(&self) -> Vec<LimitStat>;
-    /// What became of each cap.
     fn caps(&self) -> Vec<CapStat>;
     /// What a gate's tasks used, and how long they waited to run.
     fn work(&self, id: u64) -> Option<WorkStat>;
 }
 
-/// The running kernel.
 pub(crate) struct RealKernel {
     fs: Arc<dyn KernelFs>,
     state: Option<File>,

@@ -52,7 +52,6 @@ pub(crate) struct ExtHistory {
     pub loads: u64,
     /// Times that it ended without our doing.
     pub ends: u64,
-    /// In force since.
     pub since_ns: Option<u64>,
     /// Why it is off, in a sentence; `None` while it is on, or before it was first loaded.
     pub why: Option<String>,
@@ -62,13 +61,11 @@ pub(crate) struct ExtHistory {
     pub update_error: Option<String>,
 }
 
-/// What is under the lock.
 #[derive(Default)]
 pub(crate) struct Inner {
     pub loaded: Option<Box<dyn Scheduler>>,
     /// The thread in which the kernel checks the next one.
     pub preparing: Option<JoinHandle<Prepared>>,
-    /// What it was told.
     pub gates: BTreeMap<u64, GateTerms>,
     pub mirrors: BTreeSet<u64>,
     pub machine: Option<(u32, u32)>,
@@ -81,7 +78,6 @@ pub(crate) struct Inner {
     pub polled_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
-    /// The same of each cap.
     pub caps: (u64, BTreeMap<u64, CapStat>),
     /// What those before it have counted.
     pub earlier: counts::Earlier,

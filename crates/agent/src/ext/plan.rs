@@ -21,7 +21,6 @@ use crate::kernel::Kernel;
 /// Everything that the scheduler is told.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// By cgroup id.
     pub gates: BTreeMap<u64, GateTerms>,
     /// Groups whose quota is a copy, by cgroup id.
     pub mirrors: BTreeSet<u64>,
@@ -88,7 +87,6 @@ pub(super) fn enforcement(
     }
 }
 
-/// What all gates come to.
 pub(crate) fn ext_plan(
     kernel: &Kernel,
     control_loop: &ControlLoop,

@@ -13,12 +13,10 @@ use tidegate_terms::{
 
 use crate::gates::{Attachment, HintState, Record};
 
-/// A gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// What is written down of it.
     pub record: Record,
-    /// Its terms, resolved.
     pub terms: Terms,
     /// CPU it had used at the last poll, and when that was.
     pub usage: Option<(u64, u64)>,
@@ -74,7 +72,6 @@ impl Gate {
         }
     }
 
-    /// Its class.
     pub fn class(&self) -> Class {
         self.terms.class.value
     }

@@ -12,9 +12,7 @@ use tidegate_cgroup::sched::tasks::TaskId;
 pub(crate) struct HintState {
     /// As it is in the journal.
     pub latency: Arc<Latency>,
-    /// On what.
     pub group: GroupPath,
-    /// Since when.
     pub at_boot_ns: u64,
     /// The kernel's default slice.
     pub base_ns: u64,
@@ -29,7 +27,6 @@ pub(crate) struct HintState {
     pub given: BTreeMap<i32, (TaskId, u8)>,
 }
 
-/// How many tasks stand how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HintCounts {
     pub with: u64,

@@ -25,9 +25,7 @@ pub(crate) use hint::{HintCounts, HintRound, HintState};
 pub(crate) use rate::RateLimit;
 pub(crate) use record::{Attachment, Record};
 
-/// Every gate.
 pub struct Gates {
-    /// The gates.
     pub(crate) list: Mutex<Vec<Gate>>,
     /// The files' terms and rules, as they are in force.
     config: Mutex<Arc<Config>>,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use tidegate_cgroup::group::{GroupPath, Placement};
 use tidegate_terms::{Config, RawTerms, TermError, Terms};
 
-/// Where a gate's work sits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
@@ -29,9 +28,7 @@ pub enum Attachment {
     },
     /// A process that is not touched: its class is known, that is all.
     Observed {
-        /// The process.
         pid: i32,
-        /// When it started.
         start_ticks: u64,
         /// The group it is in.
         group: GroupPath,
@@ -61,7 +58,6 @@ impl Attachment {
 /// What is written down of a gate: all that the next agent needs to take it up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
     pub name: String,
     /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
     pub target: String,
@@ -76,7 +72,6 @@ pub struct Record {
     /// Terms of another version, which this one does not know.
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,
-    /// Whose work it is.
     pub uid: u32,
     /// Whose budget it counts in, where that is another user: one who made user namespaces has many numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +82,6 @@ pub struct Record {
     pub parent: Option<String>,
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
-    /// Where its work sits.
     pub attachment: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
@@ -104,7 +98,6 @@ impl Record {
         config.resolve(&layers)
     }
 
-    /// Whose budget it counts in.
     pub fn charged_to(&self) -> u32 {
         self.charged.unwrap_or(self.uid)
     }

@@ -14,9 +14,7 @@ use crate::gates::{Gate, Record};
 /// The file as read.
 #[derive(Debug, Default)]
 pub struct StoredGates {
-    /// What this version knows.
     pub records: Vec<Record>,
-    /// The others.
     pub unread: Vec<UnreadRecord>,
 }
 

@@ -83,7 +83,6 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
     matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
-/// Whose guardian it is.
 enum Guards<'a> {
     /// Of the agent that started it. An agent that was started on demand is brought back, with that engine if one was asked
     /// for by name.
@@ -91,7 +90,6 @@ enum Guards<'a> {
         on_demand: bool,
         engine: Option<&'a str>,
     },
-    /// Of whichever agent runs.
     Outside,
 }
 

@@ -8,14 +8,12 @@ use crate::ext::view::ext_decision;
 use crate::history::Sample;
 use crate::runtime::Runtime;
 
-/// What was counted before.
 #[derive(Default)]
 pub(crate) struct HistorySampler {
     late_steps: u64,
 }
 
 impl HistorySampler {
-    /// One sample.
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_s = since_epoch.unwrap_or_default().as_secs();

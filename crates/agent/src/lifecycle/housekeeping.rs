@@ -57,7 +57,6 @@ const IDLE_POLLS_MAX: u32 = 3;
 /// A value that was written over so often is left to the other writer.
 const LEFT_ALONE: u32 = 2;
 
-/// What housekeeping remembers between polls.
 pub struct Housekeeping {
     /// What starts and matches a rule.
     pub(crate) starts: StartFollower,

@@ -13,7 +13,6 @@ const POLLS: u32 = 5;
 const WAITS_MIN: u64 = 200;
 const REPORTS_MIN: u64 = 3;
 
-/// What was told.
 #[derive(Default)]
 pub(crate) struct LoopWatch {
     at_tolerance_ns: u64,
@@ -46,7 +45,6 @@ impl Lasting {
 }
 
 impl LoopWatch {
-    /// One poll.
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
         let (at_tolerance_ns, objective, is_limiting) = {
             let control = runtime.control();

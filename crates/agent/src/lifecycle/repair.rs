@@ -21,24 +21,19 @@ use crate::systemd::revert_where;
 /// Why a dead agent's values cannot be repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// The run directory.
     #[error("repair: {0}")]
     RunDir(RunDirError),
-    /// An agent lives.
     #[error("repair: an agent is running; end it first with `tidegate agent stop`")]
     Running,
     /// The lock that every agent holds.
     #[error("repair: {}: {error}; run as root", .path.display())]
     Lock {
-        /// Its file.
         path: PathBuf,
-        /// Why it cannot be used.
         error: std::io::Error,
     },
     /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A group.
     #[error(transparent)]
     Group(#[from] GroupError),
 }
@@ -90,7 +85,6 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
     clean_with(&groups, &mut journal, run_dir)
 }
 
-/// The same with this journal.
 pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDir) -> bool {
     let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
     let foreign = journal.entries().any(|entry| !is_ours(&own, &entry.group));

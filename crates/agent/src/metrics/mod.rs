@@ -21,7 +21,6 @@ use tidegate_api::{HistogramView, StatusView};
 pub(crate) use gates::GATES_MAX;
 use gates::gates;
 
-/// Before each name.
 const PREFIX: &str = "tidegate";
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -65,14 +64,12 @@ impl Format {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What a family's samples are.
 enum Values {
     Gauge(Vec<(Labels, f64)>),
     Counter(Vec<(Labels, f64)>),
     Histogram(Vec<(Labels, HistogramView)>),
 }
 
-/// One metric.
 struct Family {
     name: &'static str,
     help: &'static str,
@@ -140,7 +137,6 @@ fn info(name: &'static str, help: &'static str, labels: Vec<Labels>) -> Family {
     }
 }
 
-/// One histogram a class.
 fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, HistogramView)> {
     let of_class = |(class, histogram): (&String, &HistogramView)| {
         (vec![("class", class.clone())], histogram.clone())
@@ -148,7 +144,6 @@ fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, Histog
     histograms.iter().map(of_class).collect()
 }
 
-/// The machine.
 fn machine(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
     vec![
@@ -220,7 +215,6 @@ fn agent_up(up: f64) -> Family {
     gauge("agent_up", "1 while the agent answers", up)
 }
 
-/// The agent itself.
 fn agent(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
     let is_on = |on: bool| f64::from(u8::from(on));
@@ -281,7 +275,6 @@ fn agent(status: &StatusView) -> Vec<Family> {
     ]
 }
 
-/// The control loop.
 fn control_loop(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
     vec![
@@ -309,7 +302,6 @@ fn control_loop(status: &StatusView) -> Vec<Family> {
     ]
 }
 
-/// All of them.
 struct Families(Vec<Family>);
 
 impl fmt::Debug for Families {

@@ -23,7 +23,6 @@ pub(crate) struct Match {
     pub target: Target,
     /// The group of a unit or group.
     pub group: Option<GroupPath>,
-    /// The rule's name.
     pub rule: String,
 }
 

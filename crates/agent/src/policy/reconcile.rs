@@ -19,7 +19,6 @@ use crate::runtime::Runtime;
 use crate::runtime::limits::release;
 use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, make};
 
-/// What a refusal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The end of all.
@@ -159,12 +158,10 @@ impl Known {
     }
 }
 
-/// Whether the rule writes.
 pub(crate) fn is_enforced(config: &Config, one: &Match) -> bool {
     config.mode_of(&one.rule) == Some(Mode::Enforce)
 }
 
-/// Whether the rule only tells.
 pub(crate) fn is_observed(config: &Config, one: &Match) -> bool {
     config.mode_of(&one.rule) == Some(Mode::Observe)
 }

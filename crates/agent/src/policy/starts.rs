@@ -31,7 +31,6 @@ const FORGET_EACH: u32 = 120;
 /// A group is reported before its files are all there, and before a process is in it.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// Follows what starts.
 #[derive(Default)]
 pub(crate) struct StartFollower {
     watch: Option<StartWatch>,
@@ -54,7 +53,6 @@ impl StartFollower {
         }
     }
 
-    /// Until the next run.
     pub(crate) fn period(&self) -> Duration {
         match self.watch.is_some() || self.topics.is_none() {
             true => PERIOD,

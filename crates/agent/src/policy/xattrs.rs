@@ -18,7 +18,6 @@ use crate::agent::Agent;
 use crate::peer::Peer;
 use crate::policy::reconcile::alert_once;
 
-/// Before each name.
 const PREFIX: &str = "user.tidegate.";
 /// A longer list of names, or value, is none of ours.
 const BYTES_MAX: usize = 64 * 1024;

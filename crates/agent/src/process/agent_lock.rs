@@ -7,21 +7,18 @@ use crate::paths::{RunDir, open_lock};
 
 /// An agent that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// So often.
 pub(crate) const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// The agent's lock, as a guardian or `repair` finds it.
 pub enum AgentLock {
     /// Ours, until it is dropped: no agent can start meanwhile.
     Held(#[expect(dead_code, reason = "held, not used")] std::fs::File),
-    /// An agent lives.
     Taken,
     /// The file cannot be used, so no agent can start either.
     Unusable(std::io::Error),
 }
 
 impl AgentLock {
-    /// Whether an agent lives.
     pub fn is_taken(&self) -> bool {
         matches!(self, Self::Taken)
     }

@@ -75,7 +75,6 @@ impl Page {
     }
 }
 
-/// The mapped page.
 pub struct Lease {
     page: NonNull<Page>,
 }
@@ -248,7 +247,6 @@ impl Lease {
         page.restarts.fetch_add(1, Ordering::AcqRel) < RESTARTS_MAX
     }
 
-    /// The guardian's process.
     pub fn guardian_pid(&self) -> i32 {
         self.page().guardian_pid.load(Ordering::Acquire) as i32
     }

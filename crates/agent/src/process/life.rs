@@ -10,12 +10,10 @@ use tokio::sync::Notify;
 pub enum Mode {
     /// By the first `run` or `set`: leaves with the last gate.
     OnDemand,
-    /// By a service manager: stays.
     Service,
 }
 
 impl Mode {
-    /// As shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Mode::OnDemand => "on-demand",
@@ -24,17 +22,12 @@ impl Mode {
     }
 }
 
-/// The agent's life.
 pub struct Life {
-    /// How it was started.
     pub mode: Mode,
-    /// When it started.
     pub started_ns: u64,
-    /// Its own CPU.
     pub own_cpus: Mutex<f64>,
     /// Set once, when it leaves.
     pub leaving: Arc<AtomicBool>,
-    /// Woken then.
     pub left: Notify,
 }
 

@@ -19,7 +19,6 @@ const AFTER_MS: u64 = 10_000;
 /// Events that follow each other are in one dump.
 const APART_MS: u64 = 300_000;
 
-/// So many are kept.
 const KEPT: usize = 16;
 
 /// The dumps of a directory.
@@ -30,7 +29,6 @@ pub(super) struct Dumps {
     due: Option<(u64, String)>,
     /// When the last event was that one was made for.
     last_ms: Option<u64>,
-    /// Oldest first.
     files: Vec<(PathBuf, u64)>,
 }
 
@@ -60,7 +58,6 @@ impl Dumps {
         }
     }
 
-    /// Bytes in all.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }

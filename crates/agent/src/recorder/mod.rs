@@ -23,10 +23,8 @@ use crate::recorder::seconds::Seconds;
 use crate::recorder::works::Works;
 use crate::runtime::Runtime;
 
-/// A week.
 const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
-/// What is recorded.
 pub(crate) struct Recorder {
     store: Store,
     bytes_max: u64,

@@ -9,7 +9,6 @@ use crate::ext::view::ext_decision;
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
 
-/// What was counted before.
 #[derive(Default)]
 pub(super) struct Seconds {
     late_steps: u64,

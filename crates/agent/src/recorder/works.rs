@@ -21,7 +21,6 @@ const WORKS_MAX: usize = 64;
 /// Groups without a gate whose use is read.
 const GROUPS_MAX: usize = 256;
 
-/// Less is nothing.
 const USED_MIN_CPUS: f64 = 0.001;
 
 /// Below the root and slices: slices are looked into, other groups are one work each.
@@ -54,9 +53,7 @@ struct Active {
     work: Work,
     used_cpus: f64,
     allowance_cpus: Option<f32>,
-    /// Of all its time.
     throttled_ns: Option<u64>,
-    /// Where its processes are.
     group: Option<GroupPath>,
 }
 

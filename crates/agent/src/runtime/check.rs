@@ -20,7 +20,6 @@ pub(crate) struct OwnProcesses {
 }
 
 impl OwnProcesses {
-    /// As they are now.
     pub fn now(kernel: &Kernel, control_loop: &ControlLoop) -> Self {
         let pids = [std::process::id() as i32, control_loop.lease.guardian_pid()];
         let at = |pid: &i32| kernel.groups.group_of(*pid).ok().flatten();

@@ -34,7 +34,6 @@ const AUTO_CPUS_MIN: usize = 32;
 /// Each so many polls the CPUs, the members and the weight are looked at, too.
 const POLLS_PER_SECOND: u64 = 10;
 
-/// What keeps idle by cpuset.
 pub struct CpusetController {
     planner: CpusetPlanner,
     topology: Topology,
@@ -122,7 +121,6 @@ impl CpusetController {
         }
     }
 
-    /// For people.
     pub fn sentence(&self) -> String {
         if self.enforced_by_ext {
             return "by the scheduler: side work on cores that it is on already first".to_owned();
@@ -173,7 +171,6 @@ impl CpusetController {
     }
 }
 
-/// Until the next poll.
 pub(crate) fn period(runtime: &Runtime) -> Duration {
     Duration::from_nanos(lock(&runtime.cpuset).pause_ns())
 }
@@ -184,7 +181,6 @@ pub(crate) fn poll_second(registry: &Gates, runtime: &Runtime) {
     note_main(runtime);
 }
 
-/// One poll.
 pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     let kernel = &runtime.kernel;
     let root = kernel.side_root();

@@ -111,9 +111,7 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
     }
 }
 
-/// What came of a poll.
 pub(crate) struct PollOutcome {
-    /// Nothing is limited.
     idle: bool,
     /// A task still waits for side work.
     left: bool,
@@ -121,7 +119,6 @@ pub(crate) struct PollOutcome {
     rest_ns: u64,
 }
 
-/// What is remembered between polls.
 pub(crate) struct LockBoost {
     budgets: BoostBudgets,
     /// Which thread of several is first in its turn.

@@ -15,9 +15,7 @@ use crate::runtime::Runtime;
 use crate::runtime::attach::{agree, attach, move_to};
 use crate::runtime::check::{OwnProcesses, check_feasible, check_nested};
 
-/// What is asked for.
 pub(crate) struct AskedGate {
-    /// Of what.
     pub target: Target,
     /// The process, held since the caller's rights were looked at.
     pub held: Option<HeldProcess>,
@@ -29,11 +27,9 @@ pub(crate) struct AskedGate {
     pub rule: Option<String>,
     /// The terms that the rule names.
     pub ruled: BTreeSet<String>,
-    /// Whose work it is.
     pub uid: u32,
     /// Terms that are set with privilege.
     pub by_admin: BTreeSet<String>,
-    /// Whose budget it counts in.
     pub charged_to: u32,
 }
 

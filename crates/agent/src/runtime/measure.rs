@@ -20,7 +20,6 @@ const FRESH_NS: u64 = 1_500_000_000;
 /// A group that uses this much of what it is given wants all it gets.
 const HUNGRY_PER_CENT: u64 = 85;
 
-/// Whether the gate is empty.
 pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
     let kernel = &runtime.kernel;
     let empty = |group: &GroupPath| match kernel.groups.populated(group) {

@@ -56,9 +56,7 @@ use mechanisms::Subgroups;
 
 /// Everything that enforces terms.
 pub struct Runtime {
-    /// The machine.
     pub kernel: Kernel,
-    /// The loop's state.
     pub control_loop: ControlLoop,
     /// The scheduler, where the engine is ext.
     pub(crate) ext: ExtSupervisor,
@@ -72,15 +70,11 @@ pub struct Runtime {
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Gates that another version wrote down in a way that this one cannot read: left as they are.
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
-    /// What has happened.
     pub(crate) events: Events,
-    /// The last hour.
     pub(crate) history: History,
     /// What is written down of it all.
     pub(crate) recorder: RecorderState,
-    /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
-    /// The machine's settings.
     pub settings: Settings,
 }
 
@@ -110,12 +104,10 @@ impl Runtime {
         }
     }
 
-    /// The loop's state.
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control_loop.lock()
     }
 
-    /// What was written over what.
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
         self.kernel.journal()
     }
@@ -131,7 +123,6 @@ impl Runtime {
             .collect()
     }
 
-    /// Where the loop's writes go.
     pub(crate) fn quota_writer(&self) -> QuotaWriter {
         QuotaWriter {
             groups: Arc::clone(&self.kernel.groups),

@@ -23,7 +23,6 @@ use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroups};
 
-/// Between two polls.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// Without a scheduler of ours there is nothing to poll.
 const IDLE_PERIOD: Duration = Duration::from_secs(3600);
@@ -33,7 +32,6 @@ const ASK_NS: u64 = 1_000_000_000;
 /// Another scheduler is in force: whether it still is, is looked at so often.
 const OTHER_NS: u64 = 30_000_000_000;
 
-/// What is due.
 enum Due {
     Nothing,
     Load,
@@ -45,7 +43,6 @@ enum Due {
     Misplaced(u32),
 }
 
-/// Until the next poll.
 pub(crate) fn period(runtime: &Runtime) -> Duration {
     if !runtime.ext.is_wanted() {
         return IDLE_PERIOD;
@@ -159,7 +156,6 @@ impl ExtSupervisor {
     }
 }
 
-/// One poll of the scheduler.
 pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     match runtime.ext.due(now_ns) {
         Due::Nothing => {}

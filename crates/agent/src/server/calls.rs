@@ -41,7 +41,6 @@ pub(super) struct Connection {
     pub(super) agent: Arc<Agent>,
     /// `None` when the kernel does not say: then it may change nothing.
     pub(super) peer: Option<Peer>,
-    /// Those of all connections.
     pub(super) streams: Arc<Mutex<Connections>>,
 }
 

@@ -33,11 +33,9 @@ const EVENTS_MAX: usize = 64;
 
 const PERIOD_MAX_S: u64 = 3_600;
 
-/// What a reader asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     events: bool,
-    /// The period.
     status: Option<Duration>,
     since: Option<u64>,
 }
@@ -113,7 +111,6 @@ struct Reader {
     events: Option<Cursor>,
     /// The period, and when the next is due.
     status: Option<(Duration, Instant)>,
-    /// What goes first.
     greeting: Option<String>,
     _place: Token,
 }

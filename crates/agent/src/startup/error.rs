@@ -17,17 +17,11 @@ pub enum StartError {
     /// The prefix of the groups' names.
     #[error("TIDEGATE_PREFIX: {0}")]
     Prefix(TargetError),
-    /// The run directory.
     #[error("agent: {0}")]
     RunDir(RunDirError),
     /// A file that only root may use.
     #[error("agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", .path.display())]
-    Denied {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Denied { path: PathBuf, error: io::Error },
     /// There is an agent.
     #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
     Running {
@@ -36,12 +30,7 @@ pub enum StartError {
     },
     /// A file of the run directory.
     #[error("agent: {}: {error}; check the run directory", .path.display())]
-    RunFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    RunFile { path: PathBuf, error: io::Error },
     /// The machine has no cpu controller that groups could be made under.
     #[error("agent: no gates can be made here: {0}")]
     NoGates(String),
@@ -50,19 +39,12 @@ pub enum StartError {
     Ext(ExtError),
     /// A call of the system, a thread or the socket.
     #[error("agent: {what}: {error}")]
-    Call {
-        /// Which.
-        what: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The configuration.
+    Call { what: String, error: io::Error },
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// The sensors.
     #[error(transparent)]
     Sense(#[from] SenseError),
 }

@@ -52,39 +52,24 @@ const PERIOD_DEFAULT_US: u64 = 100_000;
 /// systemd could not be asked, or refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
-    /// Another first process.
     #[error(
         "unit: systemd is not this machine's first process; name the group instead: cgroup:/PATH"
     )]
     NoSystemd,
-    /// No bus, or no answer.
     #[error(
         "unit: the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
     )]
-    NoBus {
-        /// What the connection said.
-        why: String,
-    },
+    NoBus { why: String },
     /// The call was answered with an error.
     #[error("unit {unit}: systemd: {why}; look with: systemctl status {unit}")]
-    Refused {
-        /// Which unit.
-        unit: String,
-        /// What it said.
-        why: String,
-    },
-    /// No such unit.
+    Refused { unit: String, why: String },
     #[error("unit {unit}: systemd knows no such unit; look with: systemctl list-units")]
-    NoUnit {
-        /// Which.
-        unit: String,
-    },
+    NoUnit { unit: String },
     /// A unit without processes now.
     #[error(
         "unit {unit}: it is {active}, so it has no group; start it first: systemctl start {unit}"
     )]
     NotRunning {
-        /// Which.
         unit: String,
         /// `inactive`, `failed`, ...
         active: String,

@@ -22,23 +22,18 @@ const FILES: [&str; 3] = [
 /// systemd could not be told, or what it is told not written down.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
-    /// systemd.
     #[error(transparent)]
     Bus(#[from] BusError),
-    /// The file.
     #[error(transparent)]
     Kfs(#[from] KfsError),
-    /// The file's text.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-/// One unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PropertyRecord {
     /// The gate that it was told for.
     pub gate: String,
-    /// The unit.
     pub unit: UnitName,
     /// What systemd would have written before.
     pub was: CpuValues,

@@ -22,7 +22,6 @@ pub(super) fn view_at(agent: &Agent, now_ns: u64) -> ExtView {
     ext_view(&agent.runtime.ext, now_ns).unwrap()
 }
 
-/// One look at the scheduler.
 pub(super) fn supervise(agent: &Agent, now_ns: u64) {
     let poll = || supervise::supervise(&agent.gates, &agent.runtime, &agent.life, now_ns);
     poll();

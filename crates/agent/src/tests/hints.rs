@@ -11,7 +11,6 @@ use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 
 const FIRST: Option<u64> = Some(100_000);
-/// The fake's default.
 const PLAIN: Option<u64> = Some(1_400_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
 const PLUS_5: Option<u64> = Some(4_272_460);

@@ -28,7 +28,6 @@ pub const MAIN: usize = 2;
 /// One thing that an agent is asked. What it answers does not matter: the contract holds either way.
 pub type Ask = (&'static str, fn(&Bed, &Agent));
 
-/// Until everything stands.
 pub const RISE: &[Ask] = &[
     ("run --side", |_, agent| {
         drop(run_limited(agent, PIDS[SIDE]))
@@ -65,7 +64,6 @@ pub const RISE: &[Ask] = &[
     }),
 ];
 
-/// And back again.
 pub const FALL: &[Ask] = &[
     ("a fallback and its end", |bed, agent| {
         drop(bed.fall_back());
@@ -196,7 +194,6 @@ impl Bed {
         Ok(fallback::open_on(fs, &machine, &self.run_dir())?)
     }
 
-    /// What the guardian does.
     pub fn fall_back(&self) -> Result<Vec<String>, String> {
         let (_, mut journal) = self.journal().map_err(|error| error.to_string())?;
         Ok(journal.fall_back(0))

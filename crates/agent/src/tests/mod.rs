@@ -186,7 +186,6 @@ impl Bed {
         Ok(agent)
     }
 
-    /// What the guardian works with.
     pub fn without_agent(&self) -> (Arc<Groups>, Journal) {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).unwrap();

@@ -14,7 +14,6 @@ pub struct FakeSensor {
     counters: Counters,
 }
 
-/// One reading's stretch of time.
 pub const STEP_NS: u64 = 5_000_000;
 /// CPUs of the fake machine.
 pub const CPUS: u64 = 2;

@@ -12,7 +12,6 @@ use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::mechanisms::subgroups::poll;
 use crate::threads::{HOUSEKEEPING, once};
 
-/// No group has used anything.
 struct Unused;
 
 impl Usage for Unused {

@@ -139,7 +139,6 @@ pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
     status.engine == "knobs" && status.headroom_ratio == 0.0 && gate.allowance_cpus.is_none()
 }
 
-/// What the headroom leaves.
 fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> String {
     format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \

@@ -168,7 +168,6 @@ fn name_bindings(view: &mut StatusView, decision: &HeadroomDecision) {
     view.gates = gates;
 }
 
-/// What the loop's state tells.
 fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     let second = control.meter.second();
     let minute = control.meter.minute();

@@ -25,7 +25,6 @@ use tidegate_terms::{Config, Engine, Roots};
 use scheduler::Scheduler;
 use server::ServerSettings;
 
-/// What was found.
 pub struct Facts {
     /// The effective user is root.
     pub root: bool,
@@ -191,7 +190,6 @@ fn writable(dir: &Path) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Now {
-    /// Yes.
     Yes,
     /// With a loss that is said.
     Partly,
@@ -199,12 +197,10 @@ pub enum Now {
     No,
 }
 
-/// One mechanism against this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mechanism {
     /// The term or mechanism.
     pub name: &'static str,
-    /// Enforceable now?
     pub now: Now,
     /// By which engine; empty when by none.
     pub engine: &'static str,
@@ -214,24 +210,19 @@ pub struct Mechanism {
     pub change: Option<String>,
 }
 
-/// The whole answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Tidegate's version.
     pub version: &'static str,
     /// Headroom can be enforced here by the caller.
     pub enforceable: bool,
-    /// One sentence.
     pub verdict: String,
     /// Facts as label and text, in the order they are shown.
     pub facts: Vec<(&'static str, String)>,
-    /// Each mechanism.
     pub mechanisms: Vec<Mechanism>,
     /// What a person should know or mend, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Facts to answer.
 pub fn report(facts: &Facts) -> Report {
     let obstacle = obstacle::obstacle(facts);
     let enforceable = obstacle.is_none();

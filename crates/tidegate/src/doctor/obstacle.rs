@@ -6,9 +6,7 @@ use super::Facts;
 
 /// The first thing that keeps headroom from being enforced.
 pub struct Obstacle {
-    /// Why.
     pub why: String,
-    /// What to do.
     pub mend: String,
 }
 

@@ -7,7 +7,6 @@ use crate::render::{BAD, BOLD, GOOD, styled, wrapped};
 
 const MIDDLING: Style = AnsiColor::Yellow.on_default();
 
-/// The whole page.
 pub fn of(report: &Report) -> String {
     let mut text = String::new();
     for (label, line) in &report.facts {

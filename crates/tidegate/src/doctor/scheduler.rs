@@ -6,7 +6,6 @@ use tidegate_terms::Engine;
 /// The first kernel with sched_ext.
 const SINCE: (u32, u32) = (6, 12);
 
-/// What is known of it.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     /// `uname -r`.
@@ -39,7 +38,6 @@ impl Scheduler {
         matches!(&self.support, Some(Ok(_)))
     }
 
-    /// One line for people.
     pub fn line(&self) -> String {
         let would = "a headroom that is kept to the millisecond, caps to the thousandth, hints that move deadlines \
                      (tidegate agent run --engine ext)";

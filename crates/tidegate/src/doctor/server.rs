@@ -21,7 +21,6 @@ pub struct ServerSettings {
 const GROUPS_MAX: usize = 4_096;
 
 impl ServerSettings {
-    /// Reads them.
     pub fn gather() -> ServerSettings {
         ServerSettings::gather_below(Path::new("/"))
     }

@@ -10,7 +10,6 @@ use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 use tidegate_api::cli::escaped;
 
-/// For people.
 pub fn page(found: &EventsView) -> String {
     let mut out = String::new();
     if found.lost > 0 {

@@ -8,7 +8,6 @@ use super::{BOLD, cpus, fit, gates, span, styled, wrapped};
 const USERS_MAX: usize = 6;
 const WRITES_MAX: usize = 6;
 
-/// The whole page.
 pub fn page(view: &ExplainView) -> String {
     let mut text = format!("{}\n", styled(BOLD, &gates::heading(&view.gate)));
     text.push_str(&wrapped("            ", &view.summary));

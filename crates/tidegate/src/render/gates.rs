@@ -31,7 +31,6 @@ pub fn list(gates: &[GateView]) -> String {
     text
 }
 
-/// One gate with its terms.
 pub fn one(gate: &GateView) -> String {
     let mut text = format!("{}\n", styled(BOLD, &heading(gate)));
     if let Some(command) = &gate.command {
@@ -139,7 +138,6 @@ pub fn urgency(latency: &LatencyView) -> String {
     )
 }
 
-/// How a soft cap stands.
 pub fn cap_line(cap: &CapView) -> String {
     let now = match cap.in_background_seconds {
         Some(seconds) => format!("in the background for {}", span(seconds)),

@@ -5,12 +5,9 @@ use tidegate_api::{ObservedView, PolicyChangeView, PolicyView, RuleView};
 use super::{BAD, BOLD, GOOD};
 use tidegate_api::cli::escaped;
 
-/// Whether the changes were made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tense {
-    /// They were.
     Did,
-    /// They would be.
     Would,
 }
 

@@ -4,7 +4,6 @@ use tidegate_api::{ExtView, ObjectiveView, RecordingView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
-/// The whole page.
 pub fn page(view: &StatusView) -> String {
     let (dot, style) = if view.alerts.is_empty() {
         ("●", GOOD)
@@ -61,7 +60,6 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Where it is recorded.
 fn recorded(view: &RecordingView) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let lost = match view.lost {

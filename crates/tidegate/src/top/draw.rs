@@ -33,7 +33,6 @@ pub fn height_of_all(screen: &Screen) -> u16 {
     rest.saturating_add(plot).max(LINES_WITH_PLOT)
 }
 
-/// Everything.
 pub fn whole(frame: &mut Frame, screen: &mut Screen, look: &Look) {
     let area = frame.area();
     let plot = match area.height {

@@ -16,13 +16,10 @@ use tidegate_api::cli::Failure;
 /// An agent that is gone is looked for so often.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Something new.
 pub enum News {
-    /// The last minute.
     History(Vec<HistoryPointView>),
     /// The machine and its gates.
     Status(Box<StatusView>),
-    /// What has happened.
     Events(Vec<EventView>),
     /// Another agent, whose events begin from the first.
     NewAgent,
@@ -42,7 +39,6 @@ pub struct Feed {
 
 /// Why the agent is not followed any more.
 enum Stop {
-    /// Nobody listens.
     Closed,
     /// It cannot be reached, or is not understood.
     Failed(Failure),
@@ -138,7 +134,6 @@ pub fn first_look(agent: &Client) -> Result<Vec<News>, ApiError> {
     ])
 }
 
-/// Until the agent ends.
 fn follow(to: &Sender<News>, period_s: u64) -> Result<(), Stop> {
     let send = |news| to.send(news).map_err(|_| Stop::Closed);
     let agent = connect::to_agent()?;
@@ -161,7 +156,6 @@ fn follow(to: &Sender<News>, period_s: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// All that the agent remembers.
 fn past_events(agent: &Client) -> Result<Vec<EventView>, ApiError> {
     let mut events = Vec::new();
     let mut since = 0;

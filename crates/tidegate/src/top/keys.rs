@@ -50,23 +50,18 @@ const PAGE_ROWS: isize = 10;
 /// What the screen cannot do by itself.
 #[derive(Debug)]
 pub enum Command {
-    /// Nothing.
     None,
-    /// The end.
     Quit,
-    /// Look so often.
     Period(u64),
     /// Give terms to a gate.
     Set(SetRequest),
     /// Take a gate's terms back.
     Unset(UnsetRequest),
-    /// Write a file.
     Save,
     /// Go through the recording.
     Move(Move),
 }
 
-/// A key.
 pub fn press(screen: &mut Screen, key: KeyEvent) -> Command {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {

@@ -29,11 +29,9 @@ use crate::top::style::Look;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// What was asked for.
 pub struct Options {
     /// Seconds between two looks.
     pub period_s: u64,
-    /// ASCII characters alone.
     pub is_ascii: bool,
 }
 
@@ -46,9 +44,7 @@ const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
 /// What a shell says of a program that a hangup ended.
 const HANGUP_STATUS: i32 = 128 + libc::SIGHUP;
 
-/// What the screen shows.
 enum Shown {
-    /// An agent.
     Live(Feed),
     /// A recording, and when it moved last.
     Recording(Box<Playback>, Instant),

@@ -19,7 +19,6 @@ pub struct Playback {
     /// Where each work was throttled, and for how long by then, in microseconds.
     throttled: HashMap<u32, Vec<(usize, u64)>>,
     at: usize,
-    /// Whether it moves by itself.
     pub is_playing: bool,
     speed: usize,
 }
@@ -27,13 +26,11 @@ pub struct Playback {
 /// A move of the screen through a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Play, or stop.
     Play,
     /// So many seconds.
     By(i64),
     /// To a time of the day, as seconds of it.
     To(u64),
-    /// Faster or slower.
     Speed(isize),
 }
 

@@ -8,24 +8,19 @@ use tidegate_api::GateView;
 /// A column that the list can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The gate's name.
     Gate,
-    /// Its class.
     Class,
     /// CPUs that it uses.
     Cpus,
     /// CPUs that it may use.
     Allowed,
-    /// What binds it.
     Binds,
     /// The 99th percentile of its run delay.
     Delay,
-    /// How long it was throttled.
     Throttled,
 }
 
 impl Column {
-    /// From left to right.
     pub const ALL: [Column; 7] = [
         Column::Gate,
         Column::Class,
@@ -36,7 +31,6 @@ impl Column {
         Column::Throttled,
     ];
 
-    /// Its heading.
     pub fn heading(self) -> &'static str {
         match self {
             Column::Gate => "GATE",
@@ -66,7 +60,6 @@ impl Column {
 /// The order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
-    /// By which column.
     pub column: Column,
     /// The other way round: numbers from the smallest, names from the last.
     pub is_reversed: bool,
@@ -116,7 +109,6 @@ pub fn delay_us(gate: &GateView) -> Option<f64> {
 pub struct Row<'a> {
     /// Gates around it in the list.
     pub depth: usize,
-    /// The gate.
     pub gate: &'a GateView,
 }
 

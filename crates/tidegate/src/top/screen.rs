@@ -21,13 +21,10 @@ const CUT: f64 = 0.1;
 pub struct Point {
     /// When, seconds since 1970.
     pub time_unix_s: u64,
-    /// All there are.
     pub capacity: f64,
     /// Main and the rest.
     pub main: f64,
-    /// Side work.
     pub side: f64,
-    /// What side work may use.
     pub allowance: f64,
 }
 
@@ -39,16 +36,13 @@ pub enum Page {
     List,
     /// Why a gate runs as it does.
     Explain,
-    /// What has happened.
     Events,
-    /// The keys.
     Help,
 }
 
 /// What the keyboard writes into, if anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
-    /// Keys are commands.
     #[default]
     None,
     /// The filter; what it was before.
@@ -64,50 +58,39 @@ pub enum Prompt {
 /// A gate as it was when it was chosen: a later one of the same name is another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Its name.
     pub name: String,
     /// When it was made, on the clock of the agent that told.
     pub made_s: u64,
-    /// The agent's process.
     pub agent_pid: i32,
 }
 
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// It is done.
     Done(String),
-    /// It is not.
     Error(String),
 }
 
 /// Everything that is shown.
 pub struct Screen {
-    /// What the agent said last.
     pub machine: Option<StatusView>,
-    /// Why it says nothing now.
     pub lost: Option<String>,
     /// The gates as they are listed: those of `machine`, or of the moment when the list was frozen.
     pub gates: Vec<GateView>,
     /// The list stands still.
     pub is_frozen: bool,
-    /// The last minute.
     pub points: VecDeque<Point>,
-    /// What has happened, oldest first.
     pub events: VecDeque<EventView>,
     /// The gate that is selected, by name.
     pub selected: Option<String>,
     /// Where it was in the list when it was last there.
     row: usize,
-    /// The list's order.
     pub sort: Sort,
     /// Gates are below those in which they were started.
     pub is_tree: bool,
     /// What a gate must contain to be listed.
     pub filter: String,
-    /// What is shown.
     pub page: Page,
-    /// What is typed into.
     pub prompt: Prompt,
     /// The answer about the gate of [`Page::Explain`].
     pub explained: Option<Result<ExplainView, String>>,
@@ -151,7 +134,6 @@ impl Screen {
         }
     }
 
-    /// Of a recording.
     pub fn of_recording() -> Self {
         Self {
             is_recording: true,

@@ -3,7 +3,6 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 
-/// How the screen is drawn.
 #[derive(Clone, Copy)]
 pub struct Look {
     has_colour: bool,
@@ -13,19 +12,14 @@ pub struct Look {
 /// What a line of the plot, a bar or a word stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Main work.
     Main,
-    /// Side work.
     Side,
     /// Idle CPUs.
     Idle,
-    /// What side work may use.
     Allowance,
-    /// What needs a look.
     Alert,
     /// Headings, and what is chosen.
     Strong,
-    /// What is there for completeness.
     Faint,
 }
 
@@ -47,7 +41,6 @@ impl Look {
         }
     }
 
-    /// For text.
     pub fn without_colour(self) -> Self {
         Self {
             has_colour: false,
@@ -84,7 +77,6 @@ impl Look {
         }
     }
 
-    /// The selected row.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

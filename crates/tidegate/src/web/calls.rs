@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tidegate_api::{ApiError, EVENT_STREAM, ErrorKind};
 
-/// Their paths.
 pub const PASSED_ON: &[&str] = &[
     "/v1/status",
     "/v1/explain",

@@ -58,13 +58,9 @@ const HEADERS: &[(&str, &str)] = &[
 const REPORTS: &str = "/results/";
 const OF_REPORTS: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
-/// What the page shows.
 pub struct Sources {
-    /// Of the agent.
     pub socket: PathBuf,
-    /// A recording.
     pub recording: Option<Shown>,
-    /// Reports.
     pub results: Option<Results>,
 }
 
@@ -120,7 +116,6 @@ pub fn serve(address: SocketAddr, sources: Sources) -> Result<Exit, Failure> {
     })
 }
 
-/// What is where.
 fn addresses(at: SocketAddr, sources: &Sources) -> String {
     let mut lines = format!(
         "http://{at}/ shows the agent of {}\n",

@@ -18,14 +18,11 @@ pub struct Results {
     folder: PathBuf,
 }
 
-/// What is in it.
 #[derive(Serialize)]
 pub struct List {
-    /// The folder.
     folder: String,
     /// Files without their endings.
     pub reports: Vec<String>,
-    /// Files.
     pictures: Vec<String>,
 }
 
@@ -41,7 +38,6 @@ impl Results {
         })
     }
 
-    /// What is in it now.
     pub fn list(&self) -> List {
         let files = self.files();
         let stems = files.iter().filter_map(|name| name.strip_suffix(".html"));

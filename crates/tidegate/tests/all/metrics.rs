@@ -130,7 +130,6 @@ fn provoke(instance: &Instance, prometheus: &Prometheus) -> OtherGroup {
     group
 }
 
-/// What node_exporter would read.
 fn textfile(instance: &Instance) {
     let file = instance.path().join("tidegate.prom");
     let path = file.display().to_string();

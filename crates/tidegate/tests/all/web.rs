@@ -10,7 +10,6 @@ use crate::support_prometheus::fetch;
 
 const BURN: &[&str] = &["sh", "-c", "while :; do :; done"];
 
-/// The source's folder.
 pub fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

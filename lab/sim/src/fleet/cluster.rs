@@ -15,13 +15,11 @@ const SCORED_NODES: usize = 50;
 /// A pod with less than this part of its request is starved.
 const STARVED_PERCENT: u64 = 60;
 
-/// A rehearsal.
 pub struct Settings {
     /// Nodes of the cluster.
     pub nodes: usize,
     /// CPUs of each.
     pub cpus_milli: u64,
-    /// How long it goes.
     pub seconds: u64,
     /// Time passes in such steps.
     pub step_s: u64,
@@ -31,19 +29,15 @@ pub struct Settings {
     pub tolerance_ppt: u64,
     /// Side pods in the cluster; one that ends is followed by the next.
     pub pods: u64,
-    /// What each requests.
     pub request_milli: u64,
     /// What each has to do, in seconds at its full request.
     pub work_s: u64,
-    /// Of the random choices.
     pub seed: u64,
-    /// Main's use.
     pub days: Days,
     /// The numbers of our rule.
     pub constants: Constants,
 }
 
-/// Rehearses one rule.
 pub fn run(settings: &Settings, rule: RuleKind) -> Outcome {
     Cluster::new(settings, rule).run()
 }

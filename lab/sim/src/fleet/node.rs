@@ -12,9 +12,7 @@ struct Pod {
 /// A node of the cluster.
 #[derive(Default)]
 pub struct Node {
-    /// The published amount.
     pub standing_milli: Option<u64>,
-    /// Oldest first.
     pods: Vec<Pod>,
     /// What a pod that was here from the start would have done: pods share what there is by their requests, so it goes on
     /// alike for all.
@@ -28,7 +26,6 @@ impl Node {
         self.pods.len() as u64
     }
 
-    /// What they request.
     pub fn bound_milli(&self, request_milli: u64) -> u64 {
         self.pods() * request_milli
     }

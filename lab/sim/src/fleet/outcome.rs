@@ -5,15 +5,12 @@ use serde::Serialize;
 /// Sums over all nodes and the whole time, under one rule. CPU is in core-seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The rule's name.
     pub rule: &'static str,
-    /// Nodes.
     pub nodes: u64,
     /// The time that passed.
     pub seconds: u64,
     /// What the law left to side work.
     pub surplus_core_seconds: f64,
-    /// What side pods used.
     pub side_core_seconds: f64,
     /// Of that, work that was lost when a pod had to move.
     pub lost_core_seconds: f64,

@@ -29,7 +29,6 @@ impl OwnPriority {
         self.set(fs, &TURN)
     }
 
-    /// Between turns.
     pub fn rest(&mut self, fs: &dyn KernelFs) {
         self.set(fs, &REST);
     }

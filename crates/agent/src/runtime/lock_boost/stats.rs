@@ -17,7 +17,6 @@ pub(super) struct Side {
     pub bounded: bool,
 }
 
-/// What one gate's holders got.
 #[derive(Clone, Debug, Default)]
 struct GateBoosts {
     times: u64,

@@ -21,14 +21,12 @@ const TASKS_PER_POLL: usize = 2_000;
 /// Finding a gate's tasks costs as much as a look at this many.
 const TASKS_A_GATE: usize = 48;
 
-/// Whose turn it is.
 #[derive(Debug, Default)]
 pub(crate) struct HintSweep {
     next: usize,
 }
 
 impl HintSweep {
-    /// One poll.
     pub fn poll(&mut self, kernel: &Kernel, gates: &mut [Gate]) {
         let hinted: Vec<usize> = (0..gates.len())
             .filter(|index| gates[*index].hint.is_some())

@@ -30,10 +30,8 @@ const QUIET: Duration = Duration::from_secs(1);
 const MOVES_PER_POLL: usize = 32;
 /// What is there when the cap is set is to be under it when that returns.
 const MOVES_AT_FIRST: usize = 128;
-/// How notes on it begin.
 const START: &str = "each alone: ";
 
-/// One gate.
 struct SplitGate {
     gate: String,
     family: Family,
@@ -62,7 +60,6 @@ impl Subgroups {
     }
 }
 
-/// Until the next poll.
 pub(crate) fn period(has_new: bool) -> Duration {
     if has_new { BUSY } else { QUIET }
 }

@@ -34,7 +34,6 @@ fn explanation(screen: &Screen) -> String {
     }
 }
 
-/// Newest first.
 fn what_has_happened(screen: &Screen) -> String {
     if screen.events.is_empty() {
         return "nothing has happened since the agent started".to_owned();

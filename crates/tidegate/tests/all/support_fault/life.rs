@@ -135,7 +135,6 @@ impl Life {
         (!ended).then_some(running)
     }
 
-    /// What is wrong just now.
     fn look(&mut self, when: &str) {
         let wrong = self.outside.look();
         self.wrong

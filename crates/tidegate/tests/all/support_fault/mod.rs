@@ -19,7 +19,6 @@ const MISSES_MAX: u64 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Kill,
-    /// And its guardian with it.
     KillBoth,
     Panic,
     Stop,

@@ -19,7 +19,6 @@ pub struct Outside {
     lent: u32,
     /// Side work of `run`: in its place from when it has begun until it is ended.
     pub job: Arc<AtomicU32>,
-    /// Main.
     pub web: Arc<AtomicU32>,
 }
 

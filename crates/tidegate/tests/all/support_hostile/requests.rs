@@ -16,7 +16,6 @@ fn get(path: &str) -> Vec<u8> {
     request(&format!("GET {path}"), "", b"")
 }
 
-/// All of them.
 pub fn requests() -> Vec<Refused> {
     [
         heads(),
@@ -75,7 +74,6 @@ fn heads() -> Vec<Refused> {
     ]
 }
 
-/// Lengths that lie.
 fn lengths() -> Vec<Refused> {
     vec![
         (
@@ -227,7 +225,6 @@ fn processes() -> Vec<Refused> {
     ]
 }
 
-/// Targets.
 fn targets() -> Vec<Refused> {
     vec![
         ("a group above", set("cgroup:/../.."), 400, "/../.."),

@@ -76,7 +76,6 @@ pub fn guardians(prefix: &str) -> Vec<i32> {
     of_instance(prefix, &["guardian"])
 }
 
-/// Direct children.
 pub fn children(parent: i32) -> Vec<i32> {
     let is_child = |pid: &i32| {
         let stat = read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

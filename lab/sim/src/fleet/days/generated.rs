@@ -28,7 +28,6 @@ pub struct Generated {
     pub cpus_milli: u64,
     /// Main's use at its highest hour, on the average node.
     pub peak_ppt: u64,
-    /// Of every random choice.
     pub seed: u64,
 }
 

@@ -6,7 +6,6 @@ mod recorded;
 pub use generated::Generated;
 pub use recorded::{Recorded, RecordedError};
 
-/// Where main's use comes from.
 pub enum Days {
     /// Made up, from a seed.
     Generated(Generated),
@@ -26,7 +25,6 @@ impl Days {
     }
 }
 
-/// One node's main.
 pub trait NodeDay: Send {
     /// What main uses at this second, which never goes back.
     fn main_milli(&mut self, time_s: u64) -> u64;

@@ -15,12 +15,7 @@ pub enum RecordedError {
     #[error(
         "{path}: {why}; a line is a node's name, a second and main's use in millicores, below the header node,time_s,main_milli"
     )]
-    Csv {
-        /// The file.
-        path: PathBuf,
-        /// What the reader said.
-        why: csv::Error,
-    },
+    Csv { path: PathBuf, why: csv::Error },
     /// Not a single sample.
     #[error("{0}: no samples below the header; record at least one for each node")]
     Empty(PathBuf),
@@ -29,11 +24,8 @@ pub enum RecordedError {
         "{path}: node {node}: second {time_s} comes after a later one; sort the lines by time_s"
     )]
     NotSorted {
-        /// The file.
         path: PathBuf,
-        /// The node.
         node: String,
-        /// The sample.
         time_s: u64,
     },
 }
@@ -92,7 +84,6 @@ impl Recorded {
         })
     }
 
-    /// How many nodes were recorded.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }

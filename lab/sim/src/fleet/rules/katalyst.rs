@@ -16,7 +16,6 @@ const TARGET_PERCENT: u64 = 60;
 const STEP_MIN_MILLI: u64 = 300;
 const STEP_MAX_MILLI: u64 = 4_000;
 
-/// Its memory of one node.
 #[derive(Default)]
 pub struct Katalyst {
     next_look_s: u64,

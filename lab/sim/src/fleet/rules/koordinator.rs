@@ -14,7 +14,6 @@ const LOOK_EVERY_S: u64 = 60;
 const DIFFERENCE_PERCENT: u64 = 10;
 const WRITE_AFTER_S: u64 = 300;
 
-/// Its memory of one node.
 #[derive(Default)]
 pub struct Koordinator {
     samples: VecDeque<(u64, u64)>,

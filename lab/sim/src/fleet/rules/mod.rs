@@ -11,28 +11,22 @@ use koordinator::Koordinator;
 /// What a rule sees beyond [`Observation`], of which peers use other parts.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSeen {
-    /// As our rule sees it.
     pub seen: Observation,
     /// CPUs of the node.
     pub cpus_milli: u64,
-    /// What main uses.
     pub main_milli: u64,
-    /// What side pods use.
     pub side_milli: u64,
 }
 
-/// What a rule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The key of the node's status.
     pub write: Write,
-    /// One pod must move.
     pub must_evict: bool,
 }
 
 /// A rule and its memory of one node.
 pub trait Publisher: Send {
-    /// One step.
     fn step(&mut self, node: &NodeSeen) -> Wish;
 }
 
@@ -41,14 +35,11 @@ pub trait Publisher: Send {
 pub enum RuleKind {
     /// The one of `tidegate-kube`.
     Tidegate,
-    /// Koordinator's batch CPU.
     Koordinator,
-    /// Katalyst's reclaimed CPU.
     Katalyst,
 }
 
 impl RuleKind {
-    /// All of them.
     pub const ALL: [RuleKind; 3] = [
         RuleKind::Tidegate,
         RuleKind::Koordinator,
