@@ -211,7 +211,7 @@ fn refusals_name_input_place_and_mend() {
     let refuse = |words: &[&str]| config.resolve(&[&asked(words)]).unwrap_err().to_string();
     assert_eq!(
         refuse(&["class=side", "headroom=130%"]),
-        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30%, 0.3 or 300‰, or none"
+        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30% or 0.3, or none"
     );
     assert!(refuse(&["class=side", "tolerance=0%"]).contains("would let side work starve; write"));
     assert!(
