@@ -244,7 +244,7 @@ fn refusals_name_input_place_and_mend() {
         ),
         (
             &["cap=100‰", "cap_soft=200‰"],
-            "\"200‰\" is above cap_hard (100‰)",
+            "\"0.2cpu\" is above cap_hard (0.1cpu)",
         ),
         (
             &["cap=2000‰", "cap_scope=task"],
