@@ -1,13 +1,13 @@
 #!/bin/bash
 # The failure contract for hours, as root: the injectors of `make test` in their long form, round after round, and a table of
-# what was injected how often and what broke; then the ext engine under stress in the virtual machine, on both kernels. One
+# what was injected how often and what broke; then the sched_ext engine under stress in the virtual machine, on both kernels. One
 # round is more than 20,000 faults; a soak is at least one. docs/failure-contract.md says what is promised.
 #
 #   HOURS=2 scripts/soak.sh          VM=no leaves the virtual machine out; KILLS=200 random kills of each kind (50);
-#                                    EXT_S=600 seconds of ext-soak a kernel (1800, at most 3600), once;
+#                                    EXT_S=600 seconds of sched-ext-soak a kernel (1800, at most 3600), once;
 #                                    EXT_S=0: none; OLD=PATH an earlier build of tidegate, to change to and fro with
 #   HOURS=0 scripts/soak.sh          one short round: in memory all faults, on this kernel those of `make test`, no virtual
-#                                    machine (VM=yes has it, and a minute of ext-soak a kernel). Each part tells how long it took
+#                                    machine (VM=yes has it, and a minute of sched-ext-soak a kernel). Each part tells how long it took
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -55,14 +55,14 @@ round() {
 	[ "${VM:-yes}" = no ] || part vm cargo xtask vm fault- engine-kill engine-hotplug
 }
 
-# The ext engine tormented on two emulated CPUs: tests/vm/cases/ext-soak.sh. A kernel's boot and its last round come on top.
-ext() {
+# The sched_ext engine tormented on two emulated CPUs: tests/vm/cases/sched-ext-soak.sh. A kernel's boot and its last round come on top.
+sched_ext() {
 	local seconds=${EXT_S:-1800} kernel
 	[ "${HOURS:-}" != 0 ] || seconds=${EXT_S:-60}
 	[ "${VM:-yes}" != no ] && [ "$seconds" -gt 0 ] || return 0
 	export TIDEGATE_SOAK_S=$seconds
 	for kernel in 6.18 7.3; do
-		part "ext-$kernel" cargo xtask vm --mode smp --kernel $kernel --limit $((4 * seconds + 1200)) ext-soak ext-limits-many
+		part "ext-$kernel" cargo xtask vm --mode smp --kernel $kernel --limit $((4 * seconds + 1200)) sched-ext-soak sched-ext-limits-many
 		grep -h -e ' rounds$' -e ejected_by_a -e host_stood "$logs/ext-$kernel-$rounds.log"
 	done
 }
@@ -87,7 +87,7 @@ while [ $rounds -eq 0 ] || [ $SECONDS -lt "$until_s" ]; do
 	rounds=$((rounds + 1))
 	round
 done
-ext
+sched_ext
 table
 left=$(find /sys/fs/cgroup -name 'tgtest-*' -o -name 'other-tgtest-*' | wc -l)
 if [ "$left" -ne 0 ]; then

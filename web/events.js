@@ -7,7 +7,7 @@ const ROWS_MAX = 300;
 const LANE_PX = 26;
 const MARGIN_S = 5;
 /** What the command shows as warnings, too. */
-const WARNINGS = new Set(['outside_write', 'lease.expired', 'guardian.replaced', 'ext.ejected', 'policy.rejected']);
+const WARNINGS = new Set(['outside_write', 'lease.expired', 'guardian.replaced', 'sched_ext.ejected', 'policy.rejected']);
 
 const tone = (kind) => (WARNINGS.has(kind) ? 'warning' : 'normal');
 

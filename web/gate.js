@@ -173,8 +173,8 @@ function writeTable() {
 }
 
 function gateFacts(gate) {
-  const { ext, latency, cap } = gate;
-  const held = ext?.cap;
+  const { sched_ext, latency, cap } = gate;
+  const held = sched_ext?.cap;
   return {
     class: gate.class,
     target: gate.target,
@@ -187,7 +187,7 @@ function gateFacts(gate) {
     bursts: gate.nr_bursts > 0 ? `${gate.nr_bursts} periods, ${(gate.burst_us / 1000).toFixed(1)} ms of saved quota` : null,
     'soft cap': cap ? `${cap.soft_cpus} CPUs, in the background for ${percent(100 * cap.background_ratio)} of its time` : null,
     cap: held ? `held back ${held.throttles} times, ${held.throttled_seconds.toFixed(2)} s` : null,
-    waits: ext?.wakeups ? `mean ${ext.delay_mean_us.toFixed(0)} µs, p99 ${ext.delay_p99_us.toFixed(0)} µs, longest ${ext.delay_longest_us.toFixed(0)} µs` : null,
+    waits: sched_ext?.wakeups ? `mean ${sched_ext.delay_mean_us.toFixed(0)} µs, p99 ${sched_ext.delay_p99_us.toFixed(0)} µs, longest ${sched_ext.delay_longest_us.toFixed(0)} µs` : null,
     latency: latency ? `hint ${latency.hint}: ${latency.how}` : null,
   };
 }

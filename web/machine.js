@@ -138,7 +138,7 @@ function agentFacts(status) {
     version: `tidegate ${status.version}, agent ${status.pid} (${status.mode}), up ${span(status.uptime_seconds)}`,
     machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(100 * status.steal_ratio)})`,
     objective: objective && `${objective.from}: ${(100 * objective.extra_ratio).toFixed(0)} % of headroom found for it (${objective.state})`,
-    engine: status.ext?.off ? `${status.engine} (${status.ext.off})` : status.engine,
+    engine: status.sched_ext?.off ? `${status.engine} (${status.sched_ext.off})` : status.engine,
     sensing: status.sensing_note ? `${status.sensing} (${status.sensing_note})` : status.sensing,
     cpuset: status.cpuset,
     loop: `every ${(control.period_us / 1000).toFixed(0)} ms; late ${control.late_p50_us.toFixed(0)} µs (p99 ${control.late_p99_us.toFixed(0)}, `

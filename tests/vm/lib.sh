@@ -165,37 +165,37 @@ finish() {
 	for _pid in "$@"; do wait "$_pid" || true; done
 }
 
-# What follows is for tests of the ext engine.
+# What follows is for tests of the sched_ext engine.
 
-# ext_fields: all that the scheduler's statistics have shown, a key and its value a line.
-ext_fields() { tr ',{}[]' '\n\n\n\n\n' </tmp/ext; }
+# sched_ext_fields: all that the scheduler's statistics have shown, a key and its value a line.
+sched_ext_fields() { tr ',{}[]' '\n\n\n\n\n' </tmp/sched_ext; }
 
-ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
+sched_ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
 
-# ext_is_on: our scheduler is in force, now.
-ext_is_on() {
-	[ "$(ext_state)" = enabled ] || { sleep 2; tail -c 20000 /tmp/ext; }
-	same "the state of sched_ext" "$(ext_state)" enabled
+# sched_ext_is_on: our scheduler is in force, now.
+sched_ext_is_on() {
+	[ "$(sched_ext_state)" = enabled ] || { sleep 2; tail -c 20000 /tmp/sched_ext; }
+	same "the state of sched_ext" "$(sched_ext_state)" enabled
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 }
 
-# ext_on ARGUMENTS: loads the scheduler, without an agent (crates/agent/examples/scheduler.rs), and waits until it is in force;
-# its words go to /tmp/ext.
-ext_on() {
-	scheduler "$@" >/tmp/ext 2>&1 &
+# sched_ext_on ARGUMENTS: loads the scheduler, without an agent (crates/agent/examples/scheduler.rs), and waits until it is in force;
+# its words go to /tmp/sched_ext.
+sched_ext_on() {
+	scheduler "$@" >/tmp/sched_ext 2>&1 &
 	EXT=$!
-	while [ "$(ext_state)" != enabled ]; do
-		alive $EXT || { cat /tmp/ext; fail "the scheduler did not load"; }
+	while [ "$(sched_ext_state)" != enabled ]; do
+		alive $EXT || { cat /tmp/sched_ext; fail "the scheduler did not load"; }
 		sleep 0.2
 	done
-	ext_is_on
+	sched_ext_is_on
 }
 
-# ext_off: ends it, and sees that the kernel's own scheduler is back.
-ext_off() {
+# sched_ext_off: ends it, and sees that the kernel's own scheduler is back.
+sched_ext_off() {
 	kill -INT $EXT
-	wait $EXT || { cat /tmp/ext; fail "the scheduler ended with an error"; }
-	same "the state of sched_ext" "$(ext_state)" disabled
+	wait $EXT || { cat /tmp/sched_ext; fail "the scheduler ended with an error"; }
+	same "the state of sched_ext" "$(sched_ext_state)" disabled
 }
 
 # disturb HOG SLEEPER: affinity, stops and moves between the groups a and b, nice levels and weights; both must live through it.
@@ -214,14 +214,14 @@ disturb() {
 		echo $((round * 100)) >$ROOT/a/cpu.weight
 		sleep 0.2
 	done
-	ext_is_on
+	sched_ext_is_on
 	alive "$1" || fail "the hog is lost"
 	alive "$2" || fail "the sleeper is lost"
 }
 
 # agent_ext_on AGENT: waits until that agent has its scheduler in force. The kernel checks the programs for a while, so look seldom.
 agent_ext_on() {
-	while [ "$(ext_state)" != enabled ]; do
+	while [ "$(sched_ext_state)" != enabled ]; do
 		alive "$1" || { cat /tmp/agent; fail "the agent did not start"; }
 		sleep 2
 	done
@@ -229,9 +229,9 @@ agent_ext_on() {
 	measure loaded_at "$(uptime)" s
 }
 
-# What follows is for ejections: an agent with the engine ext, main that takes all, side work, and a hard cap of 200 permille.
+# What follows is for ejections: an agent with the engine sched_ext, main that takes all, side work, and a hard cap of 200 permille.
 eject_begin() {
-	tidegate agent run --engine ext >/tmp/agent 2>&1 &
+	tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &
 	AGENT=$!
 	agent_ext_on $AGENT
 }
@@ -250,7 +250,7 @@ eject_work() {
 	until_true 20 [ -s /tmp/capped ]
 }
 
-# Side work has a quota. (Its idle class it may leave for a while: knobs lets it have its tolerance on a full machine.)
+# Side work has a quota. (Its idle class it may leave for a while: cgroup lets it have its tolerance on a full machine.)
 quota_stands() { [ "$(cut -d' ' -f1 $ROOT/$SIDE/cpu.max)" != max ]; }
 
 # around WHAT COMMAND...: runs that, and sees that what is mirrored holds over the 5 s around it.
@@ -269,16 +269,16 @@ around() {
 	for _task in $HOG $TURNS $CAPPED; do alive $_task || fail "$_what: process $_task is lost"; done
 }
 
-ext_went() {
-	same "the state of sched_ext after $1" "$(ext_state)" disabled
+sched_ext_went() {
+	same "the state of sched_ext after $1" "$(sched_ext_state)" disabled
 	EJECTED=$((${EJECTED:-0} + 1))
 }
 
 # ejected WHAT COMMAND...: the same with what ends the scheduler.
 ejected() {
-	ext_is_on
+	sched_ext_is_on
 	around "$@"
-	ext_went "$1"
+	sched_ext_went "$1"
 }
 
 # ext_server NS: what the kernel's deadline server gives tasks of sched_ext in a second beside real-time tasks (from 7.0 on).
@@ -291,24 +291,24 @@ ext_server() {
 
 # dump_tells PATTERN: the kernel's dump of the last failure, as the agent logged it, has such a line.
 dump_tells() {
-	grep -m 1 "ext: dump: .*$1" /tmp/agent || fail "the dump has no '$1': $(grep 'ext: dump:' /tmp/agent | head -n 60)"
+	grep -m 1 "sched_ext: dump: .*$1" /tmp/agent || fail "the dump has no '$1': $(grep 'sched_ext: dump:' /tmp/agent | head -n 60)"
 }
 
 # ejected_by_real_time WHAT: a real-time task withholds the CPU for longer than the scheduler stays (3 s; from 7.0 on the kernel's
 # server is switched off for it), so what is mirrored can show itself only afterwards.
 ejected_by_real_time() {
-	ext_is_on
+	sched_ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
 	ext_server 0
 	vmtool stall 6
 	ext_server 50000000
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true
-	ext_went "$1"
+	sched_ext_went "$1"
 }
 
 # What counts its turns costs the emulator dearly, and there is half a minute to wait until the scheduler is loaded again.
-ext_again() {
+sched_ext_again() {
 	kill -STOP $TURNS $CAPPED
 	agent_ext_on $AGENT
 	kill -CONT $TURNS $CAPPED
@@ -316,17 +316,17 @@ ext_again() {
 by_sysrq() { echo S >/proc/sysrq-trigger; }
 by_kill() { kill -9 $AGENT; }
 
-# told WORDS: status says that ext is off, and why.
+# told WORDS: status says that sched_ext is off, and why.
 told() {
 	tidegate status >/tmp/status
 	sed -n 2,3p /tmp/status
-	sed -n 2,3p /tmp/status | grep -q "ext off: .*$1" || fail "status does not say that ext is off for $1"
+	sed -n 2,3p /tmp/status | grep -q "sched_ext off: .*$1" || fail "status does not say that sched_ext is off for $1"
 }
 
 # What follows is for stress: groups of all terms, torment in them (vmstress.c), and a heart (vmheart.c) beside it.
 
 # json_last KEY: the last value of that key that the scheduler's statistics have shown.
-json_last() { ext_fields | sed -n "s/^\"$1\"://p" | tail -n 1; }
+json_last() { sched_ext_fields | sed -n "s/^\"$1\"://p" | tail -n 1; }
 
 # stood SECONDS: for how many of the last SECONDS the host did not run the guest: times at which even the heart was late, and
 # in which the guest's CPUs were busy for less than half of it (else the guest itself is to blame).
@@ -349,7 +349,7 @@ stress_on() {
 
 # A forker's turn takes 20 ms here (vmstress.c), under locks that others wait for: so side work has 10 %.
 stress_load() {
-	ext_on --json --audit --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
+	sched_ext_on --json --audit --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
 }
 
@@ -359,7 +359,7 @@ stress_reload() {
 	echo 0 >$ROOT/idle/cpu.idle
 	until_true 200 sh -c "! [ -e /tmp/plugging ]" || fail "CPU 1 does not come or go"
 	echo "out"
-	ext_off
+	sched_ext_off
 	echo "in"
 	rm -f /tmp/calm
 	stress_load
@@ -380,16 +380,16 @@ torment_along() {
 stress_stands() {
 	# Under the kernel's own scheduler nothing can be ejected.
 	[ -n "${EXT:-}" ] || return 0
-	[ "$(ext_state)" = enabled ] && return
+	[ "$(sched_ext_state)" = enabled ] && return
 	_stood=$(stood 60)
 	# A slow guest takes long to write the kernel's dump.
 	until_true 200 sh -c "! [ -d /proc/$EXT ]" || true
 	if [ "$_stood" -lt 15 ]; then
-		grep -a -v '^{' /tmp/ext | head -c 30000
-		grep -a '^{' /tmp/ext | tail -n 1 | head -c 10000
+		grep -a -v '^{' /tmp/sched_ext | head -c 30000
+		grep -a '^{' /tmp/sched_ext | tail -n 1 | head -c 10000
 		dmesg | grep -i -A 8 sched_ext | tail -n 40
 		dmesg | grep smpboot | tail -n 20
-		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $_stood s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
+		fail "ejected: $(grep -ao 'was ejected.*' /tmp/sched_ext | tail -n 1); the host stood for $_stood s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
 	fi
 	EJECTED=$((EJECTED + 1))
 	wait $EXT || true
@@ -418,7 +418,7 @@ torment() {
 }
 
 # hard_us: what the cap of the group `hard` was charged with, as shown last.
-hard_us() { ext_fields | awk -F: '/"hard_ppt":200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }'; }
+hard_us() { sched_ext_fields | awk -F: '/"hard_ppt":200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }'; }
 
 # What a process ran by the kernel's clock, and by its cap's bucket: the same, within what one run and one interrupt are. A
 # host that stands in the middle of an interrupt is in one of them only: then once more. From 7.0 on the kernel's clock is short

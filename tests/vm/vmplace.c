@@ -12,7 +12,7 @@
 //   vmtool beat ROUNDS PERIOD_US PHASE_US WORK_US
 //                                            wakes at every multiple of PERIOD_US plus PHASE_US and works; prints
 //                                            "mean_us=V", how late it woke
-//   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
+//   vmtool as sched_ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
 //   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
@@ -290,8 +290,8 @@ int places(int count, char **words)
 		beat((uint64_t)atoi(words[2]), (uint64_t)(atof(words[3]) * 1e3),
 		     (uint64_t)(atof(words[4]) * 1e3), (uint64_t)(atof(words[5]) * 1e3));
 	} else if (count > 3 && !strcmp(words[1], "as")) {
-		if (strcmp(words[2], "ext") && strcmp(words[2], "idle"))
-			die("as: ext or idle");
+		if (strcmp(words[2], "sched_ext") && strcmp(words[2], "idle"))
+			die("as: sched_ext or idle");
 		if (sched_setscheduler(0, *words[2] == 'e' ? SCHED_EXT_POLICY : SCHED_IDLE, &param))
 			die("sched_setscheduler");
 		execvp(words[3], words + 3);

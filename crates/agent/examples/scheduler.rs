@@ -1,4 +1,4 @@
-//! The ext engine's scheduler by itself, without an agent: the virtual machine's tests drive it, so that their figures are the
+//! The sched_ext engine's scheduler by itself, without an agent: the virtual machine's tests drive it, so that their figures are the
 //! scheduler's alone. It prints its statistics as JSON and gives all tasks back at SIGINT.
 //!
 //! ```text
@@ -17,12 +17,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidegate_agent::ext::machine;
+use tidegate_agent::sched_ext::machine;
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover;
 use tidegate_sched_ext::{
-    CapStat, CapTerms, CpuPlace, CpuStats, Ext, GateStat, GateTerms, HeadroomStats, Kind,
-    LimitStat, Machine, Options, ProgramCost, RestStat, SchedulerEnd, Stats,
+    CapStat, CapTerms, CpuPlace, CpuStats, GateStat, GateTerms, HeadroomStats, Kind, LimitStat,
+    Machine, Options, ProgramCost, RestStat, SchedExt, SchedulerEnd, Stats,
 };
 use tidegate_terms::{Class, Config, RawTerms, Source, Terms};
 
@@ -83,14 +83,14 @@ fn run() -> Result<(), Failure> {
     // As the agent does where no gate names one.
     options.headroom_ppm = Config::default().settings().default_headroom.value.ppm();
     let mut names = BTreeMap::new();
-    let mut ext = load(&options, &args.gates, &mut names)?;
+    let mut sched_ext = load(&options, &args.gates, &mut names)?;
     let began = Instant::now();
     loop {
         let asked = signals.wait(Duration::from_secs(1));
-        let (stats, ended) = (ext.stats()?, ext.ended()?);
+        let (stats, ended) = (sched_ext.stats()?, sched_ext.ended()?);
         if args.json || asked || ended.is_some() {
             let miscounted = (args.audit && ended.is_none())
-                .then(|| ext.audit())
+                .then(|| sched_ext.audit())
                 .transpose()?;
             let uptime = began.elapsed();
             println!(
@@ -105,7 +105,7 @@ fn run() -> Result<(), Failure> {
             break;
         }
     }
-    match ext.unload()? {
+    match sched_ext.unload()? {
         Some(ended) if !ended.is_ours() => Err(ejected(&ended)),
         _ => Ok(()),
     }
@@ -149,17 +149,17 @@ fn load(
     options: &Options,
     gates: &[String],
     names: &mut BTreeMap<u64, String>,
-) -> Result<Ext, Failure> {
+) -> Result<SchedExt, Failure> {
     let mount = discover::discover(&RealFs::new(), None)?.cpu.mount;
     let mut tasks = Vec::new();
-    let mut ext = Ext::prepare(options)?;
+    let mut sched_ext = SchedExt::prepare(options)?;
     for gate in gates {
         let (target, terms) = gate.split_once(' ').unwrap_or((gate, ""));
         let terms = gate_terms(terms)?;
         if let Some(path) = target.strip_prefix("cgroup:/") {
             let id = std::fs::metadata(mount.join(path))?.ino();
             names.insert(id, format!("/{path}"));
-            ext.set_gate(id, &terms)?;
+            sched_ext.set_gate(id, &terms)?;
         } else {
             let pid = target
                 .strip_prefix("pid:")
@@ -167,11 +167,11 @@ fn load(
             tasks.push((pid.parse()?, terms.cap));
         }
     }
-    ext.attach()?;
+    sched_ext.attach()?;
     for (pid, cap) in tasks {
-        ext.set_task_cap(pid, cap.as_ref())?;
+        sched_ext.set_task_cap(pid, cap.as_ref())?;
     }
-    Ok(ext)
+    Ok(sched_ext)
 }
 
 fn gate_terms(text: &str) -> Result<GateTerms, Failure> {

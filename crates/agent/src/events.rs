@@ -63,10 +63,10 @@ kinds! {
     GuardianReplaced = "guardian.replaced", "7a669ada1e5f4de4a7c79c0a67665f82";
     /// An agent took up the gates of the one before.
     AgentAdopted = "agent.adopted", "1a5bd66dfa8f44c797e501172509085f";
-    /// The scheduler of the engine ext is in force.
-    ExtLoaded = "ext.loaded", "87cb7e67ce784ea8a8e20923760d4a69";
-    /// The scheduler of the engine ext ended by itself, or the kernel ended it.
-    ExtEjected = "ext.ejected", "f2fc3d0353b241a0b681908a04472f05";
+    /// The scheduler of the engine sched_ext is in force.
+    SchedExtLoaded = "sched_ext.loaded", "87cb7e67ce784ea8a8e20923760d4a69";
+    /// The scheduler of the engine sched_ext ended by itself, or the kernel ended it.
+    SchedExtEjected = "sched_ext.ejected", "f2fc3d0353b241a0b681908a04472f05";
     /// Other rules are in force.
     PolicyApplied = "policy.applied", "5e2cd4a3d1f64a0f8a2c8c7d31f5b9e0";
     /// The files were refused; the policy in force stays.

@@ -7,12 +7,12 @@
 //! ```text
 //! server ─▶ api, view ────────┐            ┌─▶ systemd ─▶ units' values
 //! threads: housekeeping ──────┼─▶ runtime ─┼─▶ kernel (groups, journal) ─▶ kernel files
-//!   slow-work, lock-boost ────┘   gates    └─▶ ext ─▶ scheduler
-//!   control_thread 5 ms ─▶ control (knobs): sample → law → plan ─▶ apply (knobs) ─▶ quota
+//!   slow-work, lock-boost ────┘   gates    └─▶ sched_ext ─▶ scheduler
+//!   control_thread 5 ms ─▶ control (cgroup): sample → law → plan ─▶ apply (cgroup) ─▶ quota
 //!     └─ lease ─▶ guardian ─▶ fallback
 //! ```
 //!
-//! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `ext` ← `runtime` ← `lifecycle`, `view`,
+//! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `sched_ext` ← `runtime` ← `lifecycle`, `view`,
 //! `agent` ← `api` ← `server`, `threads` ← `startup`.
 
 pub mod agent;
@@ -21,7 +21,6 @@ pub mod client;
 mod control_loop;
 mod errors;
 mod events;
-pub mod ext;
 mod follow_units;
 #[doc(hidden)]
 pub mod fuzz;
@@ -39,6 +38,7 @@ mod process;
 mod recorder;
 mod recorder_state;
 mod runtime;
+pub mod sched_ext;
 mod server;
 pub mod startup;
 pub mod systemd;

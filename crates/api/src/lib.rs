@@ -27,9 +27,9 @@ pub use exit::Exit;
 pub use openapi::openapi;
 pub use table::CALLS;
 pub use views::{
-    CapCounts, CapView, EventView, EventsView, ExplainView, ExtView, GapView, GateChangeView,
-    GateCounts, GateView, HistogramView, HistoryPointView, HistoryView, KernelWriteView,
-    LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView,
-    PolicyView, QuotaCounts, RecordingView, RuleView, StatusView, SumLineView, TermView,
+    CapCounts, CapView, EventView, EventsView, ExplainView, GapView, GateChangeView, GateCounts,
+    GateView, HistogramView, HistoryPointView, HistoryView, KernelWriteView, LatencyView,
+    LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
+    QuotaCounts, RecordingView, RuleView, SchedExtView, StatusView, SumLineView, TermView,
     TotalsView, UserView, WriteView,
 };

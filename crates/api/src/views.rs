@@ -2,11 +2,11 @@
 
 mod counts;
 mod events;
-mod ext;
 mod history;
 mod limit;
 mod policy;
 mod recording;
+mod sched_ext;
 mod sum;
 mod totals;
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
 pub use events::{EventView, EventsView, GapView};
-pub use ext::{ExtView, QuotaCounts};
 pub use history::{HistoryPointView, HistoryView};
 pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
 };
 pub use recording::RecordingView;
+pub use sched_ext::{QuotaCounts, SchedExtView};
 pub use sum::SumLineView;
 pub use totals::{HistogramView, TotalsView};
 
@@ -112,7 +112,7 @@ pub struct GateView {
     /// Its latency hint, if it has one.
     #[serde(default)]
     pub latency: Option<LatencyView>,
-    /// Its soft cap's bucket, where it has one; none while the ext engine keeps the cap ([`GateCounts::cap`]).
+    /// Its soft cap's bucket, where it has one; none while the sched_ext engine keeps the cap ([`GateCounts::cap`]).
     #[serde(default)]
     pub cap: Option<CapView>,
     /// Periods in which the same group ran, as the kernel counts.
@@ -125,7 +125,7 @@ pub struct GateView {
     #[serde(default)]
     pub burst_us: u64,
     /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it; under the
-    /// ext engine and a cap, times that a task was held back.
+    /// sched_ext engine and a cap, times that a task was held back.
     #[serde(default)]
     pub throttled_lately: u64,
     /// What its own quota and hard cap come to.
@@ -137,9 +137,9 @@ pub struct GateView {
     /// Which limit binds, by the names that [`ExplainView`] has; limits on groups around it (`parent`) are looked for there alone.
     #[serde(default)]
     pub binding: String,
-    /// What the ext engine counts of it, while that is in force.
+    /// What the sched_ext engine counts of it, while that is in force.
     #[serde(default)]
-    pub ext: Option<GateCounts>,
+    pub sched_ext: Option<GateCounts>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.
@@ -195,11 +195,11 @@ pub struct StatusView {
     pub pid: i32,
     /// `on-demand` or `service`.
     pub mode: String,
-    /// What enforces the terms at this moment: `knobs` or `ext`.
+    /// What enforces the terms at this moment: `cgroup` or `sched_ext`.
     pub engine: String,
-    /// The scheduler, where the engine ext was asked for.
+    /// The scheduler, where the engine sched_ext was asked for.
     #[serde(default)]
-    pub ext: Option<ExtView>,
+    pub sched_ext: Option<SchedExtView>,
     /// `bpf` or `usage`.
     pub sensing: String,
     /// Why not `bpf`, when it is not.

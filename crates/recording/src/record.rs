@@ -24,7 +24,7 @@ pub struct Machine {
     pub cpus: u32,
     /// CPUs that share a core.
     pub threads_per_core: u32,
-    /// `knobs` or `ext`.
+    /// `cgroup` or `sched_ext`.
     pub engine: String,
     /// `bpf` or `usage`.
     pub sensing: String,

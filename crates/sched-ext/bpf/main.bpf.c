@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The scheduler's callbacks; each is thin. How they hang together: docs/ext.md.
+ * The scheduler's callbacks; each is thin. How they hang together: docs/sched-ext.md.
  *
  * A new kind of limit goes into four places: `activate` (which limits a task is under), `enqueue_task`
  * and `dispatch_kind` (what may start), `charge` (a task ran), and caps_bound or limit_bound (until

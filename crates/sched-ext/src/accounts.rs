@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use crate::delays::Delays;
-use crate::error::{ExtError, refused};
+use crate::error::{SchedExtError, refused};
 use crate::intf::{ACCOUNTS_LEAST, Account, KINDS, value};
 
 /// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
@@ -108,7 +108,7 @@ impl Accounts {
     }
 
     /// The gate's account, a fresh one if it has none; None: all are taken.
-    pub fn open(&mut self, cgroup_id: u64) -> Result<Option<u32>, ExtError> {
+    pub fn open(&mut self, cgroup_id: u64) -> Result<Option<u32>, SchedExtError> {
         if let Some(index) = self.by_gate.get(&cgroup_id) {
             return Ok(Some(*index));
         }
@@ -133,7 +133,7 @@ impl Accounts {
         }
     }
 
-    fn clear(&self, index: u32) -> Result<(), ExtError> {
+    fn clear(&self, index: u32) -> Result<(), SchedExtError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(|why| refused("count the CPUs", &why))?;
         let zeros = vec![vec![0_u8; size_of::<Account>()]; cpus];
         self.map
@@ -141,7 +141,7 @@ impl Accounts {
             .map_err(|why| refused("clear an account", &why))
     }
 
-    fn read(&self, index: u32) -> Result<WorkStat, ExtError> {
+    fn read(&self, index: u32) -> Result<WorkStat, SchedExtError> {
         let found = self
             .map
             .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
@@ -156,13 +156,13 @@ impl Accounts {
     }
 
     /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
-    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, ExtError> {
+    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, SchedExtError> {
         let index = self.by_gate.get(&cgroup_id);
         index.map(|&index| self.read(index)).transpose()
     }
 
     /// Tasks without a gate.
-    pub fn rest(&self) -> Result<RestStat, ExtError> {
+    pub fn rest(&self) -> Result<RestStat, SchedExtError> {
         Ok(RestStat {
             main: self.read(0)?,
             side: self.read(1)?,

@@ -4,7 +4,7 @@ use libbpf_rs::MapCore;
 use serde::Serialize;
 use tidegate_law::cap::NONE;
 
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 use crate::intf::{Bucket, CapAsk, MainSkel, TokenBucket};
 use crate::object::{self, bytes, get};
 use crate::terms::{CapScope, CapTerms};
@@ -91,7 +91,7 @@ pub fn ask(
     cgroup_id: u64,
     pid: u32,
     terms: &CapTerms,
-) -> Result<(), ExtError> {
+) -> Result<(), SchedExtError> {
     let ask = CapAsk {
         cgroup_id,
         pid,
@@ -102,11 +102,11 @@ pub fn ask(
     };
     match object::call(&skel.progs.set_cap, bytes(&ask))? {
         0 => Ok(()),
-        _ => Err(ExtError::Machine(NO_TASK.to_owned())),
+        _ => Err(SchedExtError::Machine(NO_TASK.to_owned())),
     }
 }
 
-pub fn all(skel: &MainSkel<'_>) -> Result<Vec<CapStat>, ExtError> {
+pub fn all(skel: &MainSkel<'_>) -> Result<Vec<CapStat>, SchedExtError> {
     let table = &skel.maps.buckets;
     let mut all = Vec::new();
     for index in 1..table.max_entries() {
@@ -136,7 +136,7 @@ pub fn all(skel: &MainSkel<'_>) -> Result<Vec<CapStat>, ExtError> {
     Ok((1_u32..).zip(&all).filter_map(stat).collect())
 }
 
-/// The clock of the scheduler (`bpf_ktime_get_ns`). Knobs has the same: engines know nothing of each other.
+/// The clock of the scheduler (`bpf_ktime_get_ns`). Cgroup has the same: engines know nothing of each other.
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

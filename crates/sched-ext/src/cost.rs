@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use libbpf_rs::{AsRawLibbpf, Object, libbpf_sys};
 use serde::Serialize;
 
-use crate::error::{ExtError, refused};
+use crate::error::{SchedExtError, refused};
 
 /// What the kernel says of one program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +28,7 @@ pub struct CountedCost {
 }
 
 /// Has the kernel count what programs cost (as `kernel.bpf_stats_enabled` does, but ended with the process at the latest).
-pub fn count_cost() -> Result<CountedCost, ExtError> {
+pub fn count_cost() -> Result<CountedCost, SchedExtError> {
     // SAFETY: a system call without pointers.
     let descriptor = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if descriptor < 0 {
@@ -43,7 +43,7 @@ pub fn count_cost() -> Result<CountedCost, ExtError> {
 }
 
 /// The programs of a loaded object, by name.
-pub fn programs(object: &Object) -> Result<Vec<ProgramCost>, ExtError> {
+pub fn programs(object: &Object) -> Result<Vec<ProgramCost>, SchedExtError> {
     let mut costs = Vec::new();
     for program in object.progs() {
         // SAFETY: the program is the object's, which lives as long as the borrow.

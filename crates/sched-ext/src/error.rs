@@ -4,7 +4,7 @@ use crate::log;
 
 /// A failure of this engine.
 #[derive(Debug, thiserror::Error)]
-pub enum ExtError {
+pub enum SchedExtError {
     /// The kernel has no sched_ext.
     #[error(
         "sched_ext: kernel {release}: {why}; use a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT (Debian: linux-image-cloud-amd64 of trixie-backports)"
@@ -26,7 +26,7 @@ pub enum ExtError {
     )]
     NotRoot,
     /// The kernel or libbpf refused.
-    #[error("sched_ext: {step}: {why}{log}; see docs/ext.md, or try another kernel")]
+    #[error("sched_ext: {step}: {why}{log}; see docs/sched-ext.md, or try another kernel")]
     Refused {
         step: &'static str,
         why: String,
@@ -42,12 +42,12 @@ pub enum ExtError {
 }
 
 /// libbpf's error, with what it said.
-pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
+pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> SchedExtError {
     match why.kind() {
         libbpf_rs::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-            ExtError::NotRoot
+            SchedExtError::NotRoot
         }
-        _ => ExtError::Refused {
+        _ => SchedExtError::Refused {
             step,
             why: format!("{why:#}"),
             log: log::end(),

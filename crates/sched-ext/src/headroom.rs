@@ -4,7 +4,7 @@ use libbpf_rs::MapCore;
 use serde::Serialize;
 use tidegate_law::Reason;
 
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 use crate::intf::HeadroomReport;
 use crate::object::get;
 
@@ -74,7 +74,7 @@ impl From<&HeadroomReport> for HeadroomStats {
 }
 
 /// The controller's state out of its map; None: there has been no side work.
-pub fn read(reports: &impl MapCore) -> Result<Option<HeadroomStats>, ExtError> {
+pub fn read(reports: &impl MapCore) -> Result<Option<HeadroomStats>, SchedExtError> {
     let report = get::<HeadroomReport>(reports, &0_u32.to_ne_bytes())?;
     let report = report.filter(|report| report.steps > 0);
     Ok(report.as_ref().map(HeadroomStats::from))

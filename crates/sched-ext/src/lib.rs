@@ -1,12 +1,12 @@
 //! The engine on sched_ext: Tidegate's own scheduler in BPF (`bpf/`), and what loads it.
 //!
-//! [`Ext::prepare`] has the kernel check it and [`Ext::attach`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
-//! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/ext.md tells
+//! [`SchedExt::prepare`] has the kernel check it and [`SchedExt::attach`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
+//! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/sched-ext.md tells
 //! how it decides.
 //!
 //! 1. **The kernel is asked, not guessed at.** [`support()`] looks for sched_ext; structures and constants come from the
 //!    running kernel's BTF, so that one object serves every kernel from 6.12.
-//! 2. **Loaded means loaded.** [`Ext::attach`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
+//! 2. **Loaded means loaded.** [`SchedExt::attach`] returns once the kernel says `enabled`; [`SchedExt::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
 mod accounts;
@@ -33,13 +33,13 @@ pub use accounts::{RestStat, WorkStat};
 pub use caps::CapStat;
 pub use cost::{CountedCost, ProgramCost, count_cost};
 pub use delays::Delays;
-pub use error::ExtError;
+pub use error::SchedExtError;
 pub use exit::SchedulerEnd;
 pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 pub use headroom::HeadroomStats;
 pub use intf::CAPS_NESTED_MAX;
 pub use limits::LimitStat;
-pub use load::{Ext, Options, verify};
+pub use load::{Options, SchedExt, verify};
 pub use machine::{CpuPlace, Machine};
 pub use object::kernel_tells_quotas;
 pub use rcu::restore_rcu_thread;

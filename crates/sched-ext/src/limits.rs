@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tidegate_law::bandwidth::NONE;
 
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 use crate::intf::{Control, Limit, MainSkel, MirrorAsk};
 use crate::object::{self, bytes, delete, get, put};
 
@@ -56,7 +56,7 @@ impl From<&Limit> for LimitStat {
 }
 
 /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
-pub fn all(skel: &MainSkel<'_>) -> Result<Vec<LimitStat>, ExtError> {
+pub fn all(skel: &MainSkel<'_>) -> Result<Vec<LimitStat>, SchedExtError> {
     let mut found = Vec::new();
     for index in 1..=control(skel)?.limits_used {
         if let Some(limit) = get::<Limit>(&skel.maps.limits, &index.to_ne_bytes())?
@@ -69,16 +69,16 @@ pub fn all(skel: &MainSkel<'_>) -> Result<Vec<LimitStat>, ExtError> {
 }
 
 /// Quotas that are not enforced because the table was full when they came.
-pub fn refused(skel: &MainSkel<'_>) -> Result<u32, ExtError> {
+pub fn refused(skel: &MainSkel<'_>) -> Result<u32, SchedExtError> {
     Ok(control(skel)?.limits_refused)
 }
 
-fn control(skel: &MainSkel<'_>) -> Result<Control, ExtError> {
+fn control(skel: &MainSkel<'_>) -> Result<Control, SchedExtError> {
     Ok(get::<Control>(&skel.maps.control, &0_u32.to_ne_bytes())?.unwrap_or_default())
 }
 
 /// Says whether a group's quota is a copy of what is enforced otherwise.
-pub fn set_mirror(skel: &MainSkel<'_>, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+pub fn set_mirror(skel: &MainSkel<'_>, cgroup_id: u64, mirror: bool) -> Result<(), SchedExtError> {
     let (mirrors, key) = (&skel.maps.mirrors, cgroup_id.to_ne_bytes());
     if mirror {
         put(mirrors, &key, &1_u32.to_ne_bytes())?;

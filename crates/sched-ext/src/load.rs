@@ -10,7 +10,7 @@ use tidegate_terms::{Tolerance, combine};
 use crate::accounts::{Accounts, WorkStat};
 use crate::caps::{self, CapStat};
 use crate::cost::{self, ProgramCost};
-use crate::error::{ExtError, refused};
+use crate::error::{SchedExtError, refused};
 use crate::exit::SchedulerEnd;
 use crate::headroom::{self, HeadroomStats};
 use crate::hints;
@@ -44,7 +44,7 @@ pub struct Options {
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
     pub tuning: HeadroomConfig,
-    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For measuring: docs/ext.md.
+    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For measuring: docs/sched-ext.md.
     pub partial: bool,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
@@ -91,7 +91,7 @@ fn limits_for(cpus: u32) -> u32 {
 }
 
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
-pub struct Ext {
+pub struct SchedExt {
     asked: BTreeMap<u64, GateTerms>,
     accounts: Accounts,
     headroom_ppm: u32,
@@ -105,24 +105,24 @@ pub struct Ext {
     rcu: Option<RcuThread>,
 }
 
-impl Ext {
+impl SchedExt {
     /// The first and longer part: the kernel has checked the programs, and nothing runs yet. Gates and mirrors may be set
     /// already, and are in force from the first task on.
     ///
     /// # Errors
     /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its log.
-    pub fn prepare(options: &Options) -> Result<Ext, ExtError> {
+    pub fn prepare(options: &Options) -> Result<SchedExt, SchedExtError> {
         if let Some(name) = support()?.loaded {
-            return Err(ExtError::Taken { name });
+            return Err(SchedExtError::Taken { name });
         }
         if !rustix::process::geteuid().is_root() {
-            return Err(ExtError::NotRoot);
+            return Err(SchedExtError::NotRoot);
         }
         let config = Config::from(options);
         let skel = object::load(&config, &options.tuning, options.partial)?;
         let accounts = MapHandle::try_from(&skel.maps.accounts);
         let accounts = accounts.map_err(|why| refused("open a map", &why))?;
-        let mut ext = Ext {
+        let mut sched_ext = SchedExt {
             asked: BTreeMap::new(),
             accounts: Accounts::new(accounts),
             headroom_ppm: options.headroom_ppm,
@@ -132,11 +132,11 @@ impl Ext {
             skel,
             rcu: None,
         };
-        ext.tell(options)?;
-        Ok(ext)
+        sched_ext.tell(options)?;
+        Ok(sched_ext)
     }
 
-    fn tell(&mut self, options: &Options) -> Result<(), ExtError> {
+    fn tell(&mut self, options: &Options) -> Result<(), SchedExtError> {
         let maps = &self.skel.maps;
         for (cpu, place) in (0_u32..).zip(options.machine.table()) {
             put(&maps.cpus, &cpu.to_ne_bytes(), bytes(&place))?;
@@ -155,19 +155,19 @@ impl Ext {
     ///
     /// # Errors
     /// The kernel's refusal, or why the scheduler ended while it began.
-    pub fn attach(&mut self) -> Result<(), ExtError> {
+    pub fn attach(&mut self) -> Result<(), SchedExtError> {
         self.rcu = RcuThread::raise();
         match self.skel.maps.tidegate.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
             Err(why) => {
                 return Err(match self.ended()? {
-                    Some(ended) => ExtError::Ejected(ended.to_string()),
+                    Some(ended) => SchedExtError::Ejected(ended.to_string()),
                     None => refused("hand the scheduler to the kernel", &why),
                 });
             }
         }
         match self.ended()? {
-            Some(ended) => Err(ExtError::Ejected(ended.to_string())),
+            Some(ended) => Err(SchedExtError::Ejected(ended.to_string())),
             None => Ok(()),
         }
     }
@@ -176,7 +176,7 @@ impl Ext {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
+    pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), SchedExtError> {
         let gate = Gate::new(terms, self.accounts.open(cgroup_id)?);
         put(
             &self.skel.maps.gates,
@@ -189,13 +189,17 @@ impl Ext {
     }
 
     /// What counts where no gate says: idle to keep while there is side work, and what side work gets in any case.
-    pub fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
+    pub fn set_machine(
+        &mut self,
+        headroom_ppm: u32,
+        tolerance_ppm: u32,
+    ) -> Result<(), SchedExtError> {
         (self.headroom_ppm, self.tolerance_ppm) = (headroom_ppm, tolerance_ppm);
         self.next_generation()
     }
 
     /// Takes a gate away; one that was never set is none, too.
-    pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), ExtError> {
+    pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), SchedExtError> {
         self.asked.remove(&cgroup_id);
         delete(&self.skel.maps.gates, &cgroup_id.to_ne_bytes())?;
         self.set_gate_cap(cgroup_id, None)?;
@@ -203,7 +207,7 @@ impl Ext {
         self.next_generation()
     }
 
-    fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), ExtError> {
+    fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), SchedExtError> {
         match cap {
             Some(terms) => {
                 caps::ask(&self.skel, cgroup_id, 0, &terms)?;
@@ -219,7 +223,11 @@ impl Ext {
 
     /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them together); None takes the cap
     /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
-    pub fn set_task_cap(&mut self, pid: u32, terms: Option<&CapTerms>) -> Result<(), ExtError> {
+    pub fn set_task_cap(
+        &mut self,
+        pid: u32,
+        terms: Option<&CapTerms>,
+    ) -> Result<(), SchedExtError> {
         let none = CapTerms::default();
         caps::ask(&self.skel, 0, pid, terms.unwrap_or(&none))?;
         self.next_generation()
@@ -227,13 +235,13 @@ impl Ext {
 
     /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
     /// any more. It counts at once, for the value that is in force.
-    pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+    pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), SchedExtError> {
         limits::set_mirror(&self.skel, cgroup_id, mirror)
     }
 
     /// Every group looks its gates up again. A program does it: others raise the generation, too (quotas, `cpu.idle`), and take places
     /// in the table of limits, which would be lost where the whole is read and written back here.
-    fn next_generation(&mut self) -> Result<(), ExtError> {
+    fn next_generation(&mut self) -> Result<(), SchedExtError> {
         let ask = self.terms();
         object::call(&self.skel.progs.set_terms, bytes(&ask)).map(|_| ())
     }
@@ -256,26 +264,26 @@ impl Ext {
     }
 
     /// The headroom controller's state; None: there has been no side work.
-    pub fn headroom(&self) -> Result<Option<HeadroomStats>, ExtError> {
+    pub fn headroom(&self) -> Result<Option<HeadroomStats>, SchedExtError> {
         headroom::read(&self.skel.maps.headroom_reports)
     }
 
     /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
-    pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
+    pub fn limits(&self) -> Result<Vec<LimitStat>, SchedExtError> {
         limits::all(&self.skel)
     }
 
-    pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
+    pub fn caps(&self) -> Result<Vec<CapStat>, SchedExtError> {
         caps::all(&self.skel)
     }
 
     /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
-    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, ExtError> {
+    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, SchedExtError> {
         self.accounts.work(cgroup_id)
     }
 
     /// What was counted so far. A number may be a run old; each only grows.
-    pub fn stats(&self) -> Result<Stats, ExtError> {
+    pub fn stats(&self) -> Result<Stats, SchedExtError> {
         let (limits, caps) = (self.limits()?, self.caps()?);
         let gates = self.asked.iter().map(|(&cgroup_id, &terms)| {
             let work = self.work(cgroup_id)?;
@@ -294,7 +302,7 @@ impl Ext {
         });
         Ok(Stats {
             total: CpuStats::read(&self.skel.maps.cpus)?,
-            gates: gates.collect::<Result<_, ExtError>>()?,
+            gates: gates.collect::<Result<_, SchedExtError>>()?,
             rest: self.accounts.rest()?,
             limits_refused: limits::refused(&self.skel)?,
             headroom: self.headroom()?,
@@ -309,25 +317,25 @@ impl Ext {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn audit(&mut self) -> Result<u32, ExtError> {
+    pub fn audit(&mut self) -> Result<u32, SchedExtError> {
         object::call(&self.skel.progs.audit, &[])
     }
 
     /// Why it is no more; None while it runs.
-    pub fn ended(&self) -> Result<Option<SchedulerEnd>, ExtError> {
+    pub fn ended(&self) -> Result<Option<SchedulerEnd>, SchedExtError> {
         let exit = get::<Exit>(&self.skel.maps.ended, &0_u32.to_ne_bytes())?;
         Ok(exit.as_ref().and_then(SchedulerEnd::from_kernel))
     }
 
     /// Gives all tasks back now, and says what the kernel noted of the end.
-    pub fn unload(mut self) -> Result<Option<SchedulerEnd>, ExtError> {
+    pub fn unload(mut self) -> Result<Option<SchedulerEnd>, SchedExtError> {
         self.link = None;
         self.ended()
     }
 }
 
 /// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
-pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
+pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, SchedExtError> {
     support()?;
     let skel = object::load(&Config::from(options), &options.tuning, options.partial)?;
     cost::programs(skel.object())

@@ -1,6 +1,6 @@
 //! The machine as the scheduler is told of it: which CPUs share a core and a last-level cache.
 
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 use crate::intf::{CPUS_MAX, Cpu, LLCS_MAX, Near};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct Machine {
 
 impl Machine {
     /// A machine of `cpus` possible CPUs, of which some are known.
-    pub fn new(cpus: u32, known: &[CpuPlace]) -> Result<Machine, ExtError> {
+    pub fn new(cpus: u32, known: &[CpuPlace]) -> Result<Machine, SchedExtError> {
         if cpus == 0 || cpus > CPUS_MAX {
-            return Err(ExtError::Machine(format!(
+            return Err(SchedExtError::Machine(format!(
                 "{cpus} CPUs, not 1 to {CPUS_MAX}"
             )));
         }
@@ -48,7 +48,7 @@ impl Machine {
         caches.dedup();
         if caches.len() > LLCS_MAX as usize {
             let found = caches.len();
-            return Err(ExtError::Machine(format!(
+            return Err(SchedExtError::Machine(format!(
                 "{found} last-level caches, more than {LLCS_MAX}"
             )));
         }

@@ -11,7 +11,7 @@ use plain::Plain;
 use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
-use crate::error::{ExtError, refused};
+use crate::error::{SchedExtError, refused};
 use crate::intf::{Config, HeadroomTuning, KINDS, MainSkel, MainSkelBuilder, OpenMainSkel, value};
 use crate::log;
 
@@ -20,7 +20,7 @@ pub fn load(
     config: &Config,
     headroom: &HeadroomConfig,
     partial: bool,
-) -> Result<MainSkel<'static>, ExtError> {
+) -> Result<MainSkel<'static>, SchedExtError> {
     log::capture();
     // The skeleton borrows the memory of this pointer to the object for as long as it lives.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -105,7 +105,7 @@ fn kernel_has_flag(flag: &str) -> bool {
 }
 
 /// Runs a syscall program; returns its return value.
-pub fn call(program: &ProgramMut<'_>, argument: &[u8]) -> Result<u32, ExtError> {
+pub fn call(program: &ProgramMut<'_>, argument: &[u8]) -> Result<u32, SchedExtError> {
     let mut bytes = argument.to_vec();
     let input = ProgramInput {
         // The kernel refuses an argument without a length.
@@ -118,13 +118,13 @@ pub fn call(program: &ProgramMut<'_>, argument: &[u8]) -> Result<u32, ExtError> 
     Ok(output.return_value)
 }
 
-pub fn put(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
+pub fn put(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<(), SchedExtError> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|why| refused("write a map", &why))
 }
 
 /// Deletes one element, if it is there.
-pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<(), ExtError> {
+pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<(), SchedExtError> {
     match map.delete(key) {
         Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
             Err(refused("take an element out of a map", &why))
@@ -133,7 +133,7 @@ pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<(), ExtError> {
     }
 }
 
-pub fn get<T: Plain + Default>(map: &impl MapCore, key: &[u8]) -> Result<Option<T>, ExtError> {
+pub fn get<T: Plain + Default>(map: &impl MapCore, key: &[u8]) -> Result<Option<T>, SchedExtError> {
     let found = map
         .lookup(key, MapFlags::ANY)
         .map_err(|why| refused("read a map", &why))?;

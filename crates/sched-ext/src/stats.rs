@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::accounts::{RestStat, WorkStat};
 use crate::caps::CapStat;
 use crate::cost::ProgramCost;
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 use crate::headroom::HeadroomStats;
 use crate::intf::{Cpu, KINDS};
 use crate::limits::LimitStat;
@@ -123,7 +123,7 @@ pub struct Stats {
 
 impl CpuStats {
     /// All possible CPUs together.
-    pub(crate) fn read(cpus: &impl MapCore) -> Result<CpuStats, ExtError> {
+    pub(crate) fn read(cpus: &impl MapCore) -> Result<CpuStats, SchedExtError> {
         let mut total = CpuStats::default();
         for cpu in 0..cpus.max_entries() {
             if let Some(cpu) = get::<Cpu>(cpus, &cpu.to_ne_bytes())? {

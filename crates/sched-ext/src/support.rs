@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::ExtError;
+use crate::error::SchedExtError;
 
 /// Our scheduler's name, as the kernel shows it.
 pub const NAME: &str = "tidegate";
@@ -20,13 +20,13 @@ pub struct Support {
 }
 
 /// Asks the running kernel.
-pub fn support() -> Result<Support, ExtError> {
+pub fn support() -> Result<Support, SchedExtError> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     support_below(Path::new("/"), release.trim())
 }
 
-fn support_below(root: &Path, release: &str) -> Result<Support, ExtError> {
-    let missing = |why| ExtError::Unsupported {
+fn support_below(root: &Path, release: &str) -> Result<Support, SchedExtError> {
+    let missing = |why| SchedExtError::Unsupported {
         release: release.to_owned(),
         why,
     };

@@ -167,7 +167,7 @@ impl Value for Cap {
     }
 }
 
-/// What one cap covers; the numbers are those of the ext engine's programs.
+/// What one cap covers; the numbers are those of the sched_ext engine's programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapScope {

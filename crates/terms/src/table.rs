@@ -275,8 +275,8 @@ table! {
         doc: "Headroom where no gate names one; 0% leaves side work to the idle class, without a quota",
     }
     Engine engine: Engine {
-        default: Engine::Auto, range: "auto, knobs or ext", example: "ext", value: "ENGINE", classes: &[],
-        doc: "What enforces the terms: kernel files (knobs, and auto), or a scheduler in the kernel (ext, Linux 6.12 and later)",
+        default: Engine::Auto, range: "auto, cgroup or sched_ext", example: "sched_ext", value: "ENGINE", classes: &[],
+        doc: "What enforces the terms: kernel files (cgroup, and auto), or a scheduler in the kernel (sched_ext, Linux 6.12 and later)",
     }
     Lease lease: TimeSpan {
         default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s", value: "TIME",

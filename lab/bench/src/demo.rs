@@ -20,7 +20,7 @@ use crate::scene::{MS, S, Slowdown};
 static DEMO: Experiment = Experiment {
     name: "demo",
     question: "What side work costs main",
-    places: &[(On::Host, Engine::Knobs), (On::Sim, Engine::Knobs)],
+    places: &[(On::Host, Engine::Cgroup), (On::Sim, Engine::Cgroup)],
     guest_programs: None,
     parts,
     notes: &[

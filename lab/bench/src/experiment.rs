@@ -74,7 +74,7 @@ impl LabOptions {
         LabOptions {
             experiment,
             on: On::Host,
-            engine: Engine::Knobs,
+            engine: Engine::Cgroup,
             quick: false,
             rounds: None,
             out: None,
@@ -129,8 +129,8 @@ impl Ask<'_> {
     }
 
     /// Returns true if the sched_ext engine is under test.
-    pub fn is_ext(&self) -> bool {
-        self.options.engine == Engine::Ext
+    pub fn is_sched_ext(&self) -> bool {
+        self.options.engine == Engine::SchedExt
     }
 
     /// Sizes of simulated machines: those asked for, or these. A real machine has one size.

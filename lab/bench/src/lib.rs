@@ -72,13 +72,13 @@ fn check(options: &LabOptions) -> Result<(), LabError> {
     let (experiment, on, engine) = (options.experiment, options.on, options.engine);
     if experiment.runs_on(on, engine) {
         return match (on, engine) {
-            (On::Host, Engine::Ext) => runners::host::ext_supported(),
+            (On::Host, Engine::SchedExt) => runners::host::sched_ext_supported(),
             _ => Ok(()),
         };
     }
     let place = |(on, engine): &(On, Engine)| match engine {
-        Engine::Knobs => format!("--on {}", on.name()),
-        Engine::Ext => format!("--on {} --engine ext", on.name()),
+        Engine::Cgroup => format!("--on {}", on.name()),
+        Engine::SchedExt => format!("--on {} --engine sched_ext", on.name()),
     };
     let places: Vec<String> = experiment.places.iter().map(place).collect();
     Err(LabError::asked(

@@ -32,20 +32,20 @@ impl std::str::FromStr for On {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// The kernel's own scheduler, moved by its files.
     #[default]
-    Knobs,
-    /// Tidegate's own scheduler in the kernel, with the kernel's own and the knobs beside it.
-    Ext,
+    Cgroup,
+    /// Tidegate's own scheduler in the kernel, with the kernel's own and the cgroup engine beside it.
+    SchedExt,
 }
 
 impl Engine {
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Knobs => "knobs",
-            Engine::Ext => "ext",
+            Engine::Cgroup => "cgroup",
+            Engine::SchedExt => "sched_ext",
         }
     }
 }
@@ -55,9 +55,9 @@ impl std::str::FromStr for Engine {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "knobs" => Ok(Engine::Knobs),
-            "ext" => Ok(Engine::Ext),
-            other => Err(format!("unknown engine '{other}': knobs or ext")),
+            "cgroup" => Ok(Engine::Cgroup),
+            "sched_ext" => Ok(Engine::SchedExt),
+            other => Err(format!("unknown engine '{other}': cgroup or sched_ext")),
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn words_of_the_command_line_are_read() {
-        assert_eq!("ext".parse(), Ok(Engine::Ext));
+        assert_eq!("sched_ext".parse(), Ok(Engine::SchedExt));
         assert!("fair".parse::<Engine>().is_err());
         assert!("cloud".parse::<On>().is_err());
         assert_eq!("usage".parse(), Ok(Sense::Usage));

@@ -100,12 +100,12 @@ same "systemd's quota" "$(systemctl show -P CPUQuotaPerSecUSec t-work)" infinity
 held || fail "the command that still runs is not held"
 finish $side
 # The scheduler loads within the unit's restrictions, too.
-echo 'engine = "ext"' >/run/tidegate/tidegate.toml
+echo 'engine = "sched_ext"' >/run/tidegate/tidegate.toml
 systemctl start tidegate.service
 tidegate run --side --headroom 20% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-enforces() { [ "$(tidegate status --json | json engine)" = ext ]; }
+enforces() { [ "$(tidegate status --json | json engine)" = sched_ext ]; }
 soon 40 enforces || fail "the scheduler does not load: $(tidegate status)"
 finish $side
 rm /run/tidegate/tidegate.toml

@@ -33,11 +33,11 @@ pub struct Gate {
     /// What the kernel counted for a limit of its own, at the last poll.
     pub stat: Option<CpuStat>,
     /// Periods that ended in throttling, at the last poll and between the last two, for one with a limit of its own; under the
-    /// engine ext and a cap, times that a task was held back.
+    /// engine sched_ext and a cap, times that a task was held back.
     pub throttled: Option<u64>,
     /// See [`Gate::throttled`].
     pub throttled_lately: u64,
-    /// CPU time above its soft cap under the engine ext, at the last poll,
+    /// CPU time above its soft cap under the engine sched_ext, at the last poll,
     pub background_us: Option<u64>,
     /// ... and between the last two, in CPUs.
     pub background_cpus: f64,

@@ -4,9 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_engine::control::Control;
 
-use crate::ext::view::ext_decision;
 use crate::history::Sample;
 use crate::runtime::Runtime;
+use crate::sched_ext::view::sched_ext_decision;
 
 #[derive(Default)]
 pub(crate) struct HistorySampler {
@@ -17,11 +17,12 @@ impl HistorySampler {
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_s = since_epoch.unwrap_or_default().as_secs();
-        let by_ext = ext_decision(&runtime.ext).map(|decision| decision.allowance_ucpu);
+        let by_sched_ext =
+            sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu);
         let period_ns = runtime.control_loop.period_ns;
         let mut sample = self.sample(&runtime.control(), period_ns);
         sample.unix_s = unix_s;
-        if let Some(ucpu) = by_ext {
+        if let Some(ucpu) = by_sched_ext {
             sample.allowance_cpus = cpus(ucpu);
         }
         runtime.history.add(sample);

@@ -29,7 +29,7 @@ use crate::runtime::limits::remove_unused_roots;
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
 use crate::runtime::publish::publish;
-use crate::runtime::supervise::tell_ext;
+use crate::runtime::supervise::tell_sched_ext;
 use crate::systemd::is_written_by_systemd;
 
 /// A poll of a gate reads two or three small files, 25 us: so many a second cost 0.06 % of one CPU, however many there are.
@@ -250,7 +250,7 @@ impl Housekeeping {
                     if is_quota {
                         runtime.control().quotas.leave_alone(&entry.group);
                         // Theirs for the scheduler, too.
-                        tell_ext(runtime, &gates);
+                        tell_sched_ext(runtime, &gates);
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
                         lock(&runtime.cpuset).leave_alone();

@@ -21,7 +21,7 @@ use crate::runtime::mechanisms::caps::leave_in_background;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, has_subgroups};
 use crate::runtime::mechanisms::withdraw;
 use crate::runtime::publish::save;
-use crate::runtime::supervise::end_ext;
+use crate::runtime::supervise::end_sched_ext;
 use crate::systemd::bus::forget_silence;
 
 /// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
@@ -78,14 +78,14 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
 pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
     let mut gates = registry.lock();
     life.leaving.store(true, Ordering::Release);
-    end_ext(runtime);
+    end_sched_ext(runtime);
     // Turns of lock holders end with the agent that gave them.
     runtime
         .journal()
         .restore_where(|entry| entry.change.is_boost());
     for gate in gates.iter_mut() {
         runtime.control_loop.lease.beat(monotonic_ns());
-        copy_caps_of_ext(runtime, gate);
+        copy_caps_of_sched_ext(runtime, gate);
     }
     if let Err(error) = save(runtime, &gates) {
         warn!("{error}");
@@ -96,8 +96,8 @@ pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
 }
 
 /// Caps for each process or task have no copy while the scheduler keeps them.
-fn copy_caps_of_ext(runtime: &Runtime, gate: &mut Gate) {
-    if runtime.ext.is_wanted()
+fn copy_caps_of_sched_ext(runtime: &Runtime, gate: &mut Gate) {
+    if runtime.sched_ext.is_wanted()
         && gate.caps_for_each().is_some()
         && let Err(error) = enforce_subgroups(runtime, gate)
     {
@@ -114,7 +114,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
         .control()
         .quotas
         .set(Vec::new(), runtime.control_loop.tick_ns);
-    end_ext(runtime);
+    end_sched_ext(runtime);
     end_cpuset(runtime);
     runtime
         .journal()
@@ -132,7 +132,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     }
     for gate in gates.iter_mut() {
         runtime.control_loop.lease.beat(monotonic_ns());
-        copy_caps_of_ext(runtime, gate);
+        copy_caps_of_sched_ext(runtime, gate);
         leave_in_background(runtime, gate);
     }
     release_all(runtime, &ended);

@@ -48,7 +48,7 @@ impl LoopWatch {
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
         let (at_tolerance_ns, objective, is_limiting) = {
             let control = runtime.control();
-            let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_ext();
+            let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_sched_ext();
             let objective = control.protection();
             (control.at_tolerance_ns, objective, is_limiting)
         };

@@ -15,7 +15,7 @@ pub(crate) fn reassert(runtime: &Runtime, entry: &Entry) -> bool {
             // One of the loop's is written by the loop.
             runtime.control().quotas.invalidate(&entry.group);
             // Beside the scheduler the loop writes none: the copies are.
-            if runtime.ext.holds()
+            if runtime.sched_ext.holds()
                 && let Err(error) = write_mirrors(runtime)
             {
                 warn!("{error}");
@@ -31,7 +31,7 @@ pub(crate) fn reassert(runtime: &Runtime, entry: &Entry) -> bool {
         }
         Change::Background { .. } => {
             runtime.control().soft_caps.invalidate(&entry.group);
-            if !runtime.ext.holds() {
+            if !runtime.sched_ext.holds() {
                 return true;
             }
             let written = runtime.journal().set_background(&entry.group, true);

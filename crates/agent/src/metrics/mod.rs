@@ -257,9 +257,12 @@ fn agent(status: &StatusView) -> Vec<Family> {
             is_on(status.guardian_pid.is_some()),
         ),
         gauge(
-            "ext_on",
-            "1 while the scheduler of the engine ext is in force",
-            status.ext.as_ref().map(|ext| is_on(ext.on)),
+            "sched_ext_on",
+            "1 while the scheduler of the engine sched_ext is in force",
+            status
+                .sched_ext
+                .as_ref()
+                .map(|sched_ext| is_on(sched_ext.on)),
         ),
         gauge(
             "alerts",
@@ -294,7 +297,7 @@ fn control_loop(status: &StatusView) -> Vec<Family> {
             status.control.unusable_samples as f64,
         ),
         counts(
-            "knob_writes",
+            "quota_writes",
             "Writes of quotas by reason",
             "reason",
             &totals.writes,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tidegate_api::{ExtView, GateView};
+use tidegate_api::{GateView, SchedExtView};
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn figures_have_base_units_and_no_command() {
         "tidegate_headroom_asked_ratio 0.2",
         r#"tidegate_gate_cpu_seconds_total{gate="a\"b",class="side"} 1.5"#,
         r#"tidegate_gate_throttled_periods_total{gate="a\"b",class="side"} 2.0"#,
-        r#"tidegate_knob_writes_total{reason="cut"} 3.0"#,
+        r#"tidegate_quota_writes_total{reason="cut"} 3.0"#,
         r#"tidegate_agent_step_lateness_seconds_bucket{le="0.1"} 9"#,
         r#"tidegate_agent_step_lateness_seconds_bucket{le="+Inf"} 10"#,
         "# EOF",
@@ -97,7 +97,7 @@ fn a_caller_that_takes_plain_text_alone_gets_it() {
 /// With at least one sample of each metric.
 fn everything() -> StatusView {
     let mut status = status(vec![gate("a", "side")]);
-    status.ext = Some(ExtView::default());
+    status.sched_ext = Some(SchedExtView::default());
     let totals = &mut status.totals;
     totals.events.insert("gate.created".to_owned(), 1);
     let delays = totals.step_lateness.clone();

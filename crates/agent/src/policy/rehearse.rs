@@ -18,7 +18,6 @@ use tidegate_terms::{Config, CpusetMode, Settings};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::internal;
-use crate::ext::ExtSupervisor;
 use crate::gates::{Gate, demand};
 use crate::kernel::Kernel;
 use crate::paths::RunDir;
@@ -30,6 +29,7 @@ use crate::policy::recording_fs::RecordingFs;
 use crate::process::lease::Lease;
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::CpusetController;
+use crate::sched_ext::SchedExtSupervisor;
 
 /// A machine beside the machine, and a directory that is removed with it.
 pub(crate) struct Rehearsal {
@@ -129,8 +129,8 @@ impl Rehearsal {
             period_ns: times.1,
             sensing_note: String::new(),
         };
-        let ext = ExtSupervisor::new(None);
-        let runtime = Runtime::new(kernel, control_loop, ext, cpuset, settings.clone());
+        let sched_ext = SchedExtSupervisor::new(None);
+        let runtime = Runtime::new(kernel, control_loop, sched_ext, cpuset, settings.clone());
         Ok(Self {
             runtime,
             files,

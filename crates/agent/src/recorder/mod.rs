@@ -17,11 +17,11 @@ use tidegate_recording::{Event, Machine};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::ext::view::engine;
 use crate::recorder::dump::Dumps;
 use crate::recorder::seconds::Seconds;
 use crate::recorder::works::Works;
 use crate::runtime::Runtime;
+use crate::sched_ext::view::engine;
 
 const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
@@ -132,7 +132,7 @@ fn machine(runtime: &Runtime) -> Machine {
         kernel: kernel.release().to_string_lossy().into_owned(),
         cpus: control.online_cpus(),
         threads_per_core: threads.unwrap_or(1) as u32,
-        engine: engine(&runtime.ext).to_owned(),
+        engine: engine(&runtime.sched_ext).to_owned(),
         sensing: control.sensing().to_owned(),
     }
 }

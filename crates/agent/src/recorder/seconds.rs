@@ -5,9 +5,9 @@ use tidegate_engine::sense::{WAIT_BUCKETS, WaitHistogram};
 use tidegate_engine::sync::lock;
 use tidegate_recording::Second;
 
-use crate::ext::view::ext_decision;
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
+use crate::sched_ext::view::sched_ext_decision;
 
 #[derive(Default)]
 pub(super) struct Seconds {
@@ -23,11 +23,12 @@ const AT_TOLERANCE_NS: u64 = 500_000_000;
 impl Seconds {
     /// One second, without its works.
     pub(super) fn poll(&mut self, runtime: &Runtime) -> Second {
-        let by_ext = ext_decision(&runtime.ext).map(|decision| decision.allowance_ucpu);
+        let by_sched_ext =
+            sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu);
         let period_ns = runtime.control_loop.period_ns;
         let mut second = self.copy(&runtime.control(), period_ns);
         second.unix_ms = unix_us() / 1_000;
-        second.allowance_cpus = by_ext.map_or(second.allowance_cpus, cpus);
+        second.allowance_cpus = by_sched_ext.map_or(second.allowance_cpus, cpus);
         second.alerts.extend(lock(&runtime.alerts).iter().cloned());
         second
     }

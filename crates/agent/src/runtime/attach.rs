@@ -10,7 +10,6 @@ use tracing::warn;
 
 use crate::control_loop::ControlLoop;
 use crate::errors::{internal, not_found, of_group, usage};
-use crate::ext::plan::unmark;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
@@ -21,6 +20,7 @@ use crate::runtime::limits::{
 };
 use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{enforce, withdraw};
+use crate::sched_ext::plan::unmark;
 use crate::systemd::{set_properties, unit_of};
 
 /// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
@@ -52,7 +52,7 @@ pub(crate) fn attach(
     if limited.is_err() {
         withdraw(runtime, gate);
         if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
-            unmark(&runtime.ext, kernel, gate.record.attachment.group());
+            unmark(&runtime.sched_ext, kernel, gate.record.attachment.group());
         }
         // Nothing half done: what is in the journal for it is put back, in the opposite order.
         restore(runtime, &name);

@@ -7,11 +7,11 @@ use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
-use crate::ext::feasible::{self, Infeasible, is_capped};
-use crate::ext::machine::LEVELS_MAX;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::sched_ext::feasible::{self, Infeasible, is_capped};
+use crate::sched_ext::machine::LEVELS_MAX;
 
 /// The agent and its guardian, and the groups that they are in.
 pub(crate) struct OwnProcesses {
@@ -51,13 +51,13 @@ impl OwnProcesses {
 /// Later ones have their floors all the same.
 pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
-    if !runtime.ext.is_wanted() {
+    if !runtime.sched_ext.is_wanted() {
         return Ok(());
     }
     let refused = |why: Infeasible| {
         ApiError::new(
             ErrorKind::Usage,
-            format!("engine ext: gate {}: {why}", gate.record.name),
+            format!("engine sched_ext: gate {}: {why}", gate.record.name),
         )
     };
     let cpus = runtime.control().online_cpus().max(1);
@@ -83,7 +83,7 @@ pub(crate) fn check_nested(
     attachment: &Attachment,
     gates: &[Gate],
 ) -> Result<(), ApiError> {
-    if !runtime.ext.is_wanted()
+    if !runtime.sched_ext.is_wanted()
         || !is_capped(gate)
         || matches!(attachment, Attachment::Observed { .. })
     {
@@ -93,7 +93,7 @@ pub(crate) fn check_nested(
     feasible::nested_caps(attachment.group(), &capped).map_err(|why| {
         ApiError::new(
             ErrorKind::Usage,
-            format!("engine ext: gate {}: {why}", gate.record.name),
+            format!("engine sched_ext: gate {}: {why}", gate.record.name),
         )
     })
 }

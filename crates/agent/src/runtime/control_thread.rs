@@ -16,12 +16,12 @@ use tidegate_engine::sync::lock;
 use tidegate_recording::Step;
 use tracing::{info, warn};
 
-use crate::ext::ExtSupervisor;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::process::notify::Watchdog;
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
+use crate::sched_ext::SchedExtSupervisor;
 
 struct Shared<'a>(&'a Mutex<Meters>);
 
@@ -131,7 +131,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
         let began_ns = monotonic_ns();
         let (next_ns, capped) = {
             let mut control = control_loop.lock();
-            follow_engine(&runtime.ext, &mut control);
+            follow_engine(&runtime.sched_ext, &mut control);
             if control_loop.lease.take_fallback() {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
@@ -141,7 +141,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
                 runtime.recorder.add_step(|| step_of(&control));
             }
             if !control.soft_caps.is_idle()
-                && !control.is_enforced_by_ext()
+                && !control.is_enforced_by_sched_ext()
                 && soft_caps.is_now(began_ns, timer.period_ns)
             {
                 let mut usage = Shared(&control_loop.meters);
@@ -193,12 +193,14 @@ fn step_of(control: &Control) -> Step {
 }
 
 /// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
-pub(crate) fn follow_engine(ext: &ExtSupervisor, control: &mut Control) {
-    let enforced_by_ext = ext.holds();
-    if control.is_enforced_by_ext() && !enforced_by_ext {
-        warn!("ext: the scheduler is no more; kernel files enforce the terms from this step on");
+pub(crate) fn follow_engine(sched_ext: &SchedExtSupervisor, control: &mut Control) {
+    let enforced_by_sched_ext = sched_ext.holds();
+    if control.is_enforced_by_sched_ext() && !enforced_by_sched_ext {
+        warn!(
+            "sched_ext: the scheduler is no more; kernel files enforce the terms from this step on"
+        );
     }
-    control.set_enforced_by_ext(enforced_by_ext);
+    control.set_enforced_by_sched_ext(enforced_by_sched_ext);
 }
 
 /// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.

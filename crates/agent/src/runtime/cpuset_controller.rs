@@ -53,8 +53,8 @@ pub struct CpusetController {
     polls: u64,
     left_alone: bool,
     ended: bool,
-    /// The scheduler of the engine ext finds whole cores by itself.
-    enforced_by_ext: bool,
+    /// The scheduler of the engine sched_ext finds whole cores by itself.
+    enforced_by_sched_ext: bool,
     out_of_idle: Arc<AtomicBool>,
     last_error: Option<String>,
 }
@@ -92,7 +92,7 @@ impl CpusetController {
             polls: 0,
             left_alone: false,
             ended: false,
-            enforced_by_ext: false,
+            enforced_by_sched_ext: false,
             out_of_idle: Arc::default(),
             last_error: None,
         }
@@ -109,7 +109,7 @@ impl CpusetController {
     }
 
     fn is_wanted(&self) -> bool {
-        self.wanted && self.keeps_idle && !self.enforced_by_ext && !self.left_alone
+        self.wanted && self.keeps_idle && !self.enforced_by_sched_ext && !self.left_alone
     }
 
     /// The next poll is due after this.
@@ -122,7 +122,7 @@ impl CpusetController {
     }
 
     pub fn sentence(&self) -> String {
-        if self.enforced_by_ext {
+        if self.enforced_by_sched_ext {
             return "by the scheduler: side work on cores that it is on already first".to_owned();
         }
         if !self.wanted {
@@ -190,7 +190,7 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
             return;
         }
         cpuset.polls += 1;
-        cpuset.enforced_by_ext = runtime.ext.holds();
+        cpuset.enforced_by_sched_ext = runtime.sched_ext.holds();
         (cpuset.polls - 1).is_multiple_of(POLLS_PER_SECOND)
     };
     if slow || !lock(&runtime.cpuset).stands {

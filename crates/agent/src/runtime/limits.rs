@@ -19,7 +19,6 @@ use tracing::{info, warn};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::{internal, not_recorded, of_group, usage};
-use crate::ext::plan::{mark_moved, unmark};
 use crate::gates::{Attachment, Gate, demand};
 use crate::kernel::{Kernel, NoGroup};
 use crate::process::lease::monotonic_ns;
@@ -29,6 +28,7 @@ use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::{enforce, withdraw};
+use crate::sched_ext::plan::{mark_moved, unmark};
 use crate::systemd::revert_properties;
 
 /// Makes a `run` gate's group and puts the process into it.
@@ -130,7 +130,7 @@ fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
     let keeps_idle = of_gate.headroom_ppm > 0 || control.keeps_idle() || has_objective;
     let cpus = control.online_cpus();
     drop(control);
-    if keeps_idle || runtime.ext.is_wanted() {
+    if keeps_idle || runtime.sched_ext.is_wanted() {
         return runtime.control_loop.floor_now();
     }
     free_bandwidth(cpus, QuotaPlannerConfig::default().period_us)
@@ -193,7 +193,7 @@ pub(crate) fn write_floor(
     from: Bandwidth,
     floor: Bandwidth,
 ) -> Result<(), ApiError> {
-    mark_moved(&runtime.ext, &runtime.kernel, group);
+    mark_moved(&runtime.sched_ext, &runtime.kernel, group);
     runtime
         .journal()
         .write_quota(group, &from, &floor)
@@ -258,7 +258,7 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
         }
         Attachment::Observed { .. } => Vec::new(),
         Attachment::InPlace { .. } | Attachment::Moved { .. } => {
-            unmark(&runtime.ext, kernel, gate.record.attachment.group());
+            unmark(&runtime.sched_ext, kernel, gate.record.attachment.group());
             let mut left = restore(runtime, &gate.record.name);
             // Last: systemd then writes what it would have without us.
             left.extend(revert_unit(runtime, gate));

@@ -7,11 +7,11 @@ use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
-use crate::ext::view::{ext_cap, limit_stat};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::mechanisms::subgroups::{has_subgroups, subgroups_stat, usage_with_subgroups};
+use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 use crate::systemd::unit_of;
 
 /// A gate that was measured within this is shown as it was then.
@@ -60,12 +60,12 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let stat = match gate.own_limit() {
-        Some(_) => limit_stat(&runtime.ext, kernel, gate.record.attachment.group()).ok(),
+        Some(_) => limit_stat(&runtime.sched_ext, kernel, gate.record.attachment.group()).ok(),
         None => subgroups_stat(runtime, &gate.record.name),
     };
     gate.stat = stat;
     let placed = gate.record.attachment.placed();
-    let cap = placed.and_then(|group| ext_cap(&runtime.ext, kernel, group));
+    let cap = placed.and_then(|group| sched_ext_cap(&runtime.sched_ext, kernel, group));
     let background_us = cap.map(|cap| cap.background_us);
     let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
     if stat.is_some() || cap.is_some() {

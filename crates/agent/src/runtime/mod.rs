@@ -45,11 +45,11 @@ use tidegate_terms::Settings;
 
 use crate::control_loop::ControlLoop;
 use crate::events::Events;
-use crate::ext::ExtSupervisor;
 use crate::gates::stored::UnreadRecord;
 use crate::history::History;
 use crate::kernel::Kernel;
 use crate::recorder_state::RecorderState;
+use crate::sched_ext::SchedExtSupervisor;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
 use mechanisms::Subgroups;
@@ -58,8 +58,8 @@ use mechanisms::Subgroups;
 pub struct Runtime {
     pub kernel: Kernel,
     pub control_loop: ControlLoop,
-    /// The scheduler, where the engine is ext.
-    pub(crate) ext: ExtSupervisor,
+    /// The scheduler, where the engine is sched_ext.
+    pub(crate) sched_ext: SchedExtSupervisor,
     /// Groups without tasks of main gates that name a headroom, and since when.
     pub(crate) empty_mains: Mutex<Vec<(GroupPath, u64)>>,
     /// Gates whose caps count for each process or task alone.
@@ -83,14 +83,14 @@ impl Runtime {
     pub(crate) fn new(
         kernel: Kernel,
         control_loop: ControlLoop,
-        ext: ExtSupervisor,
+        sched_ext: SchedExtSupervisor,
         cpuset: CpusetController,
         settings: Settings,
     ) -> Self {
         Self {
             kernel,
             control_loop,
-            ext,
+            sched_ext,
             empty_mains: Mutex::default(),
             subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),

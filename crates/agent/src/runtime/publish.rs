@@ -13,7 +13,7 @@ use crate::kernel::limited_below;
 use crate::runtime::Runtime;
 use crate::runtime::demand::demand_of;
 use crate::runtime::mechanisms::caps::publish_soft_caps;
-use crate::runtime::supervise::tell_ext;
+use crate::runtime::supervise::tell_sched_ext;
 
 /// Tells the loop, the guardian and the next agent what the gates are now.
 pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
@@ -69,7 +69,7 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     control.quotas.set(targets, runtime.control_loop.tick_ns);
     control.set_groups(side, main);
     drop(control);
-    tell_ext(runtime, gates);
+    tell_sched_ext(runtime, gates);
     save(runtime, gates)
 }
 

@@ -8,20 +8,20 @@ use std::time::Duration;
 use tidegate_api::ApiError;
 use tidegate_engine::limit::tighter;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{ExtError, SchedulerEnd};
+use tidegate_sched_ext::{SchedExtError, SchedulerEnd};
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;
 use crate::events::EventKind;
-use crate::ext::backoff::End;
-use crate::ext::kernel::{Scheduler, SchedulerError};
-use crate::ext::plan::{Plan, ext_machine, ext_plan};
-use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON, Prepared};
 use crate::gates::{Gate, Gates};
 use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroups};
+use crate::sched_ext::backoff::End;
+use crate::sched_ext::kernel::{Scheduler, SchedulerError};
+use crate::sched_ext::plan::{Plan, sched_ext_machine, sched_ext_plan};
+use crate::sched_ext::{ARMING, Inner, OFF, ON, Prepared, SchedExtSupervisor};
 
 const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// Without a scheduler of ours there is nothing to poll.
@@ -44,18 +44,18 @@ enum Due {
 }
 
 pub(crate) fn period(runtime: &Runtime) -> Duration {
-    if !runtime.ext.is_wanted() {
+    if !runtime.sched_ext.is_wanted() {
         return IDLE_PERIOD;
     }
     POLL_PERIOD
 }
 
-impl ExtSupervisor {
+impl SchedExtSupervisor {
     fn due(&self, now_ns: u64) -> Due {
         let mut inner = lock(&self.inner);
         if let Some(preparing) = inner.preparing.take_if(|thread| thread.is_finished()) {
             let ended =
-                |_| Err(ExtError::Machine("the thread that loads it ended".to_owned()).into());
+                |_| Err(SchedExtError::Machine("the thread that loads it ended".to_owned()).into());
             return Due::Prepared(preparing.join().unwrap_or_else(ended));
         }
         match &inner.loaded {
@@ -85,10 +85,10 @@ impl ExtSupervisor {
         match inner.next_ns {
             Some(at_ns) => {
                 let seconds = at_ns.saturating_sub(now_ns) / 1_000_000_000;
-                warn!("ext off: {why}; reload in {seconds} s");
+                warn!("sched_ext off: {why}; reload in {seconds} s");
             }
             None => error!(
-                "ext off: {why}; {} ends within an hour are enough: not loaded again by this agent",
+                "sched_ext off: {why}; {} ends within an hour are enough: not loaded again by this agent",
                 inner.backoff.ends()
             ),
         }
@@ -103,13 +103,13 @@ impl ExtSupervisor {
         );
         let mut inner = lock(&self.inner);
         if inner.history.why.as_ref() != Some(&why) {
-            warn!("ext off: {why}");
+            warn!("sched_ext off: {why}");
         }
         inner.next_ns = Some(now_ns + OTHER_NS);
         inner.history.why = Some(why);
     }
 
-    fn tell(inner: &mut Inner, plan: Plan) -> Result<(), ExtError> {
+    fn tell(inner: &mut Inner, plan: Plan) -> Result<(), SchedExtError> {
         let mut told = Ok(());
         let known = inner.mirrors.symmetric_difference(&plan.mirrors);
         let changed: Vec<u64> = known.copied().collect();
@@ -128,7 +128,7 @@ impl ExtSupervisor {
         let Some(scheduler) = loaded else {
             return Ok(());
         };
-        let mut note = |done: Result<(), ExtError>| {
+        let mut note = |done: Result<(), SchedExtError>| {
             if let Err(why) = done {
                 told = Err(why);
                 return false;
@@ -157,12 +157,12 @@ impl ExtSupervisor {
 }
 
 pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
-    match runtime.ext.due(now_ns) {
+    match runtime.sched_ext.due(now_ns) {
         Due::Nothing => {}
         Due::Load => begin_load(runtime, now_ns),
-        Due::Prepared(prepared) => load_ext(registry, runtime, life, prepared, now_ns),
+        Due::Prepared(prepared) => load_sched_ext(registry, runtime, life, prepared, now_ns),
         Due::Poll => tell_machine(runtime),
-        Due::Ended => ext_ended(registry, runtime, now_ns),
+        Due::Ended => sched_ext_ended(registry, runtime, now_ns),
         Due::Misplaced(cpu) => load_again(registry, runtime, cpu, now_ns),
     }
 }
@@ -170,30 +170,36 @@ pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns
 /// Begins the long part, in a thread that ends with it: the kernel checks the programs for seconds, and housekeeping goes on. An
 /// agent that leaves meanwhile does not wait for it.
 fn begin_load(runtime: &Runtime, now_ns: u64) {
-    let Some(kernel) = &runtime.ext.kernel else {
+    let Some(kernel) = &runtime.sched_ext.kernel else {
         return;
     };
     if let Some(other) = kernel.other() {
-        return runtime.ext.put_off(&other, now_ns);
+        return runtime.sched_ext.put_off(&other, now_ns);
     }
     let kernel = Arc::clone(kernel);
     let thread = std::thread::Builder::new()
-        .name("ext-load".to_owned())
+        .name("sched-ext-load".to_owned())
         .spawn(move || kernel.prepare());
     match thread {
-        Ok(thread) => lock(&runtime.ext.inner).preparing = Some(thread),
+        Ok(thread) => lock(&runtime.sched_ext.inner).preparing = Some(thread),
         Err(error) => {
             let why = format!("no thread to load it: {error}");
-            runtime.ext.failed(why, End::Failed, now_ns);
+            runtime.sched_ext.failed(why, End::Failed, now_ns);
         }
     }
 }
 
-fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, prepared: Prepared, now_ns: u64) {
+fn load_sched_ext(
+    registry: &Gates,
+    runtime: &Runtime,
+    life: &Life,
+    prepared: Prepared,
+    now_ns: u64,
+) {
     let scheduler = match prepared {
         Ok(scheduler) => scheduler,
         Err(why) => {
-            return runtime.ext.failed(
+            return runtime.sched_ext.failed(
                 why.to_string(),
                 End::Failed,
                 runtime.kernel.clock.now_ns().max(now_ns),
@@ -204,29 +210,31 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, prepared: Prepared
     if life.leaving.load(Ordering::Acquire) {
         return;
     }
-    runtime.ext.set_watch(ARMING);
-    runtime.control().set_enforced_by_ext(true);
+    runtime.sched_ext.set_watch(ARMING);
+    runtime.control().set_enforced_by_sched_ext(true);
     if let Err(why) = arm(runtime, &gates, scheduler) {
         // The loop writes its quotas again.
-        runtime.ext.set_watch(OFF);
-        runtime.control().set_enforced_by_ext(false);
-        return runtime.ext.failed(
+        runtime.sched_ext.set_watch(OFF);
+        runtime.control().set_enforced_by_sched_ext(false);
+        return runtime.sched_ext.failed(
             why.to_string(),
             End::Failed,
             runtime.kernel.clock.now_ns().max(now_ns),
         );
     }
-    runtime.ext.set_watch(ON);
-    let mut inner = lock(&runtime.ext.inner);
+    runtime.sched_ext.set_watch(ON);
+    let mut inner = lock(&runtime.sched_ext.inner);
     inner.polled_ns = now_ns;
     inner.history.loads += 1;
     inner.history.since_ns = Some(now_ns);
     inner.history.why = None;
     drop(inner);
     let what = "the scheduler is in force; kernel files hold copies of the limits on groups";
-    runtime
-        .events
-        .tell(EventKind::ExtLoaded, None, format!("ext: {what}"));
+    runtime.events.tell(
+        EventKind::SchedExtLoaded,
+        None,
+        format!("sched_ext: {what}"),
+    );
     // Caps for each process or task are the scheduler's now.
     for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
         for line in withdraw_subgroups(runtime, gate) {
@@ -241,22 +249,22 @@ fn arm(
     gates: &[Gate],
     mut scheduler: Box<dyn Scheduler>,
 ) -> Result<(), SchedulerError> {
-    let plan = ext_plan(
+    let plan = sched_ext_plan(
         &runtime.kernel,
         &runtime.control_loop,
         gates,
         scheduler.sees_quotas(),
     );
     write_mirrors(runtime).map_err(SchedulerError::Copies)?;
-    let machine = ext_machine(&runtime.control_loop);
+    let machine = sched_ext_machine(&runtime.control_loop);
     scheduler.set_machine(machine.0, machine.1)?;
-    let mut inner = lock(&runtime.ext.inner);
+    let mut inner = lock(&runtime.sched_ext.inner);
     inner.gates.clear();
     inner.mirrors.clear();
     inner.earlier.keep_work_of(&plan.gates);
     inner.machine = Some(machine);
     inner.loaded = Some(scheduler);
-    let told = ExtSupervisor::tell(&mut inner, plan);
+    let told = SchedExtSupervisor::tell(&mut inner, plan);
     let attached = match (told, &mut inner.loaded) {
         (Ok(()), Some(scheduler)) => scheduler.attach(),
         (told, _) => told,
@@ -270,7 +278,7 @@ fn arm(
 /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
 pub(crate) fn write_mirrors(runtime: &Runtime) -> Result<(), ApiError> {
     for line in runtime.journal().yield_again() {
-        info!("ext: {line}");
+        info!("sched_ext: {line}");
     }
     let floor = runtime.control_loop.floor_now();
     let moved: Vec<_> = {
@@ -291,37 +299,37 @@ pub(crate) fn write_mirrors(runtime: &Runtime) -> Result<(), ApiError> {
 }
 
 /// Tells the scheduler what the gates are now.
-pub(crate) fn tell_ext(runtime: &Runtime, gates: &[Gate]) {
-    if !runtime.ext.is_loaded() {
+pub(crate) fn tell_sched_ext(runtime: &Runtime, gates: &[Gate]) {
+    if !runtime.sched_ext.is_loaded() {
         return forget_gone(runtime, gates);
     }
-    let plan = ext_plan(
+    let plan = sched_ext_plan(
         &runtime.kernel,
         &runtime.control_loop,
         gates,
-        runtime.ext.sees_quotas(),
+        runtime.sched_ext.sees_quotas(),
     );
-    let told = ExtSupervisor::tell(&mut lock(&runtime.ext.inner), plan);
+    let told = SchedExtSupervisor::tell(&mut lock(&runtime.sched_ext.inner), plan);
     let error = told.err().map(|why| why.to_string());
     if let Some(why) = &error {
-        warn!("ext: {why}");
+        warn!("sched_ext: {why}");
     }
-    lock(&runtime.ext.inner).history.update_error = error;
+    lock(&runtime.sched_ext.inner).history.update_error = error;
     tell_machine(runtime);
 }
 
 /// While no scheduler is there to be told that a gate has gone, what earlier ones counted of it goes all the same.
 fn forget_gone(runtime: &Runtime, gates: &[Gate]) {
-    if runtime.ext.is_wanted() {
-        let plan = ext_plan(&runtime.kernel, &runtime.control_loop, gates, false);
-        let mut inner = lock(&runtime.ext.inner);
+    if runtime.sched_ext.is_wanted() {
+        let plan = sched_ext_plan(&runtime.kernel, &runtime.control_loop, gates, false);
+        let mut inner = lock(&runtime.sched_ext.inner);
         inner.earlier.keep_work_of(&plan.gates);
     }
 }
 
 pub(crate) fn tell_machine(runtime: &Runtime) {
-    let machine = ext_machine(&runtime.control_loop);
-    let mut inner = lock(&runtime.ext.inner);
+    let machine = sched_ext_machine(&runtime.control_loop);
+    let mut inner = lock(&runtime.sched_ext.inner);
     if inner.machine == Some(machine) {
         return;
     }
@@ -337,11 +345,11 @@ pub(crate) fn tell_machine(runtime: &Runtime) {
 }
 
 /// It is no more: the loop has taken over already, since the copies stand.
-fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
-    let Some(scheduler) = lock(&runtime.ext.inner).take() else {
+fn sched_ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
+    let Some(scheduler) = lock(&runtime.sched_ext.inner).take() else {
         return;
     };
-    runtime.ext.set_watch(OFF);
+    runtime.sched_ext.set_watch(OFF);
     // Until the kernel is done with it, which is when it tells why.
     let ended = scheduler.unload().unwrap_or_else(|| SchedulerEnd {
         kind: 0,
@@ -351,7 +359,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         dump: String::new(),
     });
     for line in ended.dump.lines() {
-        info!("ext: dump: {line}");
+        info!("sched_ext: dump: {line}");
     }
     let end = match &ended {
         ended if ended.left_for_real_time() => End::LeftRealTime,
@@ -360,31 +368,33 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
     };
     let why = ended.to_string();
     {
-        let mut inner = lock(&runtime.ext.inner);
+        let mut inner = lock(&runtime.sched_ext.inner);
         inner.history.ends += 1;
         inner.history.last = Some((ended, now_ns));
         forget_told(&mut inner);
     }
-    runtime
-        .events
-        .tell(EventKind::ExtEjected, None, format!("ext: {why}"));
-    runtime.ext.failed(why, end, now_ns);
+    runtime.events.tell(
+        EventKind::SchedExtEjected,
+        None,
+        format!("sched_ext: {why}"),
+    );
+    runtime.sched_ext.failed(why, end, now_ns);
     divide_again(registry, runtime);
 }
 
 /// The kernel tells the place of a CPU only while it is online, so the scheduler has taken one that comes later for one of the first
 /// cache; until it is loaded again, kernel files enforce the terms.
 fn load_again(registry: &Gates, runtime: &Runtime, cpu: u32, now_ns: u64) {
-    let Some(scheduler) = lock(&runtime.ext.inner).take() else {
+    let Some(scheduler) = lock(&runtime.sched_ext.inner).take() else {
         return;
     };
-    runtime.ext.set_watch(OFF);
+    runtime.sched_ext.set_watch(OFF);
     scheduler.unload();
     let why =
         format!("CPU {cpu} has come online, and which cores and caches there are is read again");
-    info!("ext off: {why}");
+    info!("sched_ext off: {why}");
     {
-        let mut inner = lock(&runtime.ext.inner);
+        let mut inner = lock(&runtime.sched_ext.inner);
         forget_told(&mut inner);
         inner.history.since_ns = None;
         inner.history.why = Some(why);
@@ -415,13 +425,13 @@ fn divide_again(registry: &Gates, runtime: &Runtime) {
 }
 
 /// The agent leaves: all tasks go back to the kernel's own scheduler while the copies still stand.
-pub(crate) fn end_ext(runtime: &Runtime) {
-    let loaded = lock(&runtime.ext.inner).loaded.take();
-    runtime.ext.set_watch(OFF);
+pub(crate) fn end_sched_ext(runtime: &Runtime) {
+    let loaded = lock(&runtime.sched_ext.inner).loaded.take();
+    runtime.sched_ext.set_watch(OFF);
     // Meant, so not for the loop to warn of.
-    runtime.control().set_enforced_by_ext(false);
+    runtime.control().set_enforced_by_sched_ext(false);
     if let Some(scheduler) = loaded {
         scheduler.unload();
-        info!("ext: the scheduler is taken out");
+        info!("sched_ext: the scheduler is taken out");
     }
 }

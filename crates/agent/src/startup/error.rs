@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_cgroup::target::TargetError;
 use tidegate_engine::sense::SenseError;
-use tidegate_sched_ext::ExtError;
+use tidegate_sched_ext::SchedExtError;
 use tidegate_terms::ConfigErrors;
 
 use crate::errors::MachineError;
@@ -35,8 +35,8 @@ pub enum StartError {
     #[error("agent: no gates can be made here: {0}")]
     NoGates(String),
     /// This kernel takes no scheduler.
-    #[error("agent: engine ext: {0}; or take engine = knobs")]
-    Ext(ExtError),
+    #[error("agent: {0}; or take engine = cgroup")]
+    SchedExt(SchedExtError),
     /// A call of the system, a thread or the socket.
     #[error("agent: {what}: {error}")]
     Call { what: String, error: io::Error },

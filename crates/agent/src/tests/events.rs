@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::ext::{bed as ext_bed, eject};
-use super::ext_outside::supervise;
+use super::sched_ext::{bed as sched_ext_bed, eject};
+use super::sched_ext_outside::supervise;
 use super::steps::{Knob, steps};
 use super::{Bed, KINDS, Kind, PIDS, run_limited};
 use crate::agent::Agent;
@@ -49,14 +49,14 @@ fn a_fallback_of_the_guardian_is_an_event() {
 
 #[test]
 fn a_scheduler_that_comes_and_is_thrown_out_is_told_of() {
-    let (bed, kernel) = ext_bed(Kind::V2);
+    let (bed, kernel) = sched_ext_bed(Kind::V2);
     let agent = bed.agent().unwrap();
     run_limited(&agent, PIDS[0]).unwrap();
     supervise(&agent, 0);
-    assert!(kinds(&agent).contains(&"ext.loaded".to_owned()));
+    assert!(kinds(&agent).contains(&"sched_ext.loaded".to_owned()));
     eject(&kernel);
     supervise(&agent, 1_000_000_000);
-    assert!(kinds(&agent).contains(&"ext.ejected".to_owned()));
+    assert!(kinds(&agent).contains(&"sched_ext.ejected".to_owned()));
 }
 
 #[test]

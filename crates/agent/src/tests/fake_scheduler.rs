@@ -1,4 +1,4 @@
-//! The kernel as the ext supervisor sees it: it loads what it is given, and keeps what it was told.
+//! The kernel as the sched_ext supervisor sees it: it loads what it is given, and keeps what it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{
-    CapStat, ExtError, GateTerms, HeadroomStats, LimitStat, SchedulerEnd, WorkStat,
+    CapStat, GateTerms, HeadroomStats, LimitStat, SchedExtError, SchedulerEnd, WorkStat,
 };
 
-use crate::ext::kernel::{Kernel, Scheduler, SchedulerError};
+use crate::sched_ext::kernel::{Kernel, Scheduler, SchedulerError};
 
 /// What the scheduler was told, and what the test makes of it.
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct FakeScheduler {
 }
 
 impl Kernel for FakeKernel {
-    fn can_load(&self) -> Result<(), ExtError> {
+    fn can_load(&self) -> Result<(), SchedExtError> {
         Ok(())
     }
     fn other(&self) -> Option<String> {
@@ -59,7 +59,7 @@ impl Kernel for FakeKernel {
     fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         let mut told = lock(&self.told);
         match told.refuses {
-            Some("prepare") => Err(ExtError::Machine("no room".to_owned()).into()),
+            Some("prepare") => Err(SchedExtError::Machine("no room".to_owned()).into()),
             _ => {
                 *told = Told {
                     refuses: told.refuses,
@@ -82,11 +82,11 @@ impl Kernel for FakeKernel {
 }
 
 impl Scheduler for FakeScheduler {
-    fn attach(&mut self) -> Result<(), ExtError> {
+    fn attach(&mut self) -> Result<(), SchedExtError> {
         let mut told = lock(&self.told);
         told.at_attach.extend(self.probe.as_ref().map(|f| f()));
         if told.refuses == Some("attach") {
-            return Err(ExtError::Machine("the kernel said no".to_owned()));
+            return Err(SchedExtError::Machine("the kernel said no".to_owned()));
         }
         self.in_force.store(true, Ordering::Relaxed);
         Ok(())
@@ -100,19 +100,19 @@ impl Scheduler for FakeScheduler {
         told.unloads += 1;
         told.ended.clone()
     }
-    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError> {
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), SchedExtError> {
         let mut told = lock(&self.told);
         if told.refuses == Some("gate") {
-            return Err(ExtError::Machine("the table is full".to_owned()));
+            return Err(SchedExtError::Machine("the table is full".to_owned()));
         }
         told.gates.insert(id, *terms);
         Ok(())
     }
-    fn unset_gate(&mut self, id: u64) -> Result<(), ExtError> {
+    fn unset_gate(&mut self, id: u64) -> Result<(), SchedExtError> {
         lock(&self.told).gates.remove(&id);
         Ok(())
     }
-    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError> {
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), SchedExtError> {
         let mirrors = &mut lock(&self.told).mirrors;
         if mirror {
             mirrors.insert(id);
@@ -121,7 +121,7 @@ impl Scheduler for FakeScheduler {
         }
         Ok(())
     }
-    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), SchedExtError> {
         lock(&self.told).machine = (headroom_ppm, tolerance_ppm);
         Ok(())
     }

@@ -8,8 +8,6 @@ mod confinement_v2;
 mod cpuset_controller;
 mod deaths;
 mod events;
-mod ext;
-mod ext_outside;
 mod fake_scheduler;
 mod faults;
 mod hints;
@@ -21,6 +19,8 @@ mod matrix;
 mod objective;
 mod policy;
 mod quota_tree;
+mod sched_ext;
+mod sched_ext_outside;
 mod sensor;
 mod sim_clock;
 mod steps;
@@ -47,7 +47,6 @@ use tidegate_terms::{Config, CpusetMode, Roots};
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
-use crate::ext::ExtSupervisor;
 use crate::gates::{Gates, demand};
 use crate::kept_policy::{KeptPolicy, Policy};
 use crate::kernel::Kernel;
@@ -58,6 +57,7 @@ use crate::process::lease::Lease;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::CpusetController;
+use crate::sched_ext::SchedExtSupervisor;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -82,8 +82,8 @@ pub struct Bed {
     pub sensor: FakeSensor,
     /// Whether idle is kept by the cpuset.
     pub cpuset: CpusetMode,
-    /// The kernel that takes a scheduler, for the engine ext.
-    pub kernel: Option<Arc<dyn crate::ext::kernel::Kernel>>,
+    /// The kernel that takes a scheduler, for the engine sched_ext.
+    pub kernel: Option<Arc<dyn crate::sched_ext::kernel::Kernel>>,
     /// The time of its agents' threads.
     pub clock: Arc<dyn Clock>,
     dir: tempfile::TempDir,
@@ -171,13 +171,13 @@ impl Bed {
         };
         let topology = Topology::read(&*topology_fs).unwrap_or_default();
         let cpuset = CpusetController::new(self.cpuset, topology, &groups_of);
-        let ext = ExtSupervisor::new(self.kernel.clone());
+        let sched_ext = SchedExtSupervisor::new(self.kernel.clone());
         let agent = Agent {
             gates: Gates::new(config),
             policy: Policy::new(Roots::under(self.dir.path()), KeptPolicy::default()),
             runtime: Runtime {
                 alerts: Mutex::new(report.alerts.into_iter().collect()),
-                ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
+                ..Runtime::new(kernel, control_loop, sched_ext, cpuset, settings)
             },
             life: Life::new(Mode::OnDemand, 0),
             shared_status: crate::view::SharedStatus::default(),

@@ -8,15 +8,15 @@ use tidegate_engine::clock::Clock;
 use tidegate_engine::locks::budget::DEPTH_NS;
 use tidegate_engine::sync::lock;
 
-use super::ext::{bed as ext_bed, eject};
-use super::ext_outside::supervise;
 use super::life::steps;
+use super::sched_ext::{bed as sched_ext_bed, eject};
+use super::sched_ext_outside::supervise;
 use super::{Bed, KINDS, Kind, PIDS, run_limited};
 use crate::agent::Agent;
-use crate::ext::view::ext_view;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::lock_boost::LockBoost;
 use crate::runtime::{lock_boost, supervise};
+use crate::sched_ext::view::sched_ext_view;
 use crate::threads;
 
 const S: u64 = 1_000_000_000;
@@ -99,7 +99,7 @@ fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
 
 #[test]
 fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
-    let (bed, kernel) = ext_bed(Kind::V2);
+    let (bed, kernel) = sched_ext_bed(Kind::V2);
     let (bed, clock) = in_time(bed);
     let agent = Arc::new(bed.agent().unwrap());
     run_limited(&agent, PIDS[0]).unwrap();
@@ -109,7 +109,7 @@ fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
             supervise(&agent, clock.now_ns());
             clock.sleep(supervise::period(&agent.runtime));
         }
-        ext_view(&agent.runtime.ext, clock.now_ns()).unwrap()
+        sched_ext_view(&agent.runtime.sched_ext, clock.now_ns()).unwrap()
     };
     assert!(poll(S).on);
     let mut rests_s = Vec::new();

@@ -108,7 +108,7 @@ fn soft_binding(gate: &GateView) -> Option<String> {
             "; it is above its soft cap of {soft_cpus} CPUs, {ABOVE}"
         ));
     }
-    let cap = gate.ext.as_ref()?.cap.as_ref()?;
+    let cap = gate.sched_ext.as_ref()?.cap.as_ref()?;
     let soft_cpus = cap.soft_cpus?;
     if soft_cpus == 0.0 {
         return Some(format!("; its soft cap is 0 CPUs, {ABOVE}"));
@@ -136,7 +136,7 @@ fn soft_binding(gate: &GateView) -> Option<String> {
 
 /// The gate's side work is in the idle class alone: no headroom is asked for, and it does not starve.
 pub(super) fn has_no_quota(gate: &GateView, status: &StatusView) -> bool {
-    status.engine == "knobs" && status.headroom_ratio == 0.0 && gate.allowance_cpus.is_none()
+    status.engine == "cgroup" && status.headroom_ratio == 0.0 && gate.allowance_cpus.is_none()
 }
 
 fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> String {

@@ -9,11 +9,11 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::Target;
 use tidegate_engine::sync::lock;
 
-use crate::ext::view::ext_decision;
 use crate::gates::{Gates, find_in};
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
+use crate::sched_ext::view::sched_ext_decision;
 use crate::view::binding::{Above, binding};
 use crate::view::figures::cpus;
 use crate::view::main_cpus;
@@ -54,7 +54,7 @@ pub(crate) fn explain(
         .with_mend("see `tidegate status`")
     })?;
     let control = runtime.control();
-    let decision = ext_decision(&runtime.ext).unwrap_or(*control.decision());
+    let decision = sched_ext_decision(&runtime.sched_ext).unwrap_or(*control.decision());
     let now_ns = kernel.clock.now_ns();
     let side_root = kernel.side_root().to_string();
     let writes = control

@@ -11,7 +11,6 @@ use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_terms::View;
 
 use super::figures::{cpus, seconds};
-use crate::ext::view::{engine, ext_counts, ext_decision, ext_notes, limit_stat};
 use crate::gates::{Attachment, Gate, Gates};
 use crate::metrics::GATES_MAX;
 use crate::runtime::Runtime;
@@ -19,6 +18,9 @@ use crate::runtime::measure::measure_for_show;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::subgroups_note;
+use crate::sched_ext::view::{
+    engine, limit_stat, sched_ext_counts, sched_ext_decision, sched_ext_notes,
+};
 
 /// How much of the gates is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     let limited = kernel.limited_group(gate);
     // Where no limit of its own or of its tasks and processes counts, that of the group does that is limited with it in it.
     let of_root = |group: &GroupPath| {
-        let read = || limit_stat(&runtime.ext, kernel, group).unwrap_or_default();
+        let read = || limit_stat(&runtime.sched_ext, kernel, group).unwrap_or_default();
         *roots.entry(group.clone()).or_insert_with(read)
     };
     let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
@@ -119,7 +121,7 @@ fn with_terms(
     let kernel = &runtime.kernel;
     let record = &gate.record;
     let own = gate.own_limit();
-    let engine = engine(&runtime.ext);
+    let engine = engine(&runtime.sched_ext);
     let limited = kernel.limited_group(gate);
     let given = limited.and_then(|group| given.iter().find(|one| one.group == group));
     let given_ucpu = given
@@ -127,7 +129,8 @@ fn with_terms(
         .map(|one| one.ucpu);
     let allowance_ucpu = match engine {
         // What the loop gave last is a copy that stands still.
-        "ext" => given_ucpu.and(ext_decision(&runtime.ext).map(|decision| decision.allowance_ucpu)),
+        "sched_ext" => given_ucpu
+            .and(sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu)),
         _ => given_ucpu,
     };
     GateView {
@@ -139,11 +142,11 @@ fn with_terms(
         allowance_cpus: allowance_ucpu.map(cpus),
         latency: latency_view(gate),
         // The loop's bucket holds nothing back while the scheduler's does.
-        cap: (!runtime.ext.holds())
+        cap: (!runtime.sched_ext.holds())
             .then(|| cap_view(&runtime.control_loop, gate, now_ns))
             .flatten(),
         engine: engine.to_owned(),
-        ext: ext_counts(&runtime.ext, kernel, gate),
+        sched_ext: sched_ext_counts(&runtime.sched_ext, kernel, gate),
         own_limit: own.map(|own| limit_view(gate, &own)),
         terms: gate.terms.views().iter().map(term_view).collect(),
         age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
@@ -152,7 +155,7 @@ fn with_terms(
             .iter()
             .cloned()
             .chain(subgroups_note(runtime, &record.name))
-            .chain(ext_notes(&runtime.ext, &record.name))
+            .chain(sched_ext_notes(&runtime.sched_ext, &record.name))
             .collect(),
         ..figures
     }

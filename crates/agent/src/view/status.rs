@@ -12,12 +12,14 @@ use tidegate_law::{HeadroomDecision, Reason};
 use super::binding::binding;
 use super::figures::{cpus, ratio, seconds};
 use super::gates::{Detail, gate_views};
-use crate::ext::view::{copied_floor, engine, ext_alerts, ext_decision, ext_view};
 use crate::gates::{Gate, Gates, unused_objectives};
 use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
+use crate::sched_ext::view::{
+    copied_floor, engine, sched_ext_alerts, sched_ext_decision, sched_ext_view,
+};
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out after 2 s.
 const LATENESS_NS: [u64; 8] = [
@@ -80,11 +82,11 @@ pub(crate) fn status(
     let now_ns = kernel.clock.now_ns();
     // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
     let mut view = StatusView {
-        engine: engine(&runtime.ext).to_owned(),
-        ext: ext_view(&runtime.ext, now_ns),
+        engine: engine(&runtime.sched_ext).to_owned(),
+        sched_ext: sched_ext_view(&runtime.sched_ext, now_ns),
         ..StatusView::default()
     };
-    let (given, by_knobs) = {
+    let (given, by_cgroup) = {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
         view.control.period_us = period_us(runtime, &control);
@@ -95,12 +97,12 @@ pub(crate) fn status(
         measure_for_show(runtime, gate, now_ns);
     }
     let limited = gates.iter().any(Gate::is_limited);
-    let by_ext = ext_decision(&runtime.ext);
-    if let Some(decision) = by_ext {
+    let by_sched_ext = sched_ext_decision(&runtime.sched_ext);
+    if let Some(decision) = by_sched_ext {
         view.allowance_cpus = cpus(decision.allowance_ucpu);
         view.decision = sentence(&decision);
         view.alerts
-            .extend(ext_alerts(&decision, view.tolerance_ratio));
+            .extend(sched_ext_alerts(&decision, view.tolerance_ratio));
     }
     if !limited {
         view.decision = "no side work: nothing is limited".into();
@@ -108,7 +110,7 @@ pub(crate) fn status(
     }
     let side_root = kernel.side_root();
     let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
-    if limited && by_ext.is_none() && given.iter().any(is_unlimited) {
+    if limited && by_sched_ext.is_none() && given.iter().any(is_unlimited) {
         view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
         view.decision =
             "no headroom is asked for: side work is in the idle class, without a quota".into();
@@ -118,7 +120,7 @@ pub(crate) fn status(
         .iter()
         .find(|one| one.group == side_root && one.ucpu != FREE_UCPU)
         .and_then(|one| one.standing)
-        .or_else(|| copied_floor(&runtime.ext, kernel));
+        .or_else(|| copied_floor(&runtime.sched_ext, kernel));
     view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
     view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
     view.gates = gate_views(runtime, &gates, &given, detail, now_ns);
@@ -130,7 +132,7 @@ pub(crate) fn status(
     view.cpuset = lock(&runtime.cpuset).sentence();
     (view.policy_generation, view.policy_refused) = registry.policy();
     if detail == Detail::Whole {
-        name_bindings(&mut view, by_ext.as_ref().unwrap_or(&by_knobs));
+        name_bindings(&mut view, by_sched_ext.as_ref().unwrap_or(&by_cgroup));
     }
     show_agent(&mut view, runtime, life, now_ns);
     view

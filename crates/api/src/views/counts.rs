@@ -1,4 +1,4 @@
-//! What the engine ext counts of a gate.
+//! What the engine sched_ext counts of a gate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

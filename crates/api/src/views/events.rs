@@ -11,7 +11,7 @@ pub struct EventView {
     /// When, since 1970.
     pub time_unix_seconds: f64,
     /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`, `outside_write`, `lease.expired`,
-    /// `guardian.replaced`, `agent.adopted`, `ext.loaded`, `ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
+    /// `guardian.replaced`, `agent.adopted`, `sched_ext.loaded`, `sched_ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
     /// `policy.rolled_back`, `objective.missed` or `objective.met`.
     pub kind: String,
     /// The gate, where it is about one.
@@ -28,7 +28,7 @@ impl EventView {
             "outside_write"
                 | "lease.expired"
                 | "guardian.replaced"
-                | "ext.ejected"
+                | "sched_ext.ejected"
                 | "objective.missed"
         )
     }

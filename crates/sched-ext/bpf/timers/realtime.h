@@ -61,7 +61,7 @@ u32 realtime_check_cpu(u32 cpu)
 	} else if (++s->withheld >= REALTIME_POLLS && here) {
 		realtime_left = 1;
 		EJECT("real-time tasks withhold CPU %llu from all others; leave some of it, or use "
-		      "the engine knobs",
+		      "the engine cgroup",
 		      cpu);
 	}
 	if (s->withheld < REALTIME_POLLS)
@@ -136,7 +136,7 @@ u32 realtime_check(u64 now)
 	if (realtime_waits && (!realtime_free || confines)) {
 		realtime_left = 1;
 		EJECT("real-time tasks withhold all CPUs of a task that waits; leave some, or use "
-		      "the engine knobs",
+		      "the engine cgroup",
 		      0);
 	}
 	return waits;

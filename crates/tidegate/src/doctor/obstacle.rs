@@ -53,10 +53,11 @@ pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
         };
         return obstacle_of(format!("{} cannot be written", facts.run_dir), mend);
     }
-    if let (Ok((Engine::Ext, source)), Some(why)) = (&facts.config, facts.scheduler.refuses()) {
+    if let (Ok((Engine::SchedExt, source)), Some(why)) = (&facts.config, facts.scheduler.refuses())
+    {
         return obstacle_of(
-            format!("the configuration asks for engine = ext ({source}), but {why}"),
-            "take engine = knobs",
+            format!("the configuration asks for engine = sched_ext ({source}), but {why}"),
+            "take engine = cgroup",
         );
     }
     if let (Err(_), Err(why)) = (&facts.bpf, &facts.usage) {

@@ -1,4 +1,4 @@
-//! Whether this kernel takes a scheduler of ours (the engine ext): what it has, what it lacks, what a kernel that has it would add.
+//! Whether this kernel takes a scheduler of ours (the engine sched_ext): what it has, what it lacks, what a kernel that has it would add.
 
 use tidegate_sched_ext::{NAME, Support};
 use tidegate_terms::Engine;
@@ -40,7 +40,7 @@ impl Scheduler {
 
     pub fn line(&self) -> String {
         let would = "a headroom that is kept to the millisecond, caps to the thousandth, hints that move deadlines \
-                     (tidegate agent run --engine ext)";
+                     (tidegate agent run --engine sched_ext)";
         match &self.support {
             None => "not looked at".to_owned(),
             Some(Ok(support)) => {
@@ -48,7 +48,9 @@ impl Scheduler {
                     None => format!("none is loaded ({})", support.state),
                     Some(NAME) => "Tidegate's is in force".to_owned(),
                     Some(other) => {
-                        format!("{other} is loaded, and the engine ext waits until it is stopped")
+                        format!(
+                            "{other} is loaded, and the engine sched_ext waits until it is stopped"
+                        )
                     }
                 };
                 let quotas = match self.tells_quotas {
@@ -69,7 +71,9 @@ impl Scheduler {
                     }
                 };
                 let why = why.trim_start_matches("sched_ext: ");
-                format!("no engine ext: {why} ({lacks}); such a kernel would add {would}")
+                format!(
+                    "engine sched_ext is unavailable: {why} ({lacks}); such a kernel would add {would}"
+                )
             }
         }
     }
@@ -78,21 +82,21 @@ impl Scheduler {
     pub fn configured_line(&self, engine: Engine, source: &str) -> String {
         let asked = format!("engine = {engine}, {source}");
         match engine {
-            Engine::Auto => format!("knobs ({asked})"),
-            Engine::Knobs => asked,
-            Engine::Ext if self.refuses().is_some() => {
+            Engine::Auto => format!("cgroup ({asked})"),
+            Engine::Cgroup => asked,
+            Engine::SchedExt if self.refuses().is_some() => {
                 format!(
-                    "{asked}, which this kernel cannot have: no agent starts; take engine = knobs"
+                    "{asked}, which this kernel cannot have: no agent starts; take engine = cgroup"
                 )
             }
-            Engine::Ext => match self.another() {
+            Engine::SchedExt => match self.another() {
                 None => {
                     format!("{asked}: an agent puts Tidegate's scheduler in force when it starts")
                 }
                 Some(other) => format!(
                     "{asked}: {other}, another sched_ext scheduler, is loaded and stays: until it is gone an agent keeps the terms \
-                     with knobs; stop the service or program that loaded {other}, and Tidegate's is in force within half a minute; \
-                     or take engine = knobs"
+                     with cgroup; stop the service or program that loaded {other}, and Tidegate's is in force within half a minute; \
+                     or take engine = cgroup"
                 ),
             },
         }
@@ -172,12 +176,12 @@ mod tests {
         let file = "/etc/tidegate/tidegate.toml";
         for scheduler in [&can, &cannot] {
             let auto = scheduler.configured_line(Engine::Auto, "default");
-            assert_eq!(auto, "knobs (engine = auto, default)");
-            let knobs = scheduler.configured_line(Engine::Knobs, file);
-            assert_eq!(knobs, "engine = knobs, /etc/tidegate/tidegate.toml");
+            assert_eq!(auto, "cgroup (engine = auto, default)");
+            let cgroup = scheduler.configured_line(Engine::Cgroup, file);
+            assert_eq!(cgroup, "engine = cgroup, /etc/tidegate/tidegate.toml");
         }
-        let ext = can.configured_line(Engine::Ext, file);
-        assert!(ext.contains("in force when it starts"), "{ext}");
+        let sched_ext = can.configured_line(Engine::SchedExt, file);
+        assert!(sched_ext.contains("in force when it starts"), "{sched_ext}");
         let beside = |name: &str| {
             let scheduler = Scheduler {
                 support: Some(Ok(Support {
@@ -186,21 +190,21 @@ mod tests {
                 })),
                 ..Scheduler::default()
             };
-            scheduler.configured_line(Engine::Ext, file)
+            scheduler.configured_line(Engine::SchedExt, file)
         };
-        let ext = beside("rusty_1.0.8");
-        assert!(!ext.contains("when it starts"), "{ext}");
+        let sched_ext = beside("rusty_1.0.8");
+        assert!(!sched_ext.contains("when it starts"), "{sched_ext}");
         assert!(
-            ext.contains("rusty_1.0.8, another sched_ext scheduler, is loaded"),
-            "{ext}"
+            sched_ext.contains("rusty_1.0.8, another sched_ext scheduler, is loaded"),
+            "{sched_ext}"
         );
         assert!(
-            ext.contains("stop the service or program that loaded rusty_1.0.8"),
-            "{ext}"
+            sched_ext.contains("stop the service or program that loaded rusty_1.0.8"),
+            "{sched_ext}"
         );
         assert!(beside(NAME).contains("when it starts"), "our own");
-        let ext = cannot.configured_line(Engine::Ext, file);
-        assert!(ext.contains("no agent starts"), "{ext}");
+        let sched_ext = cannot.configured_line(Engine::SchedExt, file);
+        assert!(sched_ext.contains("no agent starts"), "{sched_ext}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a server's settings of the kernel's own scheduler come to under the engine ext.
+//! What a server's settings of the kernel's own scheduler come to under the engine sched_ext.
 
 use std::path::{Path, PathBuf};
 
@@ -36,8 +36,8 @@ impl ServerSettings {
         }
     }
 
-    /// A sentence each, of what is set; `ext`: the kernel has sched_ext.
-    pub fn notes(&self, ext: bool) -> Vec<String> {
+    /// A sentence each, of what is set; `sched_ext`: the kernel has sched_ext.
+    pub fn notes(&self, sched_ext: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(cpus) = &self.isolated {
             notes.push(format!(
@@ -45,31 +45,31 @@ impl ServerSettings {
                  counts as headroom; ask for that much more"
             ));
         }
-        if !ext {
+        if !sched_ext {
             return notes;
         }
         if let Some(cpus) = &self.nohz_full {
             notes.push(format!(
-                "engine ext: CPUs {cpus} (nohz_full) have a tick while a task runs, since its slice ends there; use the engine knobs \
+                "engine sched_ext: CPUs {cpus} (nohz_full) have a tick while a task runs, since its slice ends there; use the engine cgroup \
                  where that matters"
             ));
         }
         if self.governor.as_deref() == Some("schedutil") {
             notes.push(
-                "engine ext: the frequency governor schedutil runs every CPU at its highest frequency, since the scheduler asks for no \
-                 other; use the engine knobs to save power"
+                "engine sched_ext: the frequency governor schedutil runs every CPU at its highest frequency, since the scheduler asks for no \
+                 other; use the engine cgroup to save power"
                     .to_owned(),
             );
         }
         if let Some(group) = &self.uclamp {
             notes.push(format!(
-                "engine ext: cpu.uclamp.min and cpu.uclamp.max of the group {group} act on the frequency only, not on the choice of a \
-                 CPU; use the engine knobs where that matters"
+                "engine sched_ext: cpu.uclamp.min and cpu.uclamp.max of the group {group} act on the frequency only, not on the choice of a \
+                 CPU; use the engine cgroup where that matters"
             ));
         }
         if let Some((least, largest)) = self.capacities {
             notes.push(format!(
-                "engine ext: CPUs of capacity {least} to {largest} count as equal; use the engine knobs, or keep main on the larger \
+                "engine sched_ext: CPUs of capacity {least} to {largest} count as equal; use the engine cgroup, or keep main on the larger \
                  ones by a cpuset"
             ));
         }

@@ -12,8 +12,12 @@ pub fn page(view: &ExplainView) -> String {
     let mut text = format!("{}\n", styled(BOLD, &gates::heading(&view.gate)));
     text.push_str(&wrapped("            ", &view.summary));
     text.push_str(&wrapped("     Binds: ", &binding(&view.binding)));
-    let ext_off = view.status.ext.as_ref().and_then(|ext| ext.off.clone());
-    let engine = ext_off.map_or_else(
+    let sched_ext_off = view
+        .status
+        .sched_ext
+        .as_ref()
+        .and_then(|sched_ext| sched_ext.off.clone());
+    let engine = sched_ext_off.map_or_else(
         || view.status.engine.clone(),
         |off| format!("{} ({off})", view.status.engine),
     );
@@ -35,7 +39,12 @@ pub fn page(view: &ExplainView) -> String {
         text.push_str(&wrapped("       Cap: ", &gates::held_line(cap)));
     }
     text.push_str(&users(view));
-    if let Some(counts) = view.gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
+    if let Some(counts) = view
+        .gate
+        .sched_ext
+        .as_ref()
+        .filter(|counts| counts.wakeups > 0)
+    {
         text.push_str(&wrapped("     Waits: ", &gates::waits(counts)));
     }
     if let Some(latency) = &view.gate.latency {

@@ -50,7 +50,7 @@ pub fn one(gate: &GateView) -> String {
     text.push_str(&wrapped("      Life: ", &life));
     text.push_str(&wrapped("       CPU: ", &cpu_line(gate)));
     text.push_str(&wrapped("    Engine: ", &gate.engine));
-    if let Some(counts) = gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
+    if let Some(counts) = gate.sched_ext.as_ref().filter(|counts| counts.wakeups > 0) {
         text.push_str(&wrapped("     Waits: ", &waits(counts)));
     }
     if let Some(latency) = &gate.latency {
@@ -112,7 +112,7 @@ pub fn short(ns: u64) -> String {
     }
 }
 
-/// How long its tasks wait to run under the ext engine.
+/// How long its tasks wait to run under the sched_ext engine.
 pub fn waits(counts: &GateCounts) -> String {
     let us = |us: f64| short((us * 1e3) as u64);
     format!(
@@ -156,12 +156,12 @@ pub fn cap_line(cap: &CapView) -> String {
     )
 }
 
-/// What the ext engine did for the gate's cap.
+/// What the sched_ext engine did for the gate's cap.
 pub fn by_scheduler(gate: &GateView) -> Option<&CapCounts> {
-    gate.ext.as_ref()?.cap.as_ref()
+    gate.sched_ext.as_ref()?.cap.as_ref()
 }
 
-/// A cap under the ext engine: what it held back, and what went to the background.
+/// A cap under the sched_ext engine: what it held back, and what went to the background.
 pub fn held_line(cap: &CapCounts) -> String {
     let is_one = cap.scope == "group";
     let each = match is_one {

@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_api::{ExtView, ObjectiveView, RecordingView, StatusView};
+use tidegate_api::{ObjectiveView, RecordingView, SchedExtView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -18,7 +18,11 @@ pub fn page(view: &StatusView) -> String {
         view.mode,
         span(view.uptime_seconds)
     );
-    if let Some(off) = view.ext.as_ref().and_then(|ext| ext.off.as_ref()) {
+    if let Some(off) = view
+        .sched_ext
+        .as_ref()
+        .and_then(|sched_ext| sched_ext.off.as_ref())
+    {
         text.push_str(&styled(BAD, &wrapped("    Engine: ", off)).to_string());
     }
     for (label, line) in lines(view) {
@@ -50,10 +54,10 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if view.headroom_ratio > 0.0 {
         lines.insert(4, ("Cpuset", view.cpuset.clone()));
     }
-    if let Some(ext) = &view.ext {
-        lines.insert(1, ("Scheduler", scheduler(ext)));
+    if let Some(sched_ext) = &view.sched_ext {
+        lines.insert(1, ("Scheduler", scheduler(sched_ext)));
     }
-    let after_headroom = 2 + usize::from(view.ext.is_some());
+    let after_headroom = 2 + usize::from(view.sched_ext.is_some());
     if let Some(found) = &view.objective {
         lines.insert(after_headroom, ("Objective", objective(found)));
     }
@@ -74,29 +78,32 @@ fn recorded(view: &RecordingView) -> String {
     )
 }
 
-/// The engine ext: since when it is in force, and how it ended before.
-fn scheduler(ext: &ExtView) -> String {
-    let now = match ext.on_seconds {
+/// The engine sched_ext: since when it is in force, and how it ended before.
+fn scheduler(sched_ext: &SchedExtView) -> String {
+    let now = match sched_ext.on_seconds {
         Some(seconds) => format!(
             "in force for {}, loaded {}",
             span(seconds),
-            times(ext.loads)
+            times(sched_ext.loads)
         ),
-        None => format!("not in force, loaded {}", times(ext.loads)),
+        None => format!("not in force, loaded {}", times(sched_ext.loads)),
     };
-    let ended = match (&ext.last_reason, ext.last_ago_seconds) {
+    let ended = match (&sched_ext.last_reason, sched_ext.last_ago_seconds) {
         (Some(reason), Some(ago)) => {
-            let message = ext.last_message.as_deref().filter(|text| !text.is_empty());
+            let message = sched_ext
+                .last_message
+                .as_deref()
+                .filter(|text| !text.is_empty());
             let in_particular = message.map_or_else(String::new, |text| format!(", {text}"));
             format!(
                 "; ended {}, {} ago by {reason}{in_particular}",
-                times(ext.ends),
+                times(sched_ext.ends),
                 span(ago)
             )
         }
         _ => String::new(),
     };
-    let untold = ext.update_error.as_ref();
+    let untold = sched_ext.update_error.as_ref();
     let untold = untold.map_or_else(String::new, |why| {
         format!("; not told of everything: {why}")
     });
@@ -216,7 +223,7 @@ fn limit(view: &StatusView) -> String {
         _ => "no quota on side work".to_owned(),
     };
     let standing = match view.engine.as_str() {
-        "ext" => format!("by the scheduler; for the time without it, {standing}"),
+        "sched_ext" => format!("by the scheduler; for the time without it, {standing}"),
         _ => standing,
     };
     format!(

@@ -40,7 +40,7 @@ fn gate() -> GateView {
         ],
         age_seconds: 75.0,
         notes: vec!["weight acts among side gates only".into()],
-        engine: "knobs".into(),
+        engine: "cgroup".into(),
         ..GateView::default()
     }
 }
@@ -50,7 +50,7 @@ fn machine() -> StatusView {
         version: "0.1.0".into(),
         pid: 4711,
         mode: "on-demand".into(),
-        engine: "knobs".into(),
+        engine: "cgroup".into(),
         sensing: "bpf".into(),
         uptime_seconds: 192.0,
         cpus: 2,
@@ -113,7 +113,7 @@ ffmpeg (side, run)
      Group: /tidegate-side/ffmpeg
       Life: 1 process, made 75 s ago by user 1000
        CPU: 0.78 CPUs of 0.79 allowed; throttled 12 times, 1.2 s in all
-    Engine: knobs
+    Engine: cgroup
      Terms: class = side (run flag), over neutral (default)
             tolerance = 2% (run flag), over 1% (default), 3%
             (/etc/tidegate/tidegate.toml:4:13)
@@ -128,7 +128,7 @@ fn the_status_page() {
         plain(&status::page(&machine())),
         "\
 ▲ tidegate 0.1.0, agent 4711 (on-demand), up 3 min 12 s
-   Machine: 2 CPUs, 1.99 available (steal 0.5 %), engine knobs
+   Machine: 2 CPUs, 1.99 available (steal 0.5 %), engine cgroup
   Headroom: 20.0 % (0.40 CPUs) asked (default_headroom (default)), 20.1 % (0.40
             CPUs) idle kept over the last second
       CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40

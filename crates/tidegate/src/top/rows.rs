@@ -98,9 +98,12 @@ pub fn allowed_cpus(gate: &GateView) -> Option<f64> {
     }
 }
 
-/// The 99th percentile of its waits, which only the ext engine counts by gate.
+/// The 99th percentile of its waits, which only the sched_ext engine counts by gate.
 pub fn delay_us(gate: &GateView) -> Option<f64> {
-    let counts = gate.ext.as_ref().filter(|counts| counts.wakeups > 0)?;
+    let counts = gate
+        .sched_ext
+        .as_ref()
+        .filter(|counts| counts.wakeups > 0)?;
     Some(counts.delay_p99_us)
 }
 

@@ -31,7 +31,7 @@ fn machine(gates: Vec<GateView>) -> StatusView {
         version: "0.1.0".into(),
         pid: 4707,
         mode: "service".into(),
-        engine: "knobs".into(),
+        engine: "cgroup".into(),
         uptime_seconds: 7_300.0,
         cpus: 2,
         capacity_cpus: 2.0,

@@ -244,8 +244,8 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
         return;
     }
     for words in [
-        &["agent", "run", "--engine", "ext"][..],
-        &["agent", "run", "--on-demand", "--engine", "ext"],
+        &["agent", "run", "--engine", "sched_ext"][..],
+        &["agent", "run", "--on-demand", "--engine", "sched_ext"],
     ] {
         let output = instance.output(words);
         let said = [&output.stderr[..], &output.stdout].concat();
@@ -255,19 +255,19 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
             Some(if words.len() == 4 { 1 } else { 0 }),
             "{said}"
         );
-        assert!(said.contains("engine ext: sched_ext: kernel "), "{said}");
-        assert!(said.contains("engine = knobs"), "{said}");
+        assert!(said.contains("agent: sched_ext: kernel "), "{said}");
+        assert!(said.contains("engine = cgroup"), "{said}");
     }
     std::fs::create_dir_all(instance.run_dir()).unwrap();
     std::fs::write(
         instance.run_dir().join("tidegate.toml"),
-        "engine = \"ext\"\n",
+        "engine = \"sched_ext\"\n",
     )
     .unwrap();
     let output = instance.output(&["run", "--side", "--", "true"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("engine ext: sched_ext: kernel "), "{said}");
+    assert!(said.contains("agent: sched_ext: kernel "), "{said}");
     std::fs::write(
         instance.run_dir().join("tidegate.toml"),
         "engine = \"auto\"\n",
@@ -275,5 +275,8 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
     .unwrap();
     instance.ok(&["run", "--side", "--", "true"]);
     let doctor = instance.ok(&["doctor"]);
-    assert!(doctor.contains("no engine ext: kernel "), "{doctor}");
+    assert!(
+        doctor.contains("engine sched_ext is unavailable: kernel "),
+        "{doctor}"
+    );
 }

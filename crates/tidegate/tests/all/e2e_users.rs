@@ -83,7 +83,7 @@ fn without_rights_and_without_an_agent_the_mend_is_said() {
     let doctor = as_nobody(&instance, &["doctor"]);
     assert_eq!(doctor.status.code(), Some(1), "{}", describe(&doctor));
     assert!(stdout(&doctor).contains("sudo"), "{}", describe(&doctor));
-    let verify = as_nobody(&instance, &["doctor", "--verify-ext"]);
+    let verify = as_nobody(&instance, &["doctor", "--verify-sched-ext"]);
     assert_eq!(verify.status.code(), Some(4), "{}", describe(&verify));
     assert!(stdout(&verify).is_empty(), "{}", describe(&verify));
 }

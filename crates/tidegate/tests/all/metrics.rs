@@ -71,7 +71,7 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
             .all(|name| firing.iter().any(|one| one == name))
     });
     let firing = prometheus.firing();
-    for silent in ["ExtOff", "PolicyRejected", "SideStarved"] {
+    for silent in ["SchedExtOff", "PolicyRejected", "SideStarved"] {
         assert!(!firing.iter().any(|one| one == silent), "{firing:?}");
     }
     instance.ok(&["unset", &group.target()]);
@@ -154,7 +154,7 @@ fn check_metrics(file: &std::path::Path) {
 /// Each query of the dashboard is answered, and with data unless there may be none here.
 fn panels_have_data(prometheus: &Prometheus, is_bpf: bool) {
     let may_be_empty = |query: &str| {
-        query.contains("tidegate_ext_") || (!is_bpf && query.contains("tidegate_run_delay_"))
+        query.contains("tidegate_sched_ext_") || (!is_bpf && query.contains("tidegate_run_delay_"))
     };
     let queries = dashboard_queries();
     assert!(queries.len() > 20, "{queries:?}");

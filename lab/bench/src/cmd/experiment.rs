@@ -18,8 +18,8 @@ runs here.";
 
 const PEERS_NOTES: &str = "\
 Ordinary work (hackbench, schbench, cyclictest, stress-ng, a shell; those that
-are installed) runs under the kernel's own scheduler, the ext engine, and other
-schedulers of sched_ext that are installed, each named with --peer NAME=PATH.";
+are installed) runs under the kernel's own scheduler, the sched_ext engine, and
+other sched_ext schedulers that are installed, each named with --peer NAME=PATH.";
 
 /// The experiments, each a subcommand, with `all` and `demo`.
 pub struct Experiments(pub Args);
@@ -82,8 +82,8 @@ pub struct Args {
     /// Where: host, vm or sim
     #[arg(long, value_name = "WHERE", default_value = "host")]
     on: On,
-    /// Which engine: knobs, or ext (Tidegate's own scheduler in the kernel, with the kernel's own and the knobs beside it)
-    #[arg(long, value_name = "ENGINE", default_value = "knobs")]
+    /// Which engine: cgroup, or sched_ext (Tidegate's own scheduler in the kernel, with the kernel's own and the cgroup engine beside it)
+    #[arg(long, value_name = "ENGINE", default_value = "cgroup")]
     engine: Engine,
     /// Under a minute: shorter windows, fewer rounds
     #[arg(long)]
@@ -196,7 +196,7 @@ fn all(args: &Args) -> Result<Exit, Failure> {
 /// Four ways of placing side work, here and simulated, on one screen.
 fn demo(args: &Args) -> Result<Exit, Failure> {
     let fixed = [
-        ("--engine", args.engine != Engine::Knobs),
+        ("--engine", args.engine != Engine::Cgroup),
         ("--on", args.on != On::Host),
         ("--loads", args.loads.is_some()),
         ("--cpus", args.cpus.is_some()),

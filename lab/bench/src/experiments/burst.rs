@@ -87,15 +87,25 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             Keeper::TIDEGATE,
         ),
     ];
-    if ask.is_ext() {
-        let ext = Keeper::SchedExt;
-        arms.push(("ext_no_limit", "sched_ext engine, no limit", None, ext));
-        arms.push(("ext_quota", "sched_ext engine, quota", Some(limit(0)), ext));
+    if ask.is_sched_ext() {
+        let sched_ext = Keeper::SchedExt;
         arms.push((
-            "ext_burst_fixed",
+            "sched_ext_no_limit",
+            "sched_ext engine, no limit",
+            None,
+            sched_ext,
+        ));
+        arms.push((
+            "sched_ext_quota",
+            "sched_ext engine, quota",
+            Some(limit(0)),
+            sched_ext,
+        ));
+        arms.push((
+            "sched_ext_burst_fixed",
             "sched_ext engine, burst 4/7",
             Some(fixed),
-            ext,
+            sched_ext,
         ));
     }
     let mut cells = Vec::new();
@@ -169,8 +179,8 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
             "us/s",
         ),
     ];
-    if ask.is_ext() {
-        targets.push(p99(&["ext_burst_fixed"], "ext_no_limit").bound(Bound::Most(1.2)));
+    if ask.is_sched_ext() {
+        targets.push(p99(&["sched_ext_burst_fixed"], "sched_ext_no_limit").bound(Bound::Most(1.2)));
     }
     targets
 }

@@ -73,8 +73,11 @@ fn keepers(ask: &Ask<'_>, ppt: u32) -> Vec<(Arm, Keeper)> {
         (Arm::new("tidegate", "Tidegate"), Keeper::TIDEGATE),
         (Arm::new("cpu_max", "cpu.max by hand"), Keeper::Nobody),
     ];
-    if ask.is_ext() {
-        keepers.insert(0, (Arm::new("ext", "sched_ext engine"), Keeper::SchedExt));
+    if ask.is_sched_ext() {
+        keepers.insert(
+            0,
+            (Arm::new("sched_ext", "sched_ext engine"), Keeper::SchedExt),
+        );
     } else if !ask.is_simulated() && ppt >= 10 && host::is_installed("cpulimit") {
         keepers.push((Arm::new("cpulimit", "cpulimit"), Keeper::Cpulimit(ppt)));
     }
@@ -111,12 +114,12 @@ fn hard(ask: &Ask<'_>) -> Part {
         (false, false) => (&[10, 50, 200, 500, 900], &[10, 50, 200, 500, 900]),
     };
     // What sched_ext promises it promises for a second, the cgroup engine for ten.
-    let look_s = match ask.is_ext() {
+    let look_s = match ask.is_sched_ext() {
         true => 1,
         false => ask.quick_or(if ask.is_simulated() { 10 } else { 2 }, 10),
     };
     let windows = u64::from(ask.rounds(
-        if ask.is_ext() { 2 } else { 1 },
+        if ask.is_sched_ext() { 2 } else { 1 },
         if ask.is_simulated() { 10 } else { 2 },
     ));
     let cpus = if ask.is_simulated() { 8 } else { ask.cpus };
@@ -168,8 +171,8 @@ fn hard_targets(ask: &Ask<'_>) -> Vec<Target> {
     } else {
         5.0
     };
-    let ours: &[&str] = if ask.is_ext() {
-        &["tidegate", "ext"]
+    let ours: &[&str] = if ask.is_sched_ext() {
+        &["tidegate", "sched_ext"]
     } else {
         &["tidegate"]
     };
@@ -299,8 +302,12 @@ fn soft(ask: &Ask<'_>) -> Part {
             ),
             (Arm::new("tidegate", "Tidegate"), Keeper::TIDEGATE, share),
         ];
-        if ask.is_ext() {
-            arms.push((Arm::new("ext", "sched_ext engine"), Keeper::SchedExt, share));
+        if ask.is_sched_ext() {
+            arms.push((
+                Arm::new("sched_ext", "sched_ext engine"),
+                Keeper::SchedExt,
+                share,
+            ));
         }
         for (arm, keeper, due) in arms {
             let window_ns = steps * (ALONE_NS + BESIDE_NS);
@@ -331,8 +338,8 @@ fn soft(ask: &Ask<'_>) -> Part {
             cells.push(Cell::new(&case, arm, 0, scene).due("due_ratio", due));
         }
     }
-    let ours: &[&str] = if ask.is_ext() {
-        &["tidegate", "ext"]
+    let ours: &[&str] = if ask.is_sched_ext() {
+        &["tidegate", "sched_ext"]
     } else {
         &["tidegate"]
     };

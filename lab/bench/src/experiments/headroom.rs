@@ -73,7 +73,7 @@ const MEASURED_EXT: [Placing; 5] = [
     Placing::WeightOne,
     Placing::CpuIdle,
     Placing::tidegate(30),
-    Placing::Ext(30),
+    Placing::SchedExt(30),
 ];
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
@@ -88,7 +88,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             "give levels from 0.04 to 3.9",
         ));
     }
-    let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_ext()) {
+    let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_sched_ext()) {
         (true, _) => (
             &SIMULATED,
             ask.sizes(ask.quick_or(&[16][..], &[16, 64, 256][..])),
@@ -268,9 +268,9 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
 }
 
 fn targets(ask: &Ask<'_>) -> Vec<Target> {
-    let ours: &[&str] = match (ask.is_simulated(), ask.is_ext()) {
+    let ours: &[&str] = match (ask.is_simulated(), ask.is_sched_ext()) {
         (true, _) => &["tidegate_30", "tidegate_cores_30"],
-        (_, true) => &["tidegate_30", "ext_30"],
+        (_, true) => &["tidegate_30", "sched_ext_30"],
         _ => &["tidegate_30"],
     };
     let worst = |what: &str, arms: &[&str], metric, over| {

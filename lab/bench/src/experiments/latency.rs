@@ -102,16 +102,16 @@ fn ways(ask: &Ask<'_>) -> Vec<Way> {
         way("nothing", "nothing", nobody, eevdf, false),
         way("slice", "slice by hand", nobody, eevdf, true),
     ];
-    if ask.is_ext() {
-        let ext = Keeper::SchedExt;
+    if ask.is_sched_ext() {
+        let sched_ext = Keeper::SchedExt;
         ways.push(way(
-            "ext_nothing",
+            "sched_ext_nothing",
             "sched_ext engine, nothing",
-            ext,
+            sched_ext,
             eevdf,
             false,
         ));
-        ways.push(way("ext", "sched_ext engine", ext, eevdf, true));
+        ways.push(way("sched_ext", "sched_ext engine", sched_ext, eevdf, true));
     } else {
         ways.push(way("tidegate", "Tidegate", Keeper::TIDEGATE, eevdf, true));
     }
@@ -148,12 +148,12 @@ impl Way {
             return (scene, None, None);
         }
         scene.keeper = self.keeper;
-        let is_ext = self.keeper == Keeper::SchedExt;
+        let is_sched_ext = self.keeper == Keeper::SchedExt;
         let both = scene.group(Group {
-            weight: if is_ext { weights.0 } else { 0 },
+            weight: if is_sched_ext { weights.0 } else { 0 },
             ..Group::new("both")
         });
-        if !is_ext {
+        if !is_sched_ext {
             return (scene, Some(both), Some(both));
         }
         let hinted = scene.group(Group {
@@ -176,9 +176,9 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
 
 /// What is promised, and its own kind without a hint.
 fn ours(ask: &Ask<'_>) -> (&'static str, &'static str) {
-    match (ask.is_simulated(), ask.is_ext()) {
+    match (ask.is_simulated(), ask.is_sched_ext()) {
         (true, _) => ("eevdf_hint", "eevdf"),
-        (_, true) => ("ext", "ext_nothing"),
+        (_, true) => ("sched_ext", "sched_ext_nothing"),
         _ => ("tidegate", "nothing"),
     }
 }

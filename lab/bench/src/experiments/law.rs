@@ -104,10 +104,10 @@ fn arms(ask: &Ask<'_>) -> Vec<Placing> {
     match (ask.is_simulated(), ask.options.sense) {
         (true, Some(sense)) => vec![sensed(Some(sense))],
         (true, None) => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
-        _ if ask.is_ext() => vec![
+        _ if ask.is_sched_ext() => vec![
             Placing::CpuIdle,
             Placing::tidegate(HEADROOM_PCT),
-            Placing::Ext(HEADROOM_PCT),
+            Placing::SchedExt(HEADROOM_PCT),
         ],
         _ => vec![Placing::tidegate(HEADROOM_PCT)],
     }
@@ -181,7 +181,8 @@ fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
         target.bound(Bound::Least(least))
     };
     let floor = |what, which| of(what, SIDE, "%").cases("kind", "floor").of(which);
-    let (ext, cgroup): (Vec<&str>, Vec<&str>) = keys.iter().partition(|k| k.starts_with("ext"));
+    let (sched_ext, cgroup): (Vec<&str>, Vec<&str>) =
+        keys.iter().partition(|k| k.starts_with("sched_ext"));
     let mut targets = vec![
         off(&cgroup, 1.0),
         reclaim("published", "reclaim at 30–60 % main, worst row", 95.0),
@@ -198,8 +199,8 @@ fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
         .of(Of::Most)
         .bound(Bound::Most(5.0)),
     ];
-    if !ext.is_empty() {
-        targets.insert(0, off(&ext, 0.5));
+    if !sched_ext.is_empty() {
+        targets.insert(0, off(&sched_ext, 0.5));
     }
     if !ask.is_simulated() {
         let cost = Target::new("agent's cost", &cgroup, KEEPER, "% of one CPU").of(Of::Mean);

@@ -40,11 +40,11 @@ pub static ALL: [&Experiment; 10] = [
     &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS, &OBJECTIVE, &INVERSION, &PEERS,
 ];
 
-const HOST: (On, Engine) = (On::Host, Engine::Knobs);
-const HOST_EXT: (On, Engine) = (On::Host, Engine::Ext);
-const VM: (On, Engine) = (On::Vm, Engine::Knobs);
-const VM_EXT: (On, Engine) = (On::Vm, Engine::Ext);
-const SIM: (On, Engine) = (On::Sim, Engine::Knobs);
+const HOST: (On, Engine) = (On::Host, Engine::Cgroup);
+const HOST_EXT: (On, Engine) = (On::Host, Engine::SchedExt);
+const VM: (On, Engine) = (On::Vm, Engine::Cgroup);
+const VM_EXT: (On, Engine) = (On::Vm, Engine::SchedExt);
+const SIM: (On, Engine) = (On::Sim, Engine::Cgroup);
 
 /// The experiment with this name.
 ///
@@ -97,8 +97,8 @@ mod tests {
                 }
             }
         }
-        assert_eq!(all_on(On::Sim, Engine::Knobs).count(), 9);
-        assert_eq!(all_on(On::Host, Engine::Knobs).count(), 6);
+        assert_eq!(all_on(On::Sim, Engine::Cgroup).count(), 9);
+        assert_eq!(all_on(On::Host, Engine::Cgroup).count(), 6);
         assert!(named("cloud").is_err());
     }
 }

@@ -97,7 +97,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         ));
     }
     let mut arms = vec![(Arm::new("eevdf", "EEVDF"), Keeper::Nobody)];
-    if ask.is_virtual() || host::ext_supported().is_ok() {
+    if ask.is_virtual() || host::sched_ext_supported().is_ok() {
         arms.push((Arm::new("tidegate", "Tidegate"), Keeper::SchedExt));
     }
     let peers = ask.options.peers.iter().enumerate();

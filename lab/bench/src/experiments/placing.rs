@@ -22,7 +22,7 @@ pub enum Placing {
     CpuIdle,
     Tidegate(u32, Option<Sense>, bool),
     /// Tidegate's sched_ext engine with this headroom.
-    Ext(u32),
+    SchedExt(u32),
     Law(Law),
 }
 
@@ -54,9 +54,10 @@ impl Placing {
                     format!("{label} {pct} %{sensing}"),
                 )
             }
-            Placing::Ext(pct) => {
-                Arm::new(format!("ext_{pct}"), format!("sched_ext engine {pct} %"))
-            }
+            Placing::SchedExt(pct) => Arm::new(
+                format!("sched_ext_{pct}"),
+                format!("sched_ext engine {pct} %"),
+            ),
             Placing::Law(Law::Sideloader) => Arm::new("sideloader", "sideloader's law"),
             Placing::Law(Law::Koordlet) => Arm::new("koordlet", "koordlet's law"),
             Placing::Law(Law::Katalyst) => Arm::new("katalyst", "Katalyst's law"),
@@ -66,7 +67,7 @@ impl Placing {
     /// The part of the machine that it keeps idle.
     pub fn headroom(self) -> f64 {
         match self {
-            Placing::Tidegate(pct, ..) | Placing::Ext(pct) => f64::from(pct) / 100.0,
+            Placing::Tidegate(pct, ..) | Placing::SchedExt(pct) => f64::from(pct) / 100.0,
             _ => 0.0,
         }
     }
@@ -82,7 +83,7 @@ impl Placing {
     /// Adds main's group and side's. A published law starts in its steady state beside a main that
     /// takes this part of the machine, and more where siblings are busy.
     pub fn groups(self, scene: &mut Scene, busy: f64) -> Result<(usize, usize), LabError> {
-        let is_tidegate = matches!(self, Placing::Tidegate(..) | Placing::Ext(_));
+        let is_tidegate = matches!(self, Placing::Tidegate(..) | Placing::SchedExt(_));
         let main = scene.group(Group {
             terms: Terms {
                 headroom_pct: is_tidegate.then_some((self.headroom() * 100.0).round() as u32),
@@ -95,14 +96,14 @@ impl Placing {
         }
         let light = matches!(self, Placing::WeightOne | Placing::Tidegate(_, _, true));
         let side = scene.group(Group {
-            idle: !light && !matches!(self, Placing::OwnGroup | Placing::Ext(_)),
+            idle: !light && !matches!(self, Placing::OwnGroup | Placing::SchedExt(_)),
             weight: u32::from(light),
             terms: Terms::role(Role::Side),
             ..Group::new("side")
         });
         scene.keeper = match self {
             Placing::Tidegate(_, sense, whole_cores) => Keeper::Tidegate { sense, whole_cores },
-            Placing::Ext(_) => Keeper::SchedExt,
+            Placing::SchedExt(_) => Keeper::SchedExt,
             Placing::Law(law) => {
                 let sibling_ppm = sim::config(&scene.model, 1)?.contention.sibling_ppm;
                 let speed = (1.0 - f64::from(sibling_ppm) / 1e6).max(0.1);

@@ -159,7 +159,7 @@ fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
                 .with("period_us", PERIOD_US);
             for (key, label, keeper) in [
                 ("eevdf", "the kernel's own", Keeper::Nobody),
-                ("ext", "sched_ext engine", Keeper::SchedExt),
+                ("sched_ext", "sched_ext engine", Keeper::SchedExt),
             ] {
                 let kind = Kind::Fibtest { busy, work_ns };
                 let model = Model::plain(ask.cpus);
@@ -172,12 +172,12 @@ fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
     }
     let mut part = part(cells, &[("eevdf", &["busy_thread_cpus", "burst_p99_us"])]);
     let excess = "use above the quota over whole periods, worst: {arm}";
-    let excess = Target::new(excess, &["eevdf", "ext"], EXCESS, "ms a CPU").of(Of::Most);
+    let excess = Target::new(excess, &["eevdf", "sched_ext"], EXCESS, "ms a CPU").of(Of::Most);
     part.targets
         .push(excess.bound(Bound::Most(1.0)).published(1.0));
     let p99 = Target::new(
         "p99 of a burst over no limit: {arm}",
-        &["eevdf", "ext"],
+        &["eevdf", "sched_ext"],
         BURST,
         "×",
     );
@@ -264,7 +264,7 @@ mod tests {
             };
             let mut scene = scene(Model::plain(1), 3, 1, kind, true);
             scene.look_ns = Some(10 * MS);
-            let cell = Cell::new(&Case::new("", ""), Arm::new("ext", ""), 0, scene);
+            let cell = Cell::new(&Case::new("", ""), Arm::new("sched_ext", ""), 0, scene);
             let look = |at: u64| Look {
                 at_ns: at * 10 * MS,
                 used_ns: vec![(used_ns(at), 0)],

@@ -56,8 +56,8 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     };
     if ask.is_simulated() {
         arms.extend([Law::Sideloader, Law::Koordlet, Law::Katalyst].map(Placing::Law));
-    } else if ask.is_ext() {
-        arms.insert(0, Placing::Ext(HEADROOM_PCT));
+    } else if ask.is_sched_ext() {
+        arms.insert(0, Placing::SchedExt(HEADROOM_PCT));
     }
     let mut cells = Vec::new();
     for cpus in ask.sizes(ask.quick_or(&[16][..], &[16, 64][..])) {
@@ -89,7 +89,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let targets = arms.iter().filter_map(|arm| match arm {
         Placing::Tidegate(_, Some(Sense::Usage), _) => Some(target(*arm, 60.0)),
         Placing::Tidegate(..) => Some(target(*arm, 20.0)),
-        Placing::Ext(_) => Some(target(*arm, 2.0)),
+        Placing::SchedExt(_) => Some(target(*arm, 2.0)),
         _ => None,
     });
     Ok(vec![Part {

@@ -89,14 +89,14 @@ fn work_of<'r>(recording: &'r Recording, demand: &Demand, at: usize) -> Option<&
     recording.works.get(&id)
 }
 
-/// The note for an arm whose engine is ext.
-fn ext_note(arm: &str, asks_ext: bool) -> Vec<String> {
+/// The note for an arm whose engine is sched_ext.
+fn sched_ext_note(arm: &str, asks_sched_ext: bool) -> Vec<String> {
     let note = || {
         format!(
-            "{arm}: the simulator does not simulate the engine ext; these figures are of the same terms under the engine cgroup."
+            "{arm}: the simulator does not simulate the engine sched_ext; these figures are of the same terms under the engine cgroup."
         )
     };
-    asks_ext.then(note).into_iter().collect()
+    asks_sched_ext.then(note).into_iter().collect()
 }
 
 impl Arm {
@@ -116,7 +116,7 @@ impl Arm {
             unnamed: Unnamed::Recorded {
                 ppm: ((mean(&headroom) * 10.0).round().clamp(0.0, 1_000.0) as u32) * 1_000,
             },
-            notes: ext_note(AS_RECORDED, recording.machine.engine == "ext"),
+            notes: sched_ext_note(AS_RECORDED, recording.machine.engine == "sched_ext"),
         };
         for at in 0..demand.works.len() {
             let terms = work_of(recording, demand, at).and_then(terms);
@@ -140,14 +140,14 @@ impl Arm {
     pub fn under(recording: &Recording, demand: &Demand, policy: &Policy) -> Arm {
         let config = &policy.config;
         let settings = config.settings();
-        let asks_ext = settings.engine.value == tidegate_terms::Engine::Ext;
+        let asks_sched_ext = settings.engine.value == tidegate_terms::Engine::SchedExt;
         let mut arm = Arm {
             name: policy.name.clone(),
             nodes: Vec::new(),
             unnamed: Unnamed::Default {
                 ppm: settings.default_headroom.value.ppm(),
             },
-            notes: ext_note(&policy.name, asks_ext),
+            notes: sched_ext_note(&policy.name, asks_sched_ext),
         };
         let mut met = BTreeSet::new();
         for at in 0..demand.works.len() {

@@ -163,7 +163,7 @@ pub struct Report {
     pub on: &'static str,
     #[serde(skip)]
     pub title: &'static str,
-    #[serde(skip_serializing_if = "is_knobs")]
+    #[serde(skip_serializing_if = "is_cgroup")]
     pub engine: Engine,
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,8 +181,8 @@ pub struct Report {
     files: Vec<PathBuf>,
 }
 
-fn is_knobs(engine: &Engine) -> bool {
-    *engine == Engine::Knobs
+fn is_cgroup(engine: &Engine) -> bool {
+    *engine == Engine::Cgroup
 }
 
 impl Report {
@@ -192,7 +192,7 @@ impl Report {
             experiment,
             on: machine.on(),
             title: experiment,
-            engine: Engine::Knobs,
+            engine: Engine::Cgroup,
             scenario: None,
             machine,
             rows: Vec::new(),
@@ -232,8 +232,8 @@ impl Report {
     /// A simulated report may stand beside the host's in one folder.
     fn file_stem(&self) -> String {
         let name = match self.engine {
-            Engine::Knobs => self.experiment.to_string(),
-            Engine::Ext => format!("{}-ext", self.experiment),
+            Engine::Cgroup => self.experiment.to_string(),
+            Engine::SchedExt => format!("{}-sched-ext", self.experiment),
         };
         match (&self.scenario, &self.machine) {
             (Some(scenario), _) => scenario.name.clone(),

@@ -33,8 +33,8 @@ pub struct Done {
 pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     let name = options.experiment.name;
     let engine = match options.engine {
-        Engine::Knobs => "",
-        Engine::Ext => "-ext",
+        Engine::Cgroup => "",
+        Engine::SchedExt => "-sched-ext",
     };
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
     let (mode, cpus) = guest(options)?;
@@ -125,7 +125,7 @@ fn command(options: &LabOptions) -> Vec<String> {
     let mut words: Vec<String> = ["/bin/tidegate-lab", options.experiment.name]
         .map(str::to_string)
         .to_vec();
-    let engine = Some(options.engine).filter(|e| *e != Engine::Knobs);
+    let engine = Some(options.engine).filter(|e| *e != Engine::Cgroup);
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             words.extend([name.to_string(), value]);
@@ -196,12 +196,12 @@ mod tests {
             command(&options).join(" "),
             "/bin/tidegate-lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
         );
-        options.engine = Engine::Ext;
+        options.engine = Engine::SchedExt;
         options.loads = Some(vec![1.0, 1.4]);
         assert!(
             command(&options)
                 .join(" ")
-                .contains("--on host --engine ext")
+                .contains("--on host --engine sched_ext")
         );
         assert!(command(&options).join(" ").contains("--loads 1,1.4"));
     }

@@ -268,12 +268,12 @@ fn headroom_protects_main_better_than_the_lowest_weight() {
 #[test]
 fn an_experiment_that_does_not_run_there_says_where_it_does() {
     for (experiment, on, engine, mend) in [
-        (&OBJECTIVE, On::Host, Engine::Knobs, "give --on sim"),
+        (&OBJECTIVE, On::Host, Engine::Cgroup, "give --on sim"),
         (
             &SLICES,
             On::Host,
-            Engine::Knobs,
-            "give --on host --engine ext or --on vm --engine ext or --on sim",
+            Engine::Cgroup,
+            "give --on host --engine sched_ext or --on vm --engine sched_ext or --on sim",
         ),
     ] {
         let mut o = options(experiment);

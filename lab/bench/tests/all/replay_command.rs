@@ -78,7 +78,7 @@ fn recording() -> Recording {
         machine: Machine {
             cpus: 2,
             threads_per_core: 1,
-            engine: "knobs".to_owned(),
+            engine: "cgroup".to_owned(),
             sensing: "bpf".to_owned(),
             ..Machine::default()
         },

@@ -40,7 +40,7 @@ fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
         point,
         seed: 1,
         cpus: 2,
-        engine: "knobs/tidegate".into(),
+        engine: "cgroup/tidegate".into(),
         measured_ns: 10 * S,
         events: 123_456,
         at_tolerance_ns: None,
@@ -71,7 +71,7 @@ fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
             })
             .collect(),
         window_ns: 100 * MS,
-        refusals: vec!["knobs: a write was refused".into()],
+        refusals: vec!["cgroup: a write was refused".into()],
     }
 }
 

@@ -37,27 +37,27 @@ fn rows<'a>(report: &'a Value, field: &str, value: &str) -> Vec<&'a Value> {
     all.iter().filter(|r| r[field] == value).collect()
 }
 
-/// The kernel's own scheduler, the knobs and the ext engine in one boot.
+/// The kernel's own scheduler, the cgroup engine and the sched_ext engine in one boot.
 #[test]
 fn an_experiment_in_the_bed_comes_back_whole() {
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(report) = in_the_bed(&["burst", "--engine", "ext"], dir.path()) else {
+    let Some(report) = in_the_bed(&["burst", "--engine", "sched_ext"], dir.path()) else {
         return;
     };
-    assert_eq!(report["engine"], "ext");
+    assert_eq!(report["engine"], "sched_ext");
     for arm in [
         "no_limit",
         "quota",
         "burst_fixed",
         "tidegate_max",
-        "ext_no_limit",
-        "ext_quota",
-        "ext_burst_fixed",
+        "sched_ext_no_limit",
+        "sched_ext_quota",
+        "sched_ext_burst_fixed",
     ] {
         assert_eq!(rows(&report, "arm", arm).len(), 1, "{arm} in {report:#}");
     }
     // Virtual time: a load of 71.4 % of its quota uses that, whatever this machine does.
-    for arm in ["quota", "ext_quota"] {
+    for arm in ["quota", "sched_ext_quota"] {
         let row = rows(&report, "arm", arm)[0];
         let used = row["used_of_quota_ratio"].as_f64().expect("a number");
         assert!((0.55..0.9).contains(&used), "{row}");
@@ -65,7 +65,8 @@ fn an_experiment_in_the_bed_comes_back_whole() {
         let periods = row["periods"].as_f64().expect("a number");
         assert!((25.0..=55.0).contains(&periods), "{row}");
     }
-    let page = std::fs::read_to_string(dir.path().join("burst-ext-vm-6.18.html")).expect("a page");
+    let page =
+        std::fs::read_to_string(dir.path().join("burst-sched-ext-vm-6.18.html")).expect("a page");
     assert!(
         page.contains("<svg") && page.contains("virtual time") && page.contains("sched_ext engine")
     );
@@ -76,7 +77,7 @@ fn an_engine_that_cannot_be_had_is_refused_with_its_reason() {
     let lab = |words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
             .args(words)
-            .args(["--engine", "ext", "--quiet"])
+            .args(["--engine", "sched_ext", "--quiet"])
             .current_dir(std::env::temp_dir())
             .output()
             .expect("it starts");

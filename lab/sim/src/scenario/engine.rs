@@ -105,8 +105,8 @@ fn kind_of(name: &str) -> Result<EngineKind, String> {
     match name {
         "none" => Ok(EngineKind::None),
         "cgroup" => Ok(EngineKind::Cgroup),
-        "ext" | "sched_ext" => {
-            Err("is not simulated (tidegate-lab --on vm --engine ext measures it)".into())
+        "sched_ext" => {
+            Err("is not simulated (tidegate-lab --on vm --engine sched_ext measures it)".into())
         }
         _ => Err("is none of what is known here".into()),
     }

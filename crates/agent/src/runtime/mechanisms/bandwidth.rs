@@ -13,10 +13,10 @@ use tidegate_engine::limit;
 use tidegate_terms::Burst;
 
 use crate::errors::not_recorded;
-use crate::ext::plan::{mark_own, unmark};
 use crate::gates::Gate;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::sched_ext::plan::{mark_own, unmark};
 
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
 pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
@@ -34,7 +34,7 @@ pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<()
     }
     let own = without_burst(kernel, gate, own);
     note_limits(kernel, gate, &group, &own);
-    mark_own(&runtime.ext, kernel, gate, &group);
+    mark_own(&runtime.sched_ext, kernel, gate, &group);
     let set = runtime
         .journal()
         .set_own(&group, &gate.record.name, own, gate.own_fallback());
@@ -50,7 +50,7 @@ pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     if !runtime.journal().limits(&group) {
         return Vec::new();
     }
-    unmark(&runtime.ext, kernel, &group);
+    unmark(&runtime.sched_ext, kernel, &group);
     let mut journal = runtime.journal();
     let left = journal.restore_lines_of(&group, Change::is_bandwidth);
     journal.end_own(&group);

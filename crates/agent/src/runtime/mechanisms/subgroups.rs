@@ -117,7 +117,7 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
     let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
         return unite(runtime, gate);
     };
-    if runtime.ext.holds() {
+    if runtime.sched_ext.holds() {
         gate.record.notes.push(format!(
             "{START}by the scheduler, at each one's own start; when that is off, in a group for each"
         ));

@@ -51,7 +51,7 @@ fn names_the_limit_that_binds() {
 fn without_headroom_nothing_but_main_is_named() {
     let why = |headroom_ratio: f64, allowance_cpus: Option<f64>| {
         let status = StatusView {
-            engine: "knobs".into(),
+            engine: "cgroup".into(),
             headroom_ratio,
             allowance_cpus: 1.9,
             side_cpus: 0.6,
@@ -116,7 +116,7 @@ fn a_limit_of_its_own_binds_in_any_class() {
         "the allowance is the lower one"
     );
     let each = |used: f64, background_cpus: f64| GateView {
-        ext: Some(GateCounts {
+        sched_ext: Some(GateCounts {
             cap: Some(CapCounts {
                 soft_cpus: Some(0.05),
                 scope: "task".into(),
@@ -156,7 +156,7 @@ fn above_its_soft_cap_is_said_only_of_what_is() {
         };
         let gate = GateView {
             class: "main".into(),
-            ext: Some(GateCounts {
+            sched_ext: Some(GateCounts {
                 cap: Some(cap),
                 ..GateCounts::default()
             }),

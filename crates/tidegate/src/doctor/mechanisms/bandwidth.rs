@@ -23,7 +23,7 @@ fn by_feature(
     Mechanism {
         name,
         now,
-        engine: if now == Now::No { "" } else { "knobs" },
+        engine: if now == Now::No { "" } else { "cgroup" },
         how,
         change: (now != Now::Yes).then(|| since.to_owned()),
     }

@@ -17,7 +17,7 @@ pub(super) fn hard(machine: Option<&Machine>) -> Mechanism {
         Some(_) => Mechanism {
             name: "hard caps",
             now: Now::Yes,
-            engine: "knobs",
+            engine: "cgroup",
             how: "a quota, its period as long as its least of 1 ms needs: for all of the gate, or (cap_scope) for each process or \
                   task, in groups of their own that a look finds for what is forked; real-time tasks are left alone"
                 .to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn soft(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
     Mechanism {
         name: "soft caps",
         now,
-        engine: if now == Now::No { "" } else { "knobs" },
+        engine: if now == Now::No { "" } else { "cgroup" },
         how: match now {
             Now::No => class,
             _ => format!(

@@ -18,7 +18,7 @@ pub(super) fn latency(facts: &Facts) -> Mechanism {
         Ok(support) if !support.slices => Mechanism {
             name,
             now: Now::Partly,
-            engine: "knobs",
+            engine: "cgroup",
             how: "the kernel gives tasks no slices (tried): hints above 0 become SCHED_BATCH, those below 0 are refused"
                 .to_owned(),
             change,
@@ -31,7 +31,7 @@ pub(super) fn latency(facts: &Facts) -> Mechanism {
             Mechanism {
                 name,
                 now: Now::Yes,
-                engine: "knobs",
+                engine: "cgroup",
                 how: format!(
                     "a slice of each task's own: {:.1} ms at -20, {:.1} ms at 0, {:.0} ms at 19; shares stay, the run \
                      quantum changes as well; inherited by fork, and what enters a group has it within a second",

@@ -23,7 +23,7 @@ pub(super) fn headroom(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
     Mechanism {
         name: "headroom",
         now,
-        engine: "knobs",
+        engine: "cgroup",
         how,
         change,
     }
@@ -36,7 +36,7 @@ pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
     Mechanism {
         name: "tolerance",
         now: Now::Yes,
-        engine: "knobs",
+        engine: "cgroup",
         how: format!(
             "the quota is never below it; the least that the kernel's quotas can say is {least_pct:.3} % of this machine"
         ),
@@ -48,7 +48,7 @@ pub(super) fn weight() -> Mechanism {
     Mechanism {
         name: "weight",
         now: Now::Yes,
-        engine: "knobs",
+        engine: "cgroup",
         how: "cpu.weight (v1: cpu.shares) of each gate's group; the quota's period is 50 ms while weights are unequal, \
               since the kernel loses them below shorter ones"
             .to_owned(),
@@ -61,7 +61,7 @@ pub(super) fn idle(machine: Option<&Machine>) -> Mechanism {
     Mechanism {
         name: "idle class",
         now: if present { Now::Yes } else { Now::Partly },
-        engine: "knobs",
+        engine: "cgroup",
         how: match present {
             true => "cpu.idle on all side work: any other task that wakes preempts it at once"
                 .to_owned(),
@@ -77,7 +77,7 @@ pub(super) fn lease(facts: &Facts) -> Mechanism {
     Mechanism {
         name: "lease",
         now: Now::Yes,
-        engine: "knobs",
+        engine: "cgroup",
         how: format!(
             "a guardian process writes the fallback when the agent is silent (2 s unless configured); state in {}",
             facts.run_dir
@@ -102,7 +102,7 @@ pub(super) fn objective(facts: &Facts) -> Mechanism {
     Mechanism {
         name: "objective",
         now,
-        engine: if now == Now::Yes { "knobs" } else { "" },
+        engine: if now == Now::Yes { "cgroup" } else { "" },
         how,
         change,
     }

@@ -59,7 +59,10 @@ fn agent<'a>(screen: &Screen, machine: &StatusView, look: &Look) -> Line<'a> {
         machine.mode,
         span(machine.uptime_seconds)
     )));
-    let off = machine.ext.as_ref().and_then(|ext| ext.off.as_ref());
+    let off = machine
+        .sched_ext
+        .as_ref()
+        .and_then(|sched_ext| sched_ext.off.as_ref());
     let (engine, tone) = match off {
         Some(off) => (off.clone(), Tone::Alert),
         None => (format!("engine {}", machine.engine), Tone::Faint),

@@ -57,7 +57,7 @@ pub struct Host<'a> {
 enum Running {
     Nothing,
     Agent(Option<Sense>, Tidegate),
-    Ext(Tidegate),
+    SchedExt(Tidegate),
     Peer(usize, tidegate::Peer),
 }
 
@@ -127,7 +127,7 @@ impl<'a> Host<'a> {
         match (keeper, &self.running) {
             (Keeper::Tidegate { sense, .. }, Running::Agent(own, _))
                 if sense.or(self.options.sense) == *own => {}
-            (Keeper::SchedExt, Running::Ext(_)) => {}
+            (Keeper::SchedExt, Running::SchedExt(_)) => {}
             (Keeper::Peer(at), Running::Peer(own, _)) if at == *own => {}
             (Keeper::Tidegate { sense, .. }, _) => {
                 let sense = sense.or(self.options.sense);
@@ -141,7 +141,7 @@ impl<'a> Host<'a> {
             }
             (Keeper::SchedExt, _) => {
                 self.running = Running::Nothing;
-                self.running = Running::Ext(Tidegate::start_ext(&self.tidegate)?);
+                self.running = Running::SchedExt(Tidegate::start_sched_ext(&self.tidegate)?);
             }
             (Keeper::Peer(at), _) => {
                 self.running = Running::Nothing;
@@ -157,15 +157,15 @@ impl<'a> Host<'a> {
     pub fn run(&mut self, scene: &Scene) -> Result<Outcome, LabError> {
         self.keep(scene.keeper)?;
         let agent = match &self.running {
-            Running::Agent(_, agent) | Running::Ext(agent) => Some(agent),
+            Running::Agent(_, agent) | Running::SchedExt(agent) => Some(agent),
             _ => None,
         };
-        let is_ext = matches!(self.running, Running::Ext(_));
+        let is_sched_ext = matches!(self.running, Running::SchedExt(_));
         let run = Run {
             scene,
             host: self,
             agent,
-            is_ext,
+            is_sched_ext,
         };
         // Declared first, so that the groups go after what lives in them.
         let groups = run.groups()?;
@@ -174,7 +174,7 @@ impl<'a> Host<'a> {
         let outcome = run.measure(&mut loads);
         drop(limiter);
         match &self.running {
-            Running::Ext(agent) => agent.ext_in_force()?,
+            Running::SchedExt(agent) => agent.sched_ext_in_force()?,
             Running::Peer(_, peer) => peer.in_force()?,
             _ => {}
         }
@@ -192,14 +192,15 @@ struct Run<'a> {
     scene: &'a Scene,
     host: &'a Host<'a>,
     agent: Option<&'a Tidegate>,
-    is_ext: bool,
+    is_sched_ext: bool,
 }
 
 impl<'a> Run<'a> {
     /// A gate that `tidegate run` makes needs no group of ours, nor does a group without a limit
     /// where none can be made.
     fn groups(&self) -> Result<Vec<Option<Group<'a>>>, LabError> {
-        let by_run = |words: &[String]| !words.is_empty() && self.agent.is_some() && !self.is_ext;
+        let by_run =
+            |words: &[String]| !words.is_empty() && self.agent.is_some() && !self.is_sched_ext;
         let mut made = Vec::new();
         for group in &self.scene.groups {
             let words = group.terms.words();
@@ -222,7 +223,10 @@ impl<'a> Run<'a> {
                 own.set_idle()?;
             }
             group.max.map_or(Ok(()), |max| own.set_max(max))?;
-            if let Some(agent) = self.agent.filter(|_| self.is_ext && !words.is_empty()) {
+            if let Some(agent) = self
+                .agent
+                .filter(|_| self.is_sched_ext && !words.is_empty())
+            {
                 agent.set(&format!("cgroup:{}", own.path), &words.join(" "))?;
             }
             made.push(Some(own));
@@ -375,7 +379,7 @@ impl<'a> Run<'a> {
         let (Hint::Latency(hint), Some(agent)) = (load.hint, self.agent) else {
             return Ok(());
         };
-        let target = match (self.is_ext, group, active.pid()) {
+        let target = match (self.is_sched_ext, group, active.pid()) {
             (true, Some(group), _) => format!("cgroup:{}", group.path),
             (_, _, Some(pid)) => format!("pid:{pid}"),
             _ => return Ok(()),
@@ -431,7 +435,7 @@ impl<'a> Run<'a> {
         let limits_from = self.limits(loads);
         let status_from = self
             .agent
-            .filter(|_| !self.is_ext)
+            .filter(|_| !self.is_sched_ext)
             .map(Tidegate::status)
             .transpose()?;
         let mut looks = vec![clocks.look(loads)];
@@ -528,7 +532,7 @@ impl<'a> Run<'a> {
         let terms = load.group.map(|at| self.scene.groups[at].terms.flags());
         let gated = self
             .agent
-            .filter(|_| !self.is_ext)
+            .filter(|_| !self.is_sched_ext)
             .zip(terms.filter(|t| !t.is_empty()));
         if let Some((agent, flags)) = gated {
             let mut through = agent.run(&flags, words);
@@ -556,16 +560,16 @@ impl<'a> Run<'a> {
 
     /// By group: what its limit has counted, or the scheduler's counts of all limits.
     fn limits(&self, loads: &[Active]) -> Vec<Counted> {
-        let ext = self
+        let sched_ext = self
             .agent
-            .filter(|_| self.is_ext)
-            .and_then(|a| a.ext().ok());
+            .filter(|_| self.is_sched_ext)
+            .and_then(|a| a.sched_ext().ok());
         let Ok(tree) = &self.host.tree else {
             return vec![Counted::default(); self.scene.groups.len()];
         };
         let of = |at: usize| {
-            if let Some(ext) = &ext {
-                return ext_counted(&ext["quotas"]);
+            if let Some(sched_ext) = &sched_ext {
+                return sched_ext_counted(&sched_ext["quotas"]);
             }
             let first = self.scene.loads.iter().position(|l| l.group == Some(at));
             let group = first
@@ -706,7 +710,7 @@ fn writes(from: &Value, to: &Value, seconds: f64) -> f64 {
     }
 }
 
-fn ext_counted(quotas: &Value) -> Counted {
+fn sched_ext_counted(quotas: &Value) -> Counted {
     let count = |name: &str| quotas[name].as_u64().unwrap_or(0);
     let throttled_s = quotas["throttled_seconds"].as_f64().unwrap_or(0.0);
     Counted {
@@ -773,7 +777,7 @@ pub fn is_installed(program: &str) -> bool {
 }
 
 /// An error if this kernel cannot load a scheduler.
-pub fn ext_supported() -> Result<(), LabError> {
+pub fn sched_ext_supported() -> Result<(), LabError> {
     if Path::new("/sys/kernel/sched_ext/state").exists() {
         return Ok(());
     }

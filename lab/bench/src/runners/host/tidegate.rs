@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use super::ext_supported;
 use super::proc::Guarded;
+use super::sched_ext_supported;
 use crate::options::Sense;
 use crate::{LabError, clock, stop};
 
 /// How long an agent may take to come up (BPF programs are verified then).
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// ... and to clean up: with the engine ext the kernel moves every task.
+/// ... and to clean up: with the engine sched_ext the kernel moves every task.
 const LEAVE_NS: u64 = 60_000_000_000;
 
 pub struct Tidegate {
@@ -117,13 +117,13 @@ impl Tidegate {
     }
 
     /// Starts an agent whose scheduler is in force when this returns.
-    pub fn start_ext(exe: &Path) -> Result<Self, LabError> {
-        ext_supported()?;
-        let agent = Tidegate::start_with(exe, &["--engine", "ext"])?;
+    pub fn start_sched_ext(exe: &Path) -> Result<Self, LabError> {
+        sched_ext_supported()?;
+        let agent = Tidegate::start_with(exe, &["--engine", "sched_ext"])?;
         let until = clock::monotonic_ns() + LOAD_NS;
         while loaded().is_none_or(|name| name != "tidegate") {
             if clock::monotonic_ns() > until {
-                let why = format!("is not in force after 240 s: {}", agent.ext()?["off"]);
+                let why = format!("is not in force after 240 s: {}", agent.sched_ext()?["off"]);
                 return Err(LabError::process("the sched_ext engine", why));
             }
             stop::sleep_ns(20_000_000)?;
@@ -131,18 +131,18 @@ impl Tidegate {
         Ok(agent)
     }
 
-    pub fn ext(&self) -> Result<Value, LabError> {
-        Ok(self.status()?["ext"].take())
+    pub fn sched_ext(&self) -> Result<Value, LabError> {
+        Ok(self.status()?["sched_ext"].take())
     }
 
     /// An error if the scheduler was ejected: what was measured meanwhile was measured under
     /// another one.
-    pub fn ext_in_force(&self) -> Result<(), LabError> {
-        let ext = self.ext()?;
-        if ext["on"] == true && ext["ends"] == 0 {
+    pub fn sched_ext_in_force(&self) -> Result<(), LabError> {
+        let sched_ext = self.sched_ext()?;
+        if sched_ext["on"] == true && sched_ext["ends"] == 0 {
             return Ok(());
         }
-        let (reason, message) = (&ext["last_reason"], &ext["last_message"]);
+        let (reason, message) = (&sched_ext["last_reason"], &sched_ext["last_message"]);
         let why = format!("was ejected meanwhile: {reason}: {message}");
         Err(LabError::process("the sched_ext engine", why))
     }
@@ -239,7 +239,7 @@ pub struct Peer {
 impl Peer {
     /// Starts it, and waits until a scheduler is in force.
     pub fn start(name: &str, program: &Path, dir: &Path) -> Result<Self, LabError> {
-        ext_supported()?;
+        sched_ext_supported()?;
         let log = dir.join(format!("{name}.log"));
         let out = File::create(&log).map_err(|e| LabError::file("make a log", &log, e))?;
         let err = out

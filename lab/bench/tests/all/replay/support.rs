@@ -114,7 +114,7 @@ pub fn recording(outcome: &Outcome, headroom: f64, works: &[Seen]) -> Recording 
         machine: Machine {
             cpus: outcome.cpus,
             threads_per_core: 1,
-            engine: "knobs".to_owned(),
+            engine: "cgroup".to_owned(),
             sensing: "bpf".to_owned(),
             ..Machine::default()
         },

@@ -1,0 +1,222 @@
+//! What is shown of the scheduler.
+
+use tidegate_api::{CapCounts, GateCounts, SchedExtView};
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
+use tidegate_engine::sync::lock;
+use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_sched_ext::CapStat;
+
+use super::backoff::ENDS_MAX;
+use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
+use crate::gates::Gate;
+use crate::kernel::Kernel;
+use crate::sched_ext::SchedExtSupervisor;
+
+/// So much of the kernel's dump is shown; the log has all of it.
+const DUMP_MAX: usize = 4_000;
+/// Counts of quotas and caps are read again after this long: each gate of a poll asks, and each read reads all.
+const FRESH_NS: u64 = 50_000_000;
+
+/// Which engine enforces the terms at this moment.
+pub(crate) fn engine(sched_ext: &SchedExtSupervisor) -> &'static str {
+    if sched_ext.holds() {
+        "sched_ext"
+    } else {
+        "cgroup"
+    }
+}
+
+/// The scheduler, where one was asked for.
+pub(crate) fn sched_ext_view(sched_ext: &SchedExtSupervisor, now_ns: u64) -> Option<SchedExtView> {
+    if !sched_ext.is_wanted() {
+        return None;
+    }
+    let on = sched_ext.holds();
+    let inner = lock(&sched_ext.inner);
+    let history = &inner.history;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut view = SchedExtView {
+        on,
+        loads: history.loads,
+        ends: history.ends,
+        on_seconds: history
+            .since_ns
+            .filter(|_| on)
+            .map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
+        update_error: history.update_error.clone(),
+        ..SchedExtView::default()
+    };
+    if let Some((ended, at_ns)) = &history.last {
+        view.last_kind = Some(ended.kind);
+        view.last_reason = Some(ended.reason.clone());
+        view.last_message = Some(ended.message.clone());
+        view.last_dump = Some(ended.dump.chars().take(DUMP_MAX).collect());
+        view.last_ago_seconds = Some(seconds(now_ns.saturating_sub(*at_ns)));
+    }
+    if on {
+        let limits = inner.loaded.as_ref().map(|loaded| loaded.limits());
+        view.quotas = limits.map(|limits| quota_sum(&limits));
+        return Some(view);
+    }
+    let why = match (&inner.loaded, &history.why) {
+        (Some(_), _) => "it has just ended".to_owned(),
+        (None, Some(why)) => why.clone(),
+        (None, None) => "it was not loaded so far".to_owned(),
+    };
+    view.why = Some(why.clone());
+    view.reload_in_seconds = inner
+        .next_ns
+        .map(|at_ns| seconds(at_ns.saturating_sub(now_ns)));
+    view.off = Some(match view.reload_in_seconds {
+        None => format!(
+            "sched_ext off: {why}; not loaded again after {ENDS_MAX} ends within an hour; restart the agent, or take engine = cgroup"
+        ),
+        Some(in_s) if in_s > 0.0 => format!("sched_ext off: {why}; reload in {:.0} s", in_s.ceil()),
+        Some(_) => format!("sched_ext off: {why}; it is being loaded"),
+    });
+    Some(view)
+}
+
+/// The scheduler's own decision on side work, while it is in force and there is any.
+pub(crate) fn sched_ext_decision(sched_ext: &SchedExtSupervisor) -> Option<HeadroomDecision> {
+    if !sched_ext.holds() {
+        return None;
+    }
+    let found = lock(&sched_ext.inner).loaded.as_ref()?.headroom()?;
+    let reason = (0..8)
+        .map(Reason::from_number)
+        .find(|reason| reason.as_str() == found.reason);
+    Some(HeadroomDecision {
+        allowance_ucpu: found.allowance_ucpu,
+        floor_ucpu: found.floor_ucpu,
+        capacity_ucpu: found.capacity_ucpu,
+        asked_ucpu: found.asked_ucpu,
+        main_est_ucpu: found.main_ucpu,
+        main_now_ucpu: found.main_ucpu,
+        side_ucpu: found.side_ucpu,
+        idle_ucpu: found.idle_ucpu,
+        trim_ucpu: found.trim_ucpu,
+        alarms: found.alarms,
+        reason: reason.unwrap_or(Reason::Stale),
+        ..HeadroomDecision::default()
+    })
+}
+
+/// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in force, and all schedulers'.
+pub(crate) fn limit_stat(
+    sched_ext: &SchedExtSupervisor,
+    kernel: &Kernel,
+    group: &GroupPath,
+) -> GroupResult<CpuStat> {
+    let counted = kernel.groups.cpu_stat(group)?;
+    Ok(match sched_ext_stat(sched_ext, kernel, group) {
+        Some(stat) => counted.plus(stat),
+        None => counted,
+    })
+}
+
+fn sched_ext_stat(
+    sched_ext: &SchedExtSupervisor,
+    kernel: &Kernel,
+    group: &GroupPath,
+) -> Option<CpuStat> {
+    if !sched_ext.is_wanted() {
+        return None;
+    }
+    let id = kernel.groups.id(group).ok()?;
+    let now_ns = kernel.clock.now_ns();
+    let mut inner = lock(&sched_ext.inner);
+    let earlier = inner.earlier.limit(id);
+    let Some(loaded) = &inner.loaded else {
+        return Some(earlier);
+    };
+    // All gates ask one after the other.
+    if now_ns.saturating_sub(inner.limits.0) >= FRESH_NS {
+        let limits = loaded.limits().into_iter();
+        let by_id = limits.map(|limit| (limit.cgroup_id, limit)).collect();
+        inner.limits = (now_ns, by_id);
+    }
+    let now = inner.limits.1.get(&id).map(quota_counts);
+    Some(earlier.plus(now.unwrap_or_default()))
+}
+
+/// What became of a group's cap; none while the scheduler is not in force, or was told of none.
+pub(crate) fn sched_ext_cap(
+    sched_ext: &SchedExtSupervisor,
+    kernel: &Kernel,
+    group: &GroupPath,
+) -> Option<CapStat> {
+    if !sched_ext.holds() {
+        return None;
+    }
+    let id = kernel.groups.id(group).ok()?;
+    let now_ns = kernel.clock.now_ns();
+    let mut inner = lock(&sched_ext.inner);
+    inner.gates.get(&id)?.cap?;
+    if now_ns.saturating_sub(inner.caps.0) >= FRESH_NS {
+        let caps = inner.loaded.as_ref()?.caps();
+        let by_id = caps.into_iter().map(|cap| (cap.cgroup_id, cap));
+        inner.caps = (now_ns, by_id.collect());
+    }
+    inner.caps.1.get(&id).copied()
+}
+
+/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
+pub(crate) fn sched_ext_counts(
+    sched_ext: &SchedExtSupervisor,
+    kernel: &Kernel,
+    gate: &Gate,
+) -> Option<GateCounts> {
+    if !sched_ext.holds() {
+        return None;
+    }
+    let group = gate.record.attachment.group();
+    let id = kernel.groups.id(group).ok()?;
+    let cap = sched_ext_cap(sched_ext, kernel, group).map(|cap| CapCounts {
+        background_cpus: gate.background_cpus,
+        ..cap_counts(&cap)
+    });
+    let inner = lock(&sched_ext.inner);
+    let work = inner.loaded.as_ref()?.work(id);
+    let work = inner.earlier.work(id, work);
+    // A gate for which there was no account is not counted on its own; its cap is.
+    if work.is_none() && cap.is_none() {
+        return None;
+    }
+    Some(GateCounts {
+        cap,
+        ..work.as_ref().map(gate_counts).unwrap_or_default()
+    })
+}
+
+/// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.
+pub(crate) fn copied_floor(sched_ext: &SchedExtSupervisor, kernel: &Kernel) -> Option<Bandwidth> {
+    if !sched_ext.holds() {
+        return None;
+    }
+    kernel.groups.bandwidth(&kernel.side_root()).ok()
+}
+
+/// What the scheduler cannot do for a gate.
+pub(crate) fn sched_ext_notes(sched_ext: &SchedExtSupervisor, gate: &str) -> Vec<String> {
+    let inner = lock(&sched_ext.inner);
+    inner.notes.get(gate).cloned().unwrap_or_default()
+}
+
+/// What a person should know of the scheduler's floors: side tasks so many that they need more than the tolerance.
+pub(crate) fn sched_ext_alerts(
+    decision: &HeadroomDecision,
+    tolerance_ratio: f64,
+) -> Option<String> {
+    let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_ratio) as u64;
+    // A thousandth of a CPU does not matter.
+    (decision.floor_ucpu > asked_ucpu + 1_000).then(|| {
+        format!(
+            "engine sched_ext: side work has {:.3} CPUs at least and not {:.3}, the tolerance: the kernel's watchdog wants 1 ms in 15 s for \
+             each of its tasks",
+            decision.floor_ucpu as f64 / 1e6,
+            asked_ucpu as f64 / 1e6
+        )
+    })
+}

@@ -1,0 +1,29 @@
+# what: sched-ext-stress for as long as make soak says (TIDEGATE_SOAK_S, 30 minutes a kernel; a minute by itself), the scheduler loaded anew each round
+# modes: smp
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 4000
+# tier: long
+# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
+# stays so; while others wake up the figure differs for a moment.
+nothing_miscounted() {
+	until_true 15 sh -c '[ "$(tail -n 1 /tmp/sched_ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
+		fail "miscounted: $(json_last miscounted)"
+}
+
+stress_on
+end=$(($(cut -d. -f1 /proc/uptime) + $(cat /vm/cases/soak_s)))
+round=0
+while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
+	round=$((round + 1))
+	torment 30 $round
+	same_is_charged
+	nothing_miscounted
+	torment_along 5 $((1000 + round))
+	stress_reload
+	torment_over
+	nothing_miscounted
+done
+measure rounds $round rounds
+measure ejected_by_a_host_that_stood $EJECTED times
+measure host_stood "$(stood 100000)" s

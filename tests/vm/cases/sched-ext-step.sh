@@ -1,0 +1,45 @@
+# what: main steps up under the scheduler: side is within 5 points of its new allowance in 2 ms; and comes back
+# modes: precise
+# kernels: 6.18 7.3
+# tier: long 7.3
+# needs: tidegate
+# seconds: 90
+group main
+group side
+group eye
+# The reader is to read while main runs, too.
+sched_ext_on --gate 'cgroup:/eye latency=-20' --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
+into side vmtool count /tmp/turns &
+until_true 10 [ -s /tmp/turns ]
+
+# steps FROM TO LIMIT WAY: what side work did, every millisecond.
+steps() {
+	into main vmtool step $1 $2 5000 3 5 /tmp/step &
+	main=$!
+	inside eye vmtool series 4.8 1000 /tmp/turns >/tmp/series
+	wait $main
+	took=$(reaction /tmp/series "$(cat /tmp/step)" $3 $4)
+	[ -n "$took" ] || fail "side never came $4 to $3 % after main went from $1 to $2 %"
+	measure "main_$1_to_$2" "$took" ms
+}
+
+sleep 1
+steps 10 40 35 down
+within "time to give way, main 10 to 40 %, in ms" "$took" 0 2
+late=$(excess /tmp/series "$(cat /tmp/step)" 30 60)
+measure main_10_to_40_excess "$late" ms
+within "excess after main's step from 10 to 40 %, in ms" "$late" 0 20
+steps 20 60 15 down
+within "time to give way, main 20 to 60 %, in ms" "$took" 0 2
+late=$(excess /tmp/series "$(cat /tmp/step)" 10 40)
+measure main_20_to_60_excess "$late" ms
+within "excess after main's step from 20 to 60 %, in ms" "$late" 0 20
+steps 10 80 6 down
+within "time to give way, main 10 to 80 %, in ms" "$took" 0 2
+late=$(excess /tmp/series "$(cat /tmp/step)" 1 20)
+measure main_10_to_80_excess "$late" ms
+# Little is free then: a turn of 1 ms that was open, and one look later, are 10 ms of all of it.
+within "excess after main's step from 10 to 80 %, in ms" "$late" 0 15
+steps 80 10 55 up
+within "time to come back, main 80 to 10 %, in ms" "$took" 0 500
+sched_ext_is_on
