@@ -16,7 +16,7 @@ use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::SystemClock;
 use tidegate_engine::control::{Control, SHARED_CORES_PPM};
-use tidegate_engine::sense::{self, Prefer, SenseConfig};
+use tidegate_engine::sense::{self, SenseConfig};
 use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
@@ -24,8 +24,6 @@ use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
 use crate::errors::MachineError;
 use crate::events::Events;
-use crate::ext::ExtSupervisor;
-use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
 use crate::kept_policy;
 use crate::kernel::Kernel;
@@ -41,6 +39,8 @@ use crate::process::{Life, notify};
 use crate::recorder_state::RecorderState;
 use crate::runtime::cpuset_controller::CpusetController;
 use crate::runtime::{Runtime, control_thread};
+use crate::sched_ext::SchedExtSupervisor;
+use crate::sched_ext::kernel::{self, RealKernel};
 use crate::server;
 use crate::systemd::{bus, own_unit};
 use crate::threads;
@@ -54,7 +54,7 @@ pub use error::StartError;
 pub struct Options {
     pub mode: Mode,
     /// Which sensing; the settings' when absent.
-    pub sense: Option<Prefer>,
+    pub sense: Option<Sense>,
     /// Which engine; the settings' when absent.
     pub engine: Option<Engine>,
 }
@@ -115,12 +115,12 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     }
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
-    let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
+    let sched_ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
     let (journal, report) =
         Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
     report.alerts.iter().for_each(|alert| warn!("{alert}"));
-    let sense = options.sense.unwrap_or(prefer(settings.sense.value));
+    let sense = options.sense.unwrap_or(settings.sense.value);
     let (sensor, sensing_note) = sense::open(&SenseConfig::detect(), &[], &[], sense)?;
     info!("{sensing_note}");
     let period_ns = period(&settings, sensor.min_window_ns());
@@ -157,7 +157,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             events: Events::of(options.mode),
             recorder: RecorderState::open(run_dir, options.mode, settings.recording.value.bytes()),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
-            ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
+            ..Runtime::new(kernel, control_loop, sched_ext, cpuset, settings)
         },
         life: Life::new(options.mode, monotonic_ns()),
         shared_status: SharedStatus::default(),
@@ -178,16 +178,16 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
-fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<ExtSupervisor, StartError> {
+fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<SchedExtSupervisor, StartError> {
     let kernel: Option<Arc<dyn kernel::Kernel>> = match engine {
         // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
-        Engine::Auto | Engine::Knobs => None,
-        Engine::Ext => Some(Arc::new(RealKernel::new(Arc::clone(fs)))),
+        Engine::Auto | Engine::Cgroup => None,
+        Engine::SchedExt => Some(Arc::new(RealKernel::new(Arc::clone(fs)))),
     };
     if let Some(kernel) = &kernel {
-        kernel.can_load().map_err(StartError::Ext)?;
+        kernel.can_load().map_err(StartError::SchedExt)?;
     }
-    Ok(ExtSupervisor::new(kernel))
+    Ok(SchedExtSupervisor::new(kernel))
 }
 
 fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
@@ -212,14 +212,6 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
         std::thread::sleep(LOCK_POLL);
     }
     Ok(file)
-}
-
-fn prefer(sense: Sense) -> Prefer {
-    match sense {
-        Sense::Auto => Prefer::Auto,
-        Sense::Bpf => Prefer::Bpf,
-        Sense::Usage => Prefer::Usage,
-    }
 }
 
 /// The shortest period that sensing bears, or what was asked for, if longer.

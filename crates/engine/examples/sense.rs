@@ -16,18 +16,19 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::sense::{self, Counters, Group, Prefer, SenseConfig};
+use tidegate_engine::sense::{self, Counters, Group, SenseConfig};
+use tidegate_terms::Sense;
 
 type Any = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Any> {
     let mut args = std::env::args().skip(1);
     let (mut side, mut main) = (vec![], vec![]);
-    let (mut prefer, mut period_ms, mut bench, mut rounds) = (Prefer::Auto, 1000, false, 10);
+    let (mut prefer, mut period_ms, mut bench, mut rounds) = (Sense::Auto, 1000, false, 10);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
         match arg.as_str() {
-            "--usage" => prefer = Prefer::Usage,
+            "--usage" => prefer = Sense::Usage,
             "--bench" => bench = true,
             "--rounds" => rounds = value()?.parse()?,
             "--ms" => period_ms = value()?.parse()?,
@@ -55,7 +56,7 @@ fn group(dir: &str) -> Result<Group, Any> {
     )?)
 }
 
-fn live(side: &[Group], main: &[Group], prefer: Prefer, period_ms: u64) -> Result<(), Any> {
+fn live(side: &[Group], main: &[Group], prefer: Sense, period_ms: u64) -> Result<(), Any> {
     let (mut sensor, note) = sense::open(&SenseConfig::detect(), side, main, prefer)?;
     println!("{note}");
     println!(

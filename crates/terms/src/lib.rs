@@ -47,5 +47,5 @@ pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
 pub use values::{
     ApiListen, Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, Sense, Tolerance,
-    Weight,
+    Value, Weight,
 };

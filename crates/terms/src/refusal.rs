@@ -17,3 +17,5 @@ impl fmt::Display for Refusal {
         f.write_str(&self.0)
     }
 }
+
+impl std::error::Error for Refusal {}

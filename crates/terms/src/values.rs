@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::units::{Share, TimeSpan};
 
 /// A type that a term can have. `parse` of what `Display` writes gives the same value back.
-pub(crate) trait Value: Sized + fmt::Display {
+pub trait Value: Sized + fmt::Display {
     /// Reads text without spaces around it.
     fn parse(text: &str) -> Result<Self, Refusal>;
 }
@@ -289,17 +289,17 @@ impl Value for Sense {
 pub enum Engine {
     #[default]
     Auto,
-    Knobs,
+    Cgroup,
     /// A scheduler of our own, with kernel files for what holds when it is off.
-    Ext,
+    SchedExt,
 }
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Engine::Auto => "auto",
-            Engine::Knobs => "knobs",
-            Engine::Ext => "ext",
+            Engine::Cgroup => "cgroup",
+            Engine::SchedExt => "sched_ext",
         })
     }
 }
@@ -308,8 +308,8 @@ impl Value for Engine {
     fn parse(text: &str) -> Result<Engine, Refusal> {
         match text {
             "auto" => Ok(Engine::Auto),
-            "knobs" => Ok(Engine::Knobs),
-            "ext" => Ok(Engine::Ext),
+            "cgroup" => Ok(Engine::Cgroup),
+            "sched_ext" => Ok(Engine::SchedExt),
             _ => Err(Refusal::new("is not an engine")),
         }
     }

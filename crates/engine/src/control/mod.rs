@@ -77,8 +77,8 @@ pub struct Control {
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
     pub sensing_error: Option<String>,
-    /// See [`Control::set_enforced_by_ext`].
-    enforced_by_ext: bool,
+    /// See [`Control::set_enforced_by_sched_ext`].
+    enforced_by_sched_ext: bool,
 }
 
 impl Control {
@@ -116,25 +116,27 @@ impl Control {
             stepped_ns: None,
             at_tolerance_ns: 0,
             sensing_error: None,
-            enforced_by_ext: false,
+            enforced_by_sched_ext: false,
         }
     }
 
     /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand. When that is over, both are
     /// written at the next step, for the law has gone on meanwhile.
-    pub fn set_enforced_by_ext(&mut self, enforced_by_ext: bool) {
-        if enforced_by_ext {
+    pub fn set_enforced_by_sched_ext(&mut self, enforced_by_sched_ext: bool) {
+        if enforced_by_sched_ext {
             self.quotas.forget_failed_cuts();
         }
-        if std::mem::replace(&mut self.enforced_by_ext, enforced_by_ext) && !enforced_by_ext {
+        if std::mem::replace(&mut self.enforced_by_sched_ext, enforced_by_sched_ext)
+            && !enforced_by_sched_ext
+        {
             self.quotas.fell_back();
             self.soft_caps.fell_back();
         }
     }
 
     /// Whether another engine enforces what the gates ask for.
-    pub fn is_enforced_by_ext(&self) -> bool {
-        self.enforced_by_ext
+    pub fn is_enforced_by_sched_ext(&self) -> bool {
+        self.enforced_by_sched_ext
     }
 
     /// What the gates ask for now.
@@ -291,7 +293,7 @@ impl Control {
         if self.decision.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
             self.unusable.add(now_ns);
         }
-        if self.enforced_by_ext {
+        if self.enforced_by_sched_ext {
             return;
         }
         if self.quotas.is_empty() {

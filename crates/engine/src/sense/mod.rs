@@ -57,6 +57,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::cgroup_mounts;
+use tidegate_terms::Sense;
 
 pub use bpf::BpfSensor;
 pub use meters::Meters;
@@ -153,17 +154,6 @@ pub fn cgroup_id(path: &Path) -> Result<u64, SenseError> {
     Ok(meta.ino())
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Prefer {
-    /// BPF where it works, else usage with a note that says why.
-    #[default]
-    Auto,
-    /// BPF or an error.
-    Bpf,
-    /// Usage, without trying BPF.
-    Usage,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseConfig {
     /// Normally `/proc`.
@@ -256,16 +246,16 @@ pub fn open(
     config: &SenseConfig,
     side: &[Group],
     main: &[Group],
-    prefer: Prefer,
+    prefer: Sense,
 ) -> Result<(Box<dyn Sensor>, String), SenseError> {
     let why_not = match prefer {
-        Prefer::Usage => "asked for".to_owned(),
-        Prefer::Auto | Prefer::Bpf => match BpfSensor::open(config, side, main) {
+        Sense::Usage => "asked for".to_owned(),
+        Sense::Auto | Sense::Bpf => match BpfSensor::open(config, side, main) {
             Ok(sensor) => {
                 let note = "sensing by BPF at every context switch".to_owned();
                 return Ok((Box::new(sensor), note));
             }
-            Err(why) if prefer == Prefer::Bpf => return Err(why),
+            Err(why) if prefer == Sense::Bpf => return Err(why),
             Err(why) => why.to_string(),
         },
     };

@@ -5,7 +5,8 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{CpuClass, GroupError, PlacementUndo};
-use tidegate_engine::sense::{self, Prefer, SenseConfig};
+use tidegate_engine::sense::{self, SenseConfig};
+use tidegate_terms::Sense;
 
 use crate::support::host::bed;
 
@@ -223,11 +224,11 @@ fn without_rights_sensing_falls_back_with_a_note() {
         let dropped = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
         assert_eq!(dropped, 0);
         let config = SenseConfig::detect();
-        let refused = sense::open(&config, &[], &[], Prefer::Bpf)
+        let refused = sense::open(&config, &[], &[], Sense::Bpf)
             .err()
             .unwrap()
             .to_string();
-        let (sensor, note) = sense::open(&config, &[], &[], Prefer::Auto).unwrap();
+        let (sensor, note) = sense::open(&config, &[], &[], Sense::Auto).unwrap();
         (sensor.kind(), note, refused)
     });
     let (kind, note, refused) = child.join().unwrap();

@@ -1,9 +1,9 @@
 //! `tidegate agent`: runs, stops and repairs the agent.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::startup::{self, Mode, Options};
-use tidegate_engine::sense::Prefer;
-use tidegate_terms as terms;
+use tidegate_terms::{self as terms, Engine, Sense};
 
 use crate::cmd::{repair, stop};
 
@@ -44,12 +44,16 @@ struct RunArgs {
     /// How use is measured
     ///
     /// It overrides the configuration.
-    #[arg(long, value_enum, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = word::<Sense>(&["auto", "bpf", "usage"]))]
     sense: Option<Sense>,
     /// What enforces terms
     ///
     /// It overrides the configuration.
-    #[arg(long, value_enum, value_name = "ENGINE")]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        value_parser = word::<Engine>(&["auto", "cgroup", "sched_ext"])
+    )]
     engine: Option<Engine>,
     /// Name groups as process 1 does
     ///
@@ -58,36 +62,12 @@ struct RunArgs {
     host_cgroups: bool,
 }
 
-/// As the `engine` setting has it.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Engine {
-    /// Knobs
-    Auto,
-    /// Kernel files
-    Knobs,
-    /// A scheduler in the kernel (Linux 6.12 and later), with kernel files behind it
-    Ext,
-}
-
-impl Engine {
-    pub fn term(self) -> terms::Engine {
-        match self {
-            Engine::Auto => terms::Engine::Auto,
-            Engine::Knobs => terms::Engine::Knobs,
-            Engine::Ext => terms::Engine::Ext,
-        }
-    }
-}
-
-/// As the `sense` setting has it.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Sense {
-    /// BPF where it works, else usage
-    Auto,
-    /// BPF or fail
-    Bpf,
-    /// Group usage only
-    Usage,
+/// A term's value that is one word of a few.
+fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: terms::Value + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| T::parse(&word))
 }
 
 /// Before this process has a second thread.
@@ -110,21 +90,15 @@ fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.host_cgroups {
         join_host_cgroups()?;
     }
-    let sense = args.sense.map(|sense| match sense {
-        Sense::Auto => Prefer::Auto,
-        Sense::Bpf => Prefer::Bpf,
-        Sense::Usage => Prefer::Usage,
-    });
     let mode = if args.on_demand {
         Mode::OnDemand
     } else {
         Mode::Service
     };
-    let engine = args.engine.map(Engine::term);
     let options = Options {
         mode,
-        sense,
-        engine,
+        sense: args.sense,
+        engine: args.engine,
     };
     startup::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)

@@ -19,8 +19,8 @@ use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::{Machine, discover, probe_features};
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::sched::{Support, probe};
-use tidegate_engine::sense::{self, Prefer, SenseConfig};
-use tidegate_terms::{Config, Engine, Roots};
+use tidegate_engine::sense::{self, SenseConfig};
+use tidegate_terms::{Config, Engine, Roots, Sense};
 
 use scheduler::Scheduler;
 use server::ServerSettings;
@@ -78,8 +78,8 @@ impl Facts {
             admin: is_admin(),
             slices: probe(&RealFs::new()).map_err(|error| error.to_string()),
             machine,
-            bpf: sense(Prefer::Bpf),
-            usage: sense(Prefer::Usage),
+            bpf: sense(Sense::Bpf),
+            usage: sense(Sense::Usage),
             agent: status.map(|status| status.map(|status| agent(&status))),
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),
