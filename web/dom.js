@@ -114,16 +114,3 @@ export function moment(unixSeconds, other = Date.now() / 1000) {
   const date = day(unixSeconds);
   return date === day(other) ? clock(unixSeconds) : `${date} ${clock(unixSeconds)}`;
 }
-
-/** What binds a gate, as `tidegate explain` says it. */
-export const BINDINGS = {
-  demand: 'it has nothing more to run',
-  headroom: 'the idle to keep for main',
-  tolerance: 'main takes all; this is the floor',
-  cap: 'above its soft cap it gets only CPU that no other task wants',
-  share: 'other side gates take their part',
-  quota: 'its own quota',
-  cap_hard: 'its own hard cap',
-  parent: 'a limit on the group around it',
-  none: 'nothing limits it',
-};

@@ -161,7 +161,7 @@ function takeStatus(status) {
     main: status.main_cpus,
     side: status.side_cpus,
     idle: status.idle_cpus,
-    allowance: status.allowance_cpus,
+    allowance: status.decision.allowance_cpus,
     asked: 100 * status.headroom_ratio,
     kept: 100 * status.idle_kept_ratio,
   });

@@ -1,6 +1,6 @@
 // One gate: the sum that leads from the machine's capacity to what the gate may use, and what binds.
 
-import { BINDINGS, badge, cpus, h, keyed, percent, row, setText, span, table } from './dom.js';
+import { badge, cpus, h, keyed, percent, row, setText, span, table } from './dom.js';
 import { ask, feed } from './feed.js';
 import { facts } from './machine.js';
 
@@ -10,7 +10,7 @@ export function gate(name) {
   if (!name) return choose();
   const heading = h('h1', { tabindex: -1 }, name);
   const summary = h('p.decision');
-  const binding = h('p.binds');
+  const held = h('p.binds');
   const failed = h('p.bad', { role: 'status' });
   const sum = waterfall();
   const users = userTable();
@@ -18,7 +18,7 @@ export function gate(name) {
   const writes = writeTable();
   const notes = h('ul.notes');
   const counts = h('dl.facts');
-  const found = h('div', { hidden: true }, summary, binding, sum.node,
+  const found = h('div', { hidden: true }, summary, held, sum.node,
     h('div.columns', {}, terms.node, h('div', {}, h('section', {}, h('h2', {}, 'The gate'), counts), users.node)),
     writes.node, notes);
   const others = picker(name);
@@ -42,7 +42,8 @@ export function gate(name) {
     found.hidden = false;
     setText(failed, '');
     setText(summary, view.summary);
-    binding.replaceChildren('Binds: ', h('strong', {}, view.binding), BINDINGS[view.binding] ? `: ${BINDINGS[view.binding]}` : '');
+    const { limit, meaning } = view.gate.held;
+    held.replaceChildren('Binds: ', h('strong', {}, limit), `: ${meaning}`);
     sum.update(view);
     users.update(view);
     terms.update(view.gate.terms);

@@ -1,6 +1,6 @@
 // The machine: who uses its CPUs, now and over the last hour, and the gates.
 
-import { BINDINGS, badge, cpus, gateLink, h, keyed, percent, row, setText, span, table } from './dom.js';
+import { badge, cpus, gateLink, h, keyed, percent, row, setText, span, table } from './dom.js';
 import { feed, now } from './feed.js';
 import { RANGES, plot, range } from './plot.js';
 
@@ -80,7 +80,7 @@ export function machine() {
     const { status } = feed;
     if (!status) return;
     tellTiles(tiles, status);
-    setText(decision, status.decision);
+    setText(decision, status.decision.sentence);
     gates.update(status.gates);
     facts(agent, agentFacts(status));
   }
@@ -98,7 +98,7 @@ function tellTiles(tiles, status) {
     for (const one of ['main', 'side', 'idle']) tiles[one].tell('–', 'not measured without side work');
   } else {
     tiles.main.tell(cpus(status.main_cpus), `of ${cpus(status.capacity_cpus)} CPUs`);
-    tiles.side.tell(cpus(status.side_cpus), `of ${cpus(status.allowance_cpus)} allowed`);
+    tiles.side.tell(cpus(status.side_cpus), `of ${cpus(status.decision.allowance_cpus)} allowed`);
     tiles.idle.tell(cpus(status.idle_cpus), `${percent(100 * status.idle_kept_ratio)} of the machine`);
   }
   tiles.headroom.tell(percent(100 * status.headroom_ratio), `asked by ${status.headroom_from}`);
@@ -116,7 +116,7 @@ function gateTable() {
     badge(gate.class),
     cpus(gate.usage_cpus),
     gate.allowance_cpus === null ? '–' : cpus(gate.allowance_cpus),
-    BINDINGS[gate.binding] ? gate.binding : '–',
+    gate.held.limit,
     gate.nr_periods > 0 ? percent(100 * gate.nr_throttled / gate.nr_periods) : '–',
     String(gate.processes),
   ], names));

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use bindgen::callbacks::{EnumVariantValue, FieldInfo, IntKind, ParseCallbacks};
+use bindgen::callbacks::{AttributeInfo, EnumVariantValue, FieldInfo, IntKind, ParseCallbacks};
 use bindgen::{EnumVariation, FieldVisibilityKind};
 
 /// Enums of the headers that Rust code matches on. Their C functions return no other values.
@@ -102,6 +102,18 @@ impl ParseCallbacks for Names {
         RUST_ENUMS
             .contains(&enum_name)
             .then(|| first.to_owned() + &rest.to_lowercase())
+    }
+
+    /// Every reader of a decision gets the reason as this enum.
+    fn add_attributes(&self, info: &AttributeInfo<'_>) -> Vec<String> {
+        let attributes = [
+            "#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]",
+            "#[serde(rename_all = \"snake_case\")]",
+        ];
+        match info.name {
+            "tg_reason" => attributes.map(str::to_owned).to_vec(),
+            _ => Vec::new(),
+        }
     }
 
     /// `~0ULL`, which bindgen reads as -1, and times are of 64 bits.

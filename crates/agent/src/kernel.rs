@@ -1,5 +1,6 @@
 //! The machine as the agent reads and writes it: file system, groups, journal, and what is possible there.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::{ApiError, ErrorKind};
@@ -116,6 +117,30 @@ impl Kernel {
     pub(crate) fn tasks_below(&self, group: &GroupPath, depth: u32) -> usize {
         let here = |group: &GroupPath| self.groups.tids(group).map_or(0, |tids| tids.len());
         self.count_below(group, depth, &here)
+    }
+
+    /// The tasks in `group` and the groups in it.
+    pub(crate) fn tids_below(&self, group: &GroupPath, depth: u32) -> Vec<i32> {
+        let mut tids = self.groups.tids(group).unwrap_or_default();
+        if depth > 0 {
+            let children = self.groups.children(group).unwrap_or_default();
+            tids.extend(
+                children
+                    .iter()
+                    .flat_map(|child| self.tids_below(child, depth - 1)),
+            );
+        }
+        tids
+    }
+
+    /// The tasks of a process.
+    pub(crate) fn threads_of(&self, pid: i32) -> Vec<i32> {
+        let tasks = self.fs.list(Path::new(&format!("/proc/{pid}/task")));
+        let names = tasks.unwrap_or_default();
+        names
+            .iter()
+            .filter_map(|one| one.name.parse().ok())
+            .collect()
     }
 
     fn count_below(

@@ -10,6 +10,7 @@ mod calls;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod client;
+mod decision;
 mod error;
 mod exit;
 mod openapi;
@@ -22,10 +23,12 @@ pub use call::{
 pub use calls::{
     ApplyRequest, Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest,
 };
+pub use decision::{Decision, GroupDecision, HeldView, Limit};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use openapi::openapi;
 pub use table::CALLS;
+pub use tidegate_law::Reason;
 pub use views::{
     CapCounts, CapView, EventView, EventsView, ExplainView, GapView, GateChangeView, GateCounts,
     GateView, HistogramView, HistoryPointView, HistoryView, KernelWriteView, LatencyView,

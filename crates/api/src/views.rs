@@ -13,6 +13,8 @@ mod totals;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::decision::{Decision, HeldView};
+
 pub use counts::{CapCounts, GateCounts};
 pub use events::{EventView, EventsView, GapView};
 pub use history::{HistoryPointView, HistoryView};
@@ -124,19 +126,15 @@ pub struct GateView {
     /// Saved quota that it used.
     #[serde(default)]
     pub burst_us: u64,
-    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it; under the
-    /// sched_ext engine and a cap, times that a task was held back.
+    /// The limit that holds it back, and the kernel's counts that say so.
     #[serde(default)]
-    pub throttled_lately: u64,
+    pub held: HeldView,
     /// What its own quota and hard cap come to.
     #[serde(default)]
     pub own_limit: Option<LimitView>,
     /// What enforces the terms at this moment.
     #[serde(default)]
     pub engine: String,
-    /// Which limit binds, by the names that [`ExplainView`] has; limits on groups around it (`parent`) are looked for there alone.
-    #[serde(default)]
-    pub binding: String,
     /// What the sched_ext engine counts of it, while that is in force.
     #[serde(default)]
     pub sched_ext: Option<GateCounts>,
@@ -239,20 +237,14 @@ pub struct StatusView {
     /// Holders of locks that main waited for; none where this is turned off.
     #[serde(default)]
     pub lock_boost: Option<LockBoostView>,
-    /// What the law gives side work now.
-    pub allowance_cpus: f64,
-    /// The standing quota of the side root.
-    pub side_quota_us: Option<u64>,
-    /// Its period.
-    pub side_period_us: Option<u64>,
+    /// The last control step's decision on side work.
+    pub decision: Decision,
     /// Idle kept, of the machine, over the last second.
     pub idle_kept_ratio: f64,
     /// Side's CPU over what main left (`(1 - headroom) C - mean main`), over the last minute.
     pub reclaim_ratio: Option<f64>,
     /// Seconds that side work has been at the tolerance since start.
     pub at_tolerance_seconds: f64,
-    /// The last decision, in words.
-    pub decision: String,
     /// The loop.
     pub control: LoopView,
     /// Writes to kernel files since start.
@@ -339,8 +331,6 @@ pub struct ExplainView {
     pub gate: GateView,
     /// One sentence: at what rate it runs, and what binds it.
     pub summary: String,
-    /// Which limit binds: `demand`, `headroom`, `tolerance`, `cap`, `share`, `quota`, `cap_hard`, `parent`, `none`.
-    pub binding: String,
     /// The arithmetic of the allowance, line by line.
     pub arithmetic: Vec<String>,
     /// The same as numbers.

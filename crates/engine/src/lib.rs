@@ -5,6 +5,7 @@ pub mod clock;
 pub mod control;
 mod core_order;
 pub mod cpuset_planner;
+pub mod held;
 pub mod ledger;
 pub mod limit;
 pub mod locks;

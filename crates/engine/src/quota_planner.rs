@@ -182,6 +182,11 @@ impl QuotaPlanner {
         self.standing
     }
 
+    /// The allowance for which the standing quota was written.
+    pub fn standing_for_ucpu(&self) -> u64 {
+        self.standing_for_ucpu
+    }
+
     /// Writes again in the next step: after adoption, a failed write, the guardian's fallback, or
     /// an outside write.
     pub fn invalidate(&mut self) {

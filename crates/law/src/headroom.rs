@@ -117,6 +117,12 @@ pub struct HeadroomSample {
     pub valid: bool,
 }
 
+impl Default for Reason {
+    fn default() -> Self {
+        Self::Warmup
+    }
+}
+
 impl Reason {
     /// By its number in law/headroom_types.h; the BPF scheduler reports that.
     pub fn from_number(number: u32) -> Self {

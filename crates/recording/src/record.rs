@@ -1,6 +1,7 @@
 //! What a recording holds: the fields that every reader of one shares.
 
 use serde::{Deserialize, Serialize};
+use tidegate_api::Limit;
 
 /// One entry of a recording. Postcard encodes the kind by its place here and the fields by their order, so both only ever grow at the
 /// end, with a new [`crate::VERSION`].
@@ -98,6 +99,8 @@ pub struct WorkSecond {
     pub throttled_us: u32,
     /// Processes in it; 0 where they were not counted.
     pub processes: u32,
+    /// The limit that held a gate back.
+    pub limit: Limit,
 }
 
 /// One step of the control loop.

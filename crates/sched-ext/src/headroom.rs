@@ -12,7 +12,7 @@ use crate::object::get;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HeadroomStats {
     /// Why the allowance is what it is.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// What side work may use from the last step on, in millionths of a CPU, as are those below.
     pub allowance_ucpu: u64,
     /// What it gets in any case: the tolerance, or what the watchdog makes necessary for so many tasks, if that is more.
@@ -49,7 +49,7 @@ pub struct HeadroomStats {
 impl From<&HeadroomReport> for HeadroomStats {
     fn from(headroom: &HeadroomReport) -> HeadroomStats {
         HeadroomStats {
-            reason: Reason::from_number(headroom.reason).as_str(),
+            reason: Reason::from_number(headroom.reason),
             allowance_ucpu: headroom.allowance_ucpu,
             floor_ucpu: headroom.floor_ucpu,
             capacity_ucpu: headroom.capacity_ucpu,

@@ -40,7 +40,7 @@ tidegate set gate:job cap_soft=0
 seen 10 $soft main
 measure soft_0_beside_a_hog "$(of $soft)" %
 within "in the background for good" "$(of $soft)" 0 1
-same "binding" "$(tidegate explain gate:job --json | json binding)" cap
+same "the limit" "$(tidegate explain gate:job --json | json limit)" soft_cap
 echo 1 >$ROOT/main/cgroup.kill
 wait $hog || true
 sleep 1

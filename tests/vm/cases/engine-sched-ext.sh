@@ -49,7 +49,7 @@ tidegate status gate:capped >/tmp/shown
 grep -q "Cap: at most 0.2 CPUs: held back [0-9][0-9]* times" /tmp/shown || { cat /tmp/shown; fail "show does not tell what the scheduler held back"; }
 tidegate run --cap-soft 100‰ --name soft -- vmtool burn &
 soft=$!
-soft_binds() { [ "$(tidegate explain gate:soft --json | json binding)" = cap ]; }
+soft_binds() { [ "$(tidegate explain gate:soft --json | json limit)" = soft_cap ]; }
 until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
 # It binds from its first moment in the background on; a tenth of a second of that takes longer to be shown.
 background_is_shown() {

@@ -11,7 +11,7 @@ use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, Settings, TermError, Terms, Weight, combine,
 };
 
-use crate::gates::{Attachment, HintState, Record};
+use crate::gates::{Attachment, HeldState, HintState, Record};
 
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -32,11 +32,8 @@ pub struct Gate {
     pub(crate) hint: Option<HintState>,
     /// What the kernel counted for a limit of its own, at the last poll.
     pub stat: Option<CpuStat>,
-    /// Periods that ended in throttling, at the last poll and between the last two, for one with a limit of its own; under the
-    /// engine sched_ext and a cap, times that a task was held back.
-    pub throttled: Option<u64>,
-    /// See [`Gate::throttled`].
-    pub throttled_lately: u64,
+    /// What held it back between the last two polls.
+    pub(crate) held: HeldState,
     /// CPU time above its soft cap under the engine sched_ext, at the last poll,
     pub background_us: Option<u64>,
     /// ... and between the last two, in CPUs.
@@ -64,8 +61,7 @@ impl Gate {
             away: false,
             hint: None,
             stat: None,
-            throttled: None,
-            throttled_lately: 0,
+            held: HeldState::default(),
             background_us: None,
             background_cpus: 0.0,
             burst_room_us: u64::MAX,

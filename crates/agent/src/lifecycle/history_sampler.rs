@@ -6,7 +6,6 @@ use tidegate_engine::control::Control;
 
 use crate::history::Sample;
 use crate::runtime::Runtime;
-use crate::sched_ext::view::sched_ext_decision;
 
 #[derive(Default)]
 pub(crate) struct HistorySampler {
@@ -17,14 +16,10 @@ impl HistorySampler {
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_s = since_epoch.unwrap_or_default().as_secs();
-        let by_sched_ext =
-            sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu);
         let period_ns = runtime.control_loop.period_ns;
         let mut sample = self.sample(&runtime.control(), period_ns);
         sample.unix_s = unix_s;
-        if let Some(ucpu) = by_sched_ext {
-            sample.allowance_cpus = cpus(ucpu);
-        }
+        sample.allowance_cpus = runtime.decision().allowance_cpus as f32;
         runtime.history.add(sample);
     }
 
@@ -42,7 +37,7 @@ impl HistorySampler {
             main_cpus: second.cpus(second.busy_ns.saturating_sub(second.side_ns)) as f32,
             side_cpus: second.cpus(second.side_ns) as f32,
             idle_cpus,
-            allowance_cpus: cpus(control.decision().allowance_ucpu),
+            allowance_cpus: 0.0,
             headroom_ratio: control.headroom_ppm() as f32 / 1e6,
             idle_kept_ratio: match capacity_cpus > 0.0 {
                 true => idle_cpus / capacity_cpus,
@@ -51,8 +46,4 @@ impl HistorySampler {
             late_steps: u32::try_from(late_steps.saturating_sub(before)).unwrap_or(u32::MAX),
         }
     }
-}
-
-fn cpus(ucpu: u64) -> f32 {
-    (ucpu as f64 / 1e6) as f32
 }

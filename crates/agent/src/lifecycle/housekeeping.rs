@@ -169,6 +169,7 @@ impl Housekeeping {
     /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
     fn find_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
         let now_ns = runtime.kernel.clock.now_ns();
+        let decision = runtime.decision();
         let again = (0..gates.len()).filter(|index| gates[*index].empty_polls > 0);
         let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
         let mut polled = BTreeSet::new();
@@ -182,7 +183,7 @@ impl Housekeeping {
                 } else {
                     0
                 };
-                measure(runtime, gate, now_ns);
+                measure(runtime, gate, &decision, now_ns);
             }
             if newly_empty * 2 < GATES_PER_POLL || polled.len() == gates.len() {
                 return;

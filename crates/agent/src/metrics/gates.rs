@@ -59,6 +59,11 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
         labels.push(("cgroup", gate.cgroup.clone()));
         labels
     };
+    let held = |gate: &GateView| {
+        let mut labels = labels(&gate.name, &gate.class);
+        labels.push(("limit", gate.held.limit.name().to_owned()));
+        (labels, 1.0)
+    };
     let used = (
         "gate_cpu_seconds",
         "CPU that the group of the gate has used",
@@ -82,6 +87,11 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
             "A gate and its group",
             gates.iter().map(place).collect(),
         ),
+        Family {
+            name: "gate_held",
+            help: "The limit that holds the gate back: 1, with its name",
+            values: Values::Gauge(gates.iter().map(held).collect()),
+        },
         gauges(
             all,
             ("gate_cpus", "CPUs used over the last second"),

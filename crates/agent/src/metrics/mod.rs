@@ -181,7 +181,7 @@ fn machine(status: &StatusView) -> Vec<Family> {
         gauge(
             "side_allowance_cpus",
             "What side work may use",
-            status.allowance_cpus,
+            status.decision.allowance_cpus,
         ),
         counter(
             "side_at_tolerance_seconds",

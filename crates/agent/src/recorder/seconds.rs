@@ -7,7 +7,6 @@ use tidegate_recording::Second;
 
 use crate::recorder_state::unix_us;
 use crate::runtime::Runtime;
-use crate::sched_ext::view::sched_ext_decision;
 
 #[derive(Default)]
 pub(super) struct Seconds {
@@ -23,12 +22,10 @@ const AT_TOLERANCE_NS: u64 = 500_000_000;
 impl Seconds {
     /// One second, without its works.
     pub(super) fn poll(&mut self, runtime: &Runtime) -> Second {
-        let by_sched_ext =
-            sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu);
         let period_ns = runtime.control_loop.period_ns;
         let mut second = self.copy(&runtime.control(), period_ns);
         second.unix_ms = unix_us() / 1_000;
-        second.allowance_cpus = by_sched_ext.map_or(second.allowance_cpus, cpus);
+        second.allowance_cpus = runtime.decision().allowance_cpus as f32;
         second.alerts.extend(lock(&runtime.alerts).iter().cloned());
         second
     }
@@ -52,7 +49,6 @@ impl Seconds {
             main_cpus: used.cpus(used.busy_ns.saturating_sub(used.side_ns)) as f32,
             side_cpus: used.cpus(used.side_ns) as f32,
             idle_cpus: used.cpus(used.idle_ns()) as f32,
-            allowance_cpus: cpus(control.decision().allowance_ucpu),
             headroom_pct: control.headroom_ppm() as f32 / 1e4,
             tolerance_pct: control.demand().tolerance_ppm as f32 / 1e4,
             is_at_tolerance: tolerance_ns.saturating_sub(tolerance_before_ns) > AT_TOLERANCE_NS,
@@ -64,10 +60,6 @@ impl Seconds {
             ..Second::default()
         }
     }
-}
-
-fn cpus(ucpu: u64) -> f32 {
-    (ucpu as f64 / 1e6) as f32
 }
 
 fn small(count: u64) -> u32 {

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use tidegate_api::{Decision, Limit};
 use tidegate_cgroup::group::GroupPath;
-use tidegate_engine::control::Allotment;
-use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_recording::{Work, WorkSecond};
 use tidegate_terms::Source;
 
@@ -53,6 +52,7 @@ struct Active {
     work: Work,
     used_cpus: f64,
     allowance_cpus: Option<f32>,
+    limit: Limit,
     throttled_ns: Option<u64>,
     group: Option<GroupPath>,
 }
@@ -62,7 +62,7 @@ impl Works {
     pub(super) fn poll(&mut self, registry: &Gates, runtime: &Runtime) -> Vec<WorkSecond> {
         let is_look = self.polls.is_multiple_of(LOOK_POLLS);
         self.polls = self.polls.wrapping_add(1);
-        let given = runtime.control().quotas.allotments();
+        let decision = runtime.decision();
         let (mut active, gated) = {
             let gates = registry.lock();
             let gated: Vec<GroupPath> = gates
@@ -70,7 +70,7 @@ impl Works {
                 .map(|gate| gate.record.attachment.group().clone())
                 .collect();
             let active = gates.iter().filter(|gate| is_active(gate));
-            let active = active.map(|gate| of_gate(runtime, gate, &given));
+            let active = active.map(|gate| of_gate(runtime, gate, &decision));
             (active.collect::<Vec<_>>(), gated)
         };
         if is_look {
@@ -117,6 +117,7 @@ impl Works {
                     work: of_group(group),
                     used_cpus,
                     allowance_cpus: None,
+                    limit: Limit::None,
                     throttled_ns: None,
                     group: Some(group.clone()),
                 });
@@ -141,6 +142,7 @@ impl Works {
             id,
             used_cpus: active.used_cpus as f32,
             allowance_cpus: active.allowance_cpus,
+            limit: active.limit,
             throttled_us: u32::try_from(throttled_ns / 1_000).unwrap_or(u32::MAX),
             processes: self.processes.get(&id).copied().unwrap_or(0),
         }
@@ -179,14 +181,13 @@ impl Works {
 }
 
 fn is_active(gate: &Gate) -> bool {
-    gate.usage_cpus >= USED_MIN_CPUS || gate.throttled_lately > 0
+    gate.usage_cpus >= USED_MIN_CPUS || gate.held.view.own_throttled_periods > 0
 }
 
-fn of_gate(runtime: &Runtime, gate: &Gate, given: &[Allotment]) -> Active {
+fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Active {
     let record = &gate.record;
     let limited = runtime.kernel.limited_group(gate);
-    let given = limited.and_then(|group| given.iter().find(|one| one.group == group));
-    let allowance = given.filter(|one| one.ucpu != FREE_UCPU);
+    let given = limited.and_then(|group| decision.group(group.as_str()));
     let terms = gate
         .terms
         .views()
@@ -215,7 +216,10 @@ fn of_gate(runtime: &Runtime, gate: &Gate, given: &[Allotment]) -> Active {
             ..Work::default()
         },
         used_cpus: gate.usage_cpus,
-        allowance_cpus: allowance.map(|one| (one.ucpu as f64 / 1e6) as f32),
+        allowance_cpus: given
+            .and_then(|one| one.allowance_cpus)
+            .map(|cpus| cpus as f32),
+        limit: gate.held.view.limit,
         throttled_ns: gate.stat.map(|stat| stat.throttled_ns),
         group: (!is_process).then(|| record.attachment.group().clone()),
     }

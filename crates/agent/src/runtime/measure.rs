@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tidegate_api::{Decision, Limit};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::runtime::Runtime;
 use crate::runtime::mechanisms::subgroups::{has_subgroups, subgroups_stat, usage_with_subgroups};
+use crate::runtime::{Runtime, held};
 use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 use crate::systemd::unit_of;
 
 /// A gate that was measured within this is shown as it was then.
 const FRESH_NS: u64 = 1_500_000_000;
 
-/// A group that uses this much of what it is given wants all it gets.
-const HUNGRY_PER_CENT: u64 = 85;
+/// A group that uses so much of each CPU that it is given wants all it gets.
+const HUNGRY_UCPU: f64 = 850_000.0;
 
 pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
     let kernel = &runtime.kernel;
@@ -45,15 +46,27 @@ pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
 }
 
 /// Measures a gate for a call, where that was not done for a while.
-pub(crate) fn measure_for_show(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
+pub(crate) fn measure_for_show(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    decision: &Decision,
+    now_ns: u64,
+) {
     let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < FRESH_NS;
     if !gate.usage.as_ref().is_some_and(is_fresh) {
-        measure(runtime, gate, now_ns);
+        measure(runtime, gate, decision, now_ns);
     }
 }
 
-/// What the gate used since the last poll.
-pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
+/// What the gate used since the last poll, and what held it back.
+pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, now_ns: u64) {
+    let throttled = measure_use(runtime, gate, now_ns);
+    held::poll(runtime, gate, decision, throttled, now_ns);
+}
+
+/// Returns the periods so far in which the gate's own limit throttled it, if it has one; under the
+/// engine sched_ext and a cap, the times that a task was throttled.
+fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {
         Attachment::Observed { pid, .. } => process_cpu_ns(&*kernel.fs, *pid),
@@ -68,18 +81,17 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
     let cap = placed.and_then(|group| sched_ext_cap(&runtime.sched_ext, kernel, group));
     let background_us = cap.map(|cap| cap.background_us);
     let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
-    if stat.is_some() || cap.is_some() {
-        // A cap for each process or task is no limit of the group.
-        let throttles = cap
-            .filter(|cap| {
-                gate.own_limit().is_none() || cap.terms.scope == tidegate_sched_ext::CapScope::Group
-            })
-            .map_or(0, |cap| cap.throttles);
-        let throttled = stat.map_or(0, |stat| stat.nr_throttled) + throttles;
-        let last = gate.throttled.replace(throttled);
-        gate.throttled_lately = last.map_or(0, |last| throttled.saturating_sub(last));
-    }
-    let Some(usage_ns) = usage_ns else { return };
+    // A cap for each process or task is no limit of the group.
+    let throttles = cap
+        .filter(|cap| {
+            gate.own_limit().is_none() || cap.terms.scope == tidegate_sched_ext::CapScope::Group
+        })
+        .map_or(0, |cap| cap.throttles);
+    let has_limit = stat.is_some() || cap.is_some();
+    let throttled = has_limit.then(|| stat.map_or(0, |stat| stat.nr_throttled) + throttles);
+    let Some(usage_ns) = usage_ns else {
+        return throttled;
+    };
     if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
         let wall_ns = now_ns.saturating_sub(last_ns).max(1);
         gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
@@ -88,28 +100,35 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
             .map_or(0, |(now, before)| now.saturating_sub(before));
         gate.background_cpus = lately_us as f64 * 1e3 / wall_ns as f64;
     }
+    throttled
 }
 
-/// With several limited groups, what each would use: all it gets if it uses most of what it is given, else a
-/// quarter more than it uses.
+/// With several limited groups, what each would use: all it gets if its part of the allowance holds
+/// it back or it uses most of that, else a quarter more than it uses.
 pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
-    let given = control_loop.lock().quotas.allotments();
+    let given = control_loop.lock().decided().groups;
     if given.len() < 2 {
         return;
     }
-    let mut used: BTreeMap<GroupPath, u64> = BTreeMap::new();
+    let mut used: BTreeMap<GroupPath, (u64, bool)> = BTreeMap::new();
     for gate in gates {
         if let Some(group) = kernel.limited_group(gate) {
-            *used.entry(group).or_default() += (gate.usage_cpus * 1e6) as u64;
+            let (used_ucpu, is_held) = used.entry(group).or_default();
+            *used_ucpu += (gate.usage_cpus * 1e6) as u64;
+            *is_held |= matches!(
+                gate.held.view.limit,
+                Limit::Headroom | Limit::Tolerance | Limit::Weight | Limit::Root
+            );
         }
     }
     let mut control = control_loop.lock();
     for target in control.quotas.targets() {
-        let Some(given) = given.iter().find(|one| one.group == target.group) else {
+        let given = given.iter().find(|one| one.group == target.group.as_str());
+        let Some(given_cpus) = given.and_then(|one| one.allowance_cpus) else {
             continue;
         };
-        let used_ucpu = used.get(&target.group).copied().unwrap_or(0);
-        let hungry = used_ucpu >= given.ucpu / 100 * HUNGRY_PER_CENT;
+        let (used_ucpu, is_held) = used.get(&target.group).copied().unwrap_or_default();
+        let hungry = is_held || used_ucpu as f64 >= given_cpus * HUNGRY_UCPU;
         target.demand_ucpu = if hungry {
             u64::MAX
         } else {

@@ -12,6 +12,7 @@
 //! | `demand` | what all gates ask for together |
 //! | `mains` | main gates without tasks |
 //! | `measure` | what gates use |
+//! | `held` | which limit holds a gate back |
 //! | `supervise` | the scheduler's life |
 //! | `cpuset_controller` | idle kept by the cpuset |
 //! | `lock_boost` | holders of locks that main waits for |
@@ -25,6 +26,7 @@ pub(crate) mod confinement;
 pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
 pub(crate) mod demand;
+pub(crate) mod held;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;
@@ -37,9 +39,10 @@ pub(crate) mod supervise;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_api::{Decision, GroupDecision};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::apply::{Journal, QuotaWriter};
-use tidegate_engine::control::Control;
+use tidegate_engine::control::{Control, decision_of};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Settings;
 
@@ -50,6 +53,7 @@ use crate::history::History;
 use crate::kernel::Kernel;
 use crate::recorder_state::RecorderState;
 use crate::sched_ext::SchedExtSupervisor;
+use crate::sched_ext::view::sched_ext_decision;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
 use mechanisms::Subgroups;
@@ -106,6 +110,32 @@ impl Runtime {
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control_loop.lock()
+    }
+
+    /// The last decision on side work: the control loop's, or the scheduler's while that is in
+    /// force. The kernel's quotas are then those for the time without the scheduler.
+    pub(crate) fn decision(&self) -> Decision {
+        let by_loop = self.control().decided();
+        let Some(law) = sched_ext_decision(&self.sched_ext) else {
+            return by_loop;
+        };
+        let decision = decision_of(&law);
+        let groups = by_loop.groups.into_iter().map(|group| {
+            let path = GroupPath::parse(&group.group).ok();
+            let standing = path.and_then(|path| self.kernel.groups.bandwidth(&path).ok());
+            GroupDecision {
+                allowance_cpus: Some(decision.allowance_cpus),
+                quota_us: standing.and_then(|quota| quota.quota_us),
+                period_us: standing.map(|quota| quota.period_us),
+                limit: decision.limit,
+                ..group
+            }
+        });
+        Decision {
+            groups: groups.collect(),
+            ..decision
+        }
+        .with_sentence()
     }
 
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {

@@ -1,10 +1,9 @@
 //! What is shown of the scheduler.
 
-use tidegate_api::{CapCounts, GateCounts, SchedExtView};
-use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_api::{CapCounts, Decision, GateCounts, SchedExtView};
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_engine::sync::lock;
-use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_law::HeadroomDecision;
 use tidegate_sched_ext::CapStat;
 
 use super::backoff::ENDS_MAX;
@@ -84,9 +83,6 @@ pub(crate) fn sched_ext_decision(sched_ext: &SchedExtSupervisor) -> Option<Headr
         return None;
     }
     let found = lock(&sched_ext.inner).loaded.as_ref()?.headroom()?;
-    let reason = (0..8)
-        .map(Reason::from_number)
-        .find(|reason| reason.as_str() == found.reason);
     Some(HeadroomDecision {
         allowance_ucpu: found.allowance_ucpu,
         floor_ucpu: found.floor_ucpu,
@@ -98,7 +94,7 @@ pub(crate) fn sched_ext_decision(sched_ext: &SchedExtSupervisor) -> Option<Headr
         idle_ucpu: found.idle_ucpu,
         trim_ucpu: found.trim_ucpu,
         alarms: found.alarms,
-        reason: reason.unwrap_or(Reason::Stale),
+        reason: found.reason,
         ..HeadroomDecision::default()
     })
 }
@@ -190,14 +186,6 @@ pub(crate) fn sched_ext_counts(
     })
 }
 
-/// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.
-pub(crate) fn copied_floor(sched_ext: &SchedExtSupervisor, kernel: &Kernel) -> Option<Bandwidth> {
-    if !sched_ext.holds() {
-        return None;
-    }
-    kernel.groups.bandwidth(&kernel.side_root()).ok()
-}
-
 /// What the scheduler cannot do for a gate.
 pub(crate) fn sched_ext_notes(sched_ext: &SchedExtSupervisor, gate: &str) -> Vec<String> {
     let inner = lock(&sched_ext.inner);
@@ -205,18 +193,14 @@ pub(crate) fn sched_ext_notes(sched_ext: &SchedExtSupervisor, gate: &str) -> Vec
 }
 
 /// What a person should know of the scheduler's floors: side tasks so many that they need more than the tolerance.
-pub(crate) fn sched_ext_alerts(
-    decision: &HeadroomDecision,
-    tolerance_ratio: f64,
-) -> Option<String> {
-    let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_ratio) as u64;
+pub(crate) fn sched_ext_alerts(decision: &Decision, tolerance_ratio: f64) -> Option<String> {
+    let asked_cpus = decision.capacity_cpus * tolerance_ratio;
     // A thousandth of a CPU does not matter.
-    (decision.floor_ucpu > asked_ucpu + 1_000).then(|| {
+    (decision.tolerance_cpus > asked_cpus + 0.001).then(|| {
         format!(
             "engine sched_ext: side work has {:.3} CPUs at least and not {:.3}, the tolerance: the kernel's watchdog wants 1 ms in 15 s for \
              each of its tasks",
-            decision.floor_ucpu as f64 / 1e6,
-            asked_ucpu as f64 / 1e6
+            decision.tolerance_cpus, asked_cpus
         )
     })
 }

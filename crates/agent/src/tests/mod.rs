@@ -10,6 +10,7 @@ mod deaths;
 mod events;
 mod fake_scheduler;
 mod faults;
+mod held;
 mod hints;
 mod life;
 mod lock_boost;

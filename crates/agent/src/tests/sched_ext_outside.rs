@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_api::{GateView, SchedExtView};
+use tidegate_api::{GateView, Limit, SchedExtView};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::sync::lock;
@@ -259,7 +259,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     assert_eq!(cap.soft_level_us, Some(-2_500.0));
     assert_eq!((cap.used_seconds, cap.background_seconds), (4.0, 2.5));
     assert_eq!(cap.background_cpus, 1.0 / STALE.as_secs_f64());
-    assert_eq!(page.binding, "cap", "{}", page.summary);
+    assert_eq!(page.gate.held.limit, Limit::SoftCap, "{}", page.summary);
     let says = "above its soft cap of 0.2 CPUs";
     assert!(page.summary.contains(says), "{}", page.summary);
 
@@ -291,6 +291,6 @@ fn what_a_hard_cap_held_back_between_two_polls_binds() {
     agent.runtime.kernel.clock.sleep(STALE);
     lock(&kernel.told).caps = counted(&agent, &group, terms, 9);
     let page = agent.explain("gate:job").unwrap();
-    assert_eq!(page.binding, "cap_hard", "{}", page.summary);
-    assert_eq!(page.gate.throttled_lately, 4);
+    assert_eq!(page.gate.held.limit, Limit::Cap, "{}", page.summary);
+    assert_eq!(page.gate.held.own_throttled_periods, 4);
 }

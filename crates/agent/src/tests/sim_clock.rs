@@ -214,7 +214,11 @@ fn the_last_hour_has_a_sample_a_second() {
         ("idle", point.idle_cpus, status.idle_cpus),
         ("headroom", point.headroom_ratio, status.headroom_ratio),
         ("idle kept", point.idle_kept_ratio, status.idle_kept_ratio),
-        ("allowance", point.allowance_cpus, status.allowance_cpus),
+        (
+            "allowance",
+            point.allowance_cpus,
+            status.decision.allowance_cpus,
+        ),
     ] {
         assert!((sampled - shown).abs() < 1e-3, "{name}: {sampled} {shown}");
     }

@@ -1,8 +1,9 @@
-//! Why a gate runs at its present rate: which of the limits on it binds ([`super::binding`]), and the sum behind that.
+//! Why a gate runs at its present rate: the limit that holds it back (`runtime::held`), and the sum
+//! behind that.
 
 mod sum;
 
-use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView, UserView};
+use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, Limit, StatusView, UserView};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::cpus::online;
 use tidegate_cgroup::group::GroupPath;
@@ -13,8 +14,6 @@ use crate::gates::{Gates, find_in};
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::sched_ext::view::sched_ext_decision;
-use crate::view::binding::{Above, binding};
 use crate::view::figures::cpus;
 use crate::view::main_cpus;
 use crate::view::status::write_view;
@@ -54,7 +53,6 @@ pub(crate) fn explain(
         .with_mend("see `tidegate status`")
     })?;
     let control = runtime.control();
-    let decision = sched_ext_decision(&runtime.sched_ext).unwrap_or(*control.decision());
     let now_ns = kernel.clock.now_ns();
     let side_root = kernel.side_root().to_string();
     let writes = control
@@ -69,7 +67,7 @@ pub(crate) fn explain(
         .collect();
     drop(control);
     let above = above(kernel, &gate);
-    let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
+    let summary = summary(&gate, &status, above.as_ref());
     if gate.class == "side" {
         if status.headroom_ratio > 0.0 {
             gate.notes.push(format!("idle is kept {}", status.cpuset));
@@ -87,10 +85,9 @@ pub(crate) fn explain(
         let advice = main_cpus::advice(&kernel.groups, &online, mains, sides);
         gate.notes.extend(advice);
     }
-    let sum = sum::of(&gate, &decision, &status, above.as_ref());
+    let sum = sum::of(&gate, &status, above.as_ref());
     Ok(ExplainView {
         summary,
-        binding: binding.to_owned(),
         arithmetic: sum.iter().map(ToString::to_string).collect(),
         sum,
         users: users(&status),
@@ -98,6 +95,106 @@ pub(crate) fn explain(
         gate,
         status,
     })
+}
+
+/// A limit of another writer on a group around the gate's.
+struct Above {
+    group: String,
+    cpus: f64,
+    limit: String,
+}
+
+/// The rate of the gate, and the limit that holds it back, as a sentence.
+fn summary(gate: &GateView, status: &StatusView, above: Option<&Above>) -> String {
+    let (name, used, held) = (&gate.name, gate.usage_cpus, &gate.held);
+    let decision = &status.decision;
+    let allowance = gate.allowance_cpus.unwrap_or(decision.allowance_cpus);
+    let main = format!(
+        "main uses {:.2} of {:.2} CPUs and {:.0} % ({:.2} CPUs) are kept idle",
+        status.main_cpus,
+        status.capacity_cpus,
+        100.0 * status.headroom_ratio,
+        status.headroom_ratio * status.capacity_cpus
+    );
+    let throttled =
+        |periods: u64| format!("it was throttled in {periods} periods of the last second or two");
+    let own = gate.own_limit.as_ref().map_or_else(String::new, |own| {
+        let burst = match own.burst_us {
+            0 => String::new(),
+            us => format!(", and up to {} ms saved", us as f64 / 1e3),
+        };
+        format!(
+            "{:.2} CPUs ({} ms in each {} ms{burst})",
+            own.cpus,
+            own.quota_us as f64 / 1e3,
+            own.period_us as f64 / 1e3
+        )
+    });
+    let why = match held.limit {
+        Limit::None if held.run_delay_seconds > 0.0 => format!(
+            "no limit holds it back; its tasks waited {:.0} ms for a CPU in the last {:.1} s",
+            held.run_delay_seconds * 1e3,
+            held.window_seconds
+        ),
+        Limit::None | Limit::Demand | Limit::Frozen => held.limit.meaning().to_owned(),
+        Limit::IdleClass => format!(
+            "side work is in the idle class, without a quota, and gets the CPU that main leaves: main uses \
+             {:.2} of {:.2} CPUs",
+            status.main_cpus, status.capacity_cpus
+        ),
+        Limit::Headroom => format!("side work may use {allowance:.2}: {main}"),
+        Limit::Tolerance => format!(
+            "the tolerance of {:.2} holds it: {main}",
+            decision.tolerance_cpus
+        ),
+        Limit::Weight => format!(
+            "side work may use {allowance:.2} in all, and other side work uses {:.2} by its weight",
+            (status.side_cpus - used).max(0.0)
+        ),
+        Limit::Root => format!(
+            "{} by the quota of all side work, which stands until the loop raises it",
+            throttled(held.root_throttled_periods)
+        ),
+        Limit::Quota | Limit::Cap => {
+            let periods = held.own_throttled_periods.max(held.root_throttled_periods);
+            let term = match held.limit {
+                Limit::Quota => "quota",
+                _ => "cap_hard",
+            };
+            match own.is_empty() {
+                true => format!(
+                    "{}: {term} is for each process or task alone",
+                    throttled(periods)
+                ),
+                false => format!("its {term} gives {own}, and {}", throttled(periods)),
+            }
+        }
+        Limit::SoftCap => {
+            let by_loop = gate.cap.as_ref().map(|cap| cap.soft_cpus);
+            let by_scheduler = gate.sched_ext.as_ref();
+            let by_scheduler = by_scheduler.and_then(|counts| counts.cap.as_ref());
+            let soft_cpus = by_loop.or_else(|| by_scheduler?.soft_cpus).unwrap_or(0.0);
+            let each = match by_scheduler.map(|cap| cap.scope.as_str()) {
+                Some("group") | None => String::new(),
+                Some(scope) => format!(" for each {scope}"),
+            };
+            format!(
+                "it is above its soft cap of {soft_cpus} CPUs{each}, so it gets only CPU that no other task wants"
+            )
+        }
+        Limit::Parent => match above {
+            Some(above) => format!(
+                "{} around it has {:.2} CPUs: {}",
+                above.group, above.cpus, above.limit
+            ),
+            None => throttled(held.parent_throttled_periods),
+        },
+        Limit::Outside => format!(
+            "another program limits its group, and {}",
+            throttled(held.own_throttled_periods.max(held.root_throttled_periods))
+        ),
+    };
+    format!("{name} uses {used:.2} CPUs: {why}")
 }
 
 /// The tightest limit above the gate that is not the side root's.

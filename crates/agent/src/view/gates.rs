@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-use tidegate_api::{GateView, LimitView, TermView};
+use tidegate_api::{Decision, GateView, LimitView, TermView};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::{CpuStat, GroupPath};
-use tidegate_engine::control::Allotment;
 use tidegate_engine::limit::hard_cap;
-use tidegate_engine::quota_planner::FREE_UCPU;
 use tidegate_terms::View;
 
 use super::figures::{cpus, seconds};
@@ -18,9 +16,7 @@ use crate::runtime::measure::measure_for_show;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::subgroups_note;
-use crate::sched_ext::view::{
-    engine, limit_stat, sched_ext_counts, sched_ext_decision, sched_ext_notes,
-};
+use crate::sched_ext::view::{engine, limit_stat, sched_ext_counts, sched_ext_notes};
 
 /// How much of the gates is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +42,19 @@ impl Detail {
 
 /// The gate of this name, as [`super::status()`] has it.
 pub(crate) fn gate_named(registry: &Gates, runtime: &Runtime, name: &str) -> Option<GateView> {
-    let given = runtime.control().quotas.allotments();
+    let decision = runtime.decision();
     let now_ns = runtime.kernel.clock.now_ns();
     let mut gates = registry.lock();
     let gate = gates.iter_mut().find(|gate| gate.record.name == name)?;
-    measure_for_show(runtime, gate, now_ns);
+    measure_for_show(runtime, gate, &decision, now_ns);
     let gate = std::slice::from_ref(&*gate);
-    gate_views(runtime, gate, &given, Detail::Whole, now_ns).pop()
+    gate_views(runtime, gate, &decision, Detail::Whole, now_ns).pop()
 }
 
 pub(super) fn gate_views(
     runtime: &Runtime,
     gates: &[Gate],
-    given: &[Allotment],
+    decision: &Decision,
     detail: Detail,
     now_ns: u64,
 ) -> Vec<GateView> {
@@ -70,7 +66,7 @@ pub(super) fn gate_views(
         let figures = figures(runtime, gate, &mut roots);
         match detail {
             Detail::Figures | Detail::NoGates => figures,
-            Detail::Whole => with_terms(runtime, gate, given, figures, now_ns),
+            Detail::Whole => with_terms(runtime, gate, decision, figures, now_ns),
         }
     });
     shown.collect()
@@ -105,7 +101,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
         nr_periods: stat.nr_periods,
         nr_bursts: stat.nr_bursts,
         burst_us: stat.burst_ns / 1_000,
-        throttled_lately: gate.throttled_lately,
+        held: gate.held.view.clone(),
         ..GateView::default()
     }
 }
@@ -114,38 +110,28 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
 fn with_terms(
     runtime: &Runtime,
     gate: &Gate,
-    given: &[Allotment],
+    decision: &Decision,
     figures: GateView,
     now_ns: u64,
 ) -> GateView {
     let kernel = &runtime.kernel;
     let record = &gate.record;
     let own = gate.own_limit();
-    let engine = engine(&runtime.sched_ext);
     let limited = kernel.limited_group(gate);
-    let given = limited.and_then(|group| given.iter().find(|one| one.group == group));
-    let given_ucpu = given
-        .filter(|one| one.ucpu != FREE_UCPU)
-        .map(|one| one.ucpu);
-    let allowance_ucpu = match engine {
-        // What the loop gave last is a copy that stands still.
-        "sched_ext" => given_ucpu
-            .and(sched_ext_decision(&runtime.sched_ext).map(|decision| decision.allowance_ucpu)),
-        _ => given_ucpu,
-    };
+    let given = limited.and_then(|group| decision.group(group.as_str()));
     GateView {
         target: record.target.clone(),
         command: (!record.command.is_empty()).then(|| record.command.join(" ")),
         uid: record.uid,
         parent: record.parent.clone(),
         rule: record.rule.clone(),
-        allowance_cpus: allowance_ucpu.map(cpus),
+        allowance_cpus: given.and_then(|group| group.allowance_cpus),
         latency: latency_view(gate),
         // The loop's bucket holds nothing back while the scheduler's does.
         cap: (!runtime.sched_ext.holds())
             .then(|| cap_view(&runtime.control_loop, gate, now_ns))
             .flatten(),
-        engine: engine.to_owned(),
+        engine: engine(&runtime.sched_ext).to_owned(),
         sched_ext: sched_ext_counts(&runtime.sched_ext, kernel, gate),
         own_limit: own.map(|own| limit_view(gate, &own)),
         terms: gate.terms.views().iter().map(term_view).collect(),

@@ -1,6 +1,5 @@
 //! What the agent shows: `status` and `explain`.
 
-mod binding;
 mod explain;
 mod figures;
 mod gates;

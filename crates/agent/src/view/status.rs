@@ -3,23 +3,18 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
-use tidegate_engine::control::{Allotment, Control, Figure, Protection, Write};
-use tidegate_engine::quota_planner::FREE_UCPU;
+use tidegate_engine::control::{Control, Figure, Protection, Write};
 use tidegate_engine::sense::WaitHistogram;
 use tidegate_engine::sync::lock;
-use tidegate_law::{HeadroomDecision, Reason};
 
-use super::binding::binding;
-use super::figures::{cpus, ratio, seconds};
+use super::figures::{ratio, seconds};
 use super::gates::{Detail, gate_views};
 use crate::gates::{Gate, Gates, unused_objectives};
 use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
-use crate::sched_ext::view::{
-    copied_floor, engine, sched_ext_alerts, sched_ext_decision, sched_ext_view,
-};
+use crate::sched_ext::view::{engine, sched_ext_alerts, sched_ext_view};
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out after 2 s.
 const LATENESS_NS: [u64; 8] = [
@@ -35,30 +30,6 @@ const LATENESS_NS: [u64; 8] = [
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
-}
-
-/// The last decision as a person would say it.
-pub fn sentence(decision: &HeadroomDecision) -> String {
-    let allowance = cpus(decision.allowance_ucpu);
-    let main = cpus(decision.main_est_ucpu);
-    match decision.reason {
-        Reason::Warmup => "no history yet: side work has the tolerance, then ramps up".into(),
-        Reason::Ramp => format!("main left more; giving back slowly, {allowance:.2} CPUs so far"),
-        Reason::Track => format!("main uses {main:.2} CPUs; side work may use {allowance:.2}"),
-        Reason::Cut => {
-            format!("main stepped up to {main:.2} CPUs; side work cut to {allowance:.2}")
-        }
-        Reason::Floor => {
-            format!("main uses {main:.2} CPUs and leaves nothing above the headroom: the tolerance")
-        }
-        Reason::Restore => {
-            format!("a burst of main is over; side work may use {allowance:.2} CPUs again")
-        }
-        Reason::Skip => format!(
-            "the last sample was impossible and left out; side work may use {allowance:.2} CPUs as before"
-        ),
-        Reason::Stale => "no usable sample for 250 ms: the tolerance until there is history".into(),
-    }
 }
 
 pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
@@ -86,44 +57,25 @@ pub(crate) fn status(
         sched_ext: sched_ext_view(&runtime.sched_ext, now_ns),
         ..StatusView::default()
     };
-    let (given, by_cgroup) = {
+    {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
         view.control.period_us = period_us(runtime, &control);
-        (control.quotas.allotments(), *control.decision())
-    };
+    }
+    view.decision = runtime.decision();
     let mut gates = registry.lock();
     for gate in gates.iter_mut().take(detail.measured()) {
-        measure_for_show(runtime, gate, now_ns);
+        measure_for_show(runtime, gate, &view.decision, now_ns);
     }
     let limited = gates.iter().any(Gate::is_limited);
-    let by_sched_ext = sched_ext_decision(&runtime.sched_ext);
-    if let Some(decision) = by_sched_ext {
-        view.allowance_cpus = cpus(decision.allowance_ucpu);
-        view.decision = sentence(&decision);
+    if runtime.sched_ext.holds() {
         view.alerts
-            .extend(sched_ext_alerts(&decision, view.tolerance_ratio));
+            .extend(sched_ext_alerts(&view.decision, view.tolerance_ratio));
     }
     if !limited {
-        view.decision = "no side work: nothing is limited".into();
         view.reclaim_ratio = None;
     }
-    let side_root = kernel.side_root();
-    let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
-    if limited && by_sched_ext.is_none() && given.iter().any(is_unlimited) {
-        view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
-        view.decision =
-            "no headroom is asked for: side work is in the idle class, without a quota".into();
-    }
-    // One that is there for form's sake is none.
-    let standing = given
-        .iter()
-        .find(|one| one.group == side_root && one.ucpu != FREE_UCPU)
-        .and_then(|one| one.standing)
-        .or_else(|| copied_floor(&runtime.sched_ext, kernel));
-    view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
-    view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
-    view.gates = gate_views(runtime, &gates, &given, detail, now_ns);
+    view.gates = gate_views(runtime, &gates, &view.decision, detail, now_ns);
     if let Some(objective) = &mut view.objective {
         objective.unused = unused_objectives(&gates, &objective.from);
     }
@@ -131,9 +83,6 @@ pub(crate) fn status(
     view.lock_boost = lock(&runtime.lock_boost).view();
     view.cpuset = lock(&runtime.cpuset).sentence();
     (view.policy_generation, view.policy_refused) = registry.policy();
-    if detail == Detail::Whole {
-        name_bindings(&mut view, by_sched_ext.as_ref().unwrap_or(&by_cgroup));
-    }
     show_agent(&mut view, runtime, life, now_ns);
     view
 }
@@ -159,17 +108,6 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
 }
 
-/// What binds each gate. A limit on a group around it takes reading files, and is looked for by `explain` alone.
-fn name_bindings(view: &mut StatusView, decision: &HeadroomDecision) {
-    let mut gates = std::mem::take(&mut view.gates);
-    for gate in &mut gates {
-        binding(gate, view, decision, None)
-            .0
-            .clone_into(&mut gate.binding);
-    }
-    view.gates = gates;
-}
-
 fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     let second = control.meter.second();
     let minute = control.meter.minute();
@@ -190,12 +128,10 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
     view.side_cpus = second.cpus(second.side_ns);
     view.idle_cpus = second.cpus(second.idle_ns());
-    view.allowance_cpus = cpus(control.decision().allowance_ucpu);
     view.idle_kept_ratio = ratio(second.cpus(second.idle_ns()), capacity);
     view.reclaim_ratio =
         (minute.offered_ns > 0).then(|| ratio(minute.side_ns as f64, minute.offered_ns as f64));
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
-    view.decision = sentence(control.decision());
     view.control = LoopView {
         steps: control.steps,
         unusable_samples: control.unusable.total(),

@@ -3,7 +3,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), tidegate_api::ApiError> {
 //! let agent = tidegate_api::client::Client::connect("/run/tidegate/tidegate.sock")?;
-//! println!("{} CPUs for side work", agent.status()?.allowance_cpus);
+//! println!("{} CPUs for side work", agent.status()?.decision.allowance_cpus);
 //! # Ok(())
 //! # }
 //! ```

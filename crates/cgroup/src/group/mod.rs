@@ -101,6 +101,7 @@ trait Files: Send + Sync {
     fn weight_raw(&self, weight: u32) -> u64;
     fn weight_of_raw(&self, raw: u64) -> u32;
     fn populated(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool>;
+    fn is_frozen(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool>;
     /// Lets children of `parent` have cpu files. True when that had to be enabled.
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool>;
 }
@@ -304,6 +305,12 @@ impl Groups {
     /// Whether any process is in the group or in groups in it.
     pub fn populated(&self, group: &GroupPath) -> GroupResult<bool> {
         self.files.populated(&self.tree, group)
+    }
+
+    /// Whether the group is frozen, by itself or by a group around it. v1 freezes in a hierarchy of
+    /// its own, which is not read.
+    pub fn is_frozen(&self, group: &GroupPath) -> GroupResult<bool> {
+        self.files.is_frozen(&self.tree, group)
     }
 
     /// CPU time used by the group since it was made; `None` where the machine does not account it (v1 without cpuacct).

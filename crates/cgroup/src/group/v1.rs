@@ -96,6 +96,10 @@ impl Files for V1 {
         Ok(false)
     }
 
+    fn is_frozen(&self, _tree: &Tree, _group: &GroupPath) -> GroupResult<bool> {
+        Ok(false)
+    }
+
     fn enable_cpu_below(&self, _tree: &Tree, _parent: &GroupPath) -> GroupResult<bool> {
         Ok(false)
     }

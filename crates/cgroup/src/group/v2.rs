@@ -107,6 +107,12 @@ impl Files for V2 {
         Ok(field(tree, group, &text, "populated")? != 0)
     }
 
+    fn is_frozen(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool> {
+        let text = tree.read(group, "cgroup.events")?;
+        // Since Linux 5.2.
+        Ok(field(tree, group, &text, "frozen").unwrap_or(0) != 0)
+    }
+
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool> {
         if hands_down_cpu(tree, parent)? {
             return Ok(false);

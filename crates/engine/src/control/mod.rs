@@ -8,6 +8,7 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
+mod decision;
 mod demand;
 mod meter;
 mod pace;
@@ -22,11 +23,12 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
+pub use decision::decision_of;
 pub use demand::Demand;
 pub use meter::{Durations, Meter, Recent, Totals, Use};
 pub use protect::{Figure, Objective, Protect, Protection};
 pub use pulses::Pulses;
-pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
+pub use quotas::{QuotaTarget, Quotas, Target};
 pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};

@@ -71,6 +71,16 @@ impl Target {
         }
     }
 
+    /// It may have no more than its tolerance, since it starved in the idle class.
+    pub(super) fn holds_at_floor(&self) -> bool {
+        self.relief.holds_at_floor()
+    }
+
+    /// The allowance for which the standing quota was written.
+    pub(super) fn planned_ucpu(&self) -> u64 {
+        self.planner.standing_for_ucpu()
+    }
+
     /// What stands, as far as the planner knows.
     pub fn standing(&self) -> Option<Bandwidth> {
         self.planner.standing()
@@ -101,14 +111,6 @@ fn period_us(unequal: bool) -> u64 {
     } else {
         QuotaPlannerConfig::default().period_us
     }
-}
-
-#[derive(Clone, Debug)]
-pub struct Allotment {
-    pub group: GroupPath,
-    pub ucpu: u64,
-    /// The quota that stands, if known.
-    pub standing: Option<Bandwidth>,
 }
 
 /// All of them (normally one, the side root).
@@ -214,18 +216,9 @@ impl Quotas {
         &mut self.targets
     }
 
-    /// Every limited group with what it was given in the last step and what stands.
-    pub fn allotments(&self) -> Vec<Allotment> {
-        let given = |(target, ucpu): (&Target, &u64)| Allotment {
-            group: target.group.clone(),
-            ucpu: *ucpu,
-            standing: target.standing(),
-        };
-        self.targets
-            .iter()
-            .zip(&self.given_ucpu)
-            .map(given)
-            .collect()
+    /// Every limited group with its part of the last step's allowance.
+    pub(super) fn given(&self) -> impl Iterator<Item = (&Target, u64)> {
+        self.targets.iter().zip(self.given_ucpu.iter().copied())
     }
 
     /// Whether `group` is out of the idle class for now, since it starved.
@@ -279,13 +272,7 @@ impl Quotas {
         }
         self.ask_relief(now_ns, decision.floor_ucpu, apply);
         let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
-        // Without headroom the idle class is all that main asks of side work. A quota would only cost: one at the tolerance
-        // throttles side work until the step after main rests, and one of nearly all of the machine up to 7 % of the time.
-        // Several groups need quotas for their weights, and a group out of the idle class needs its own.
-        // (The decision does not say it: before the first sample it asks for no idle, for the capacity is not known.)
-        let is_free =
-            !keeps_idle && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
-        let allowance_ucpu = if is_free {
+        let allowance_ucpu = if self.is_free(keeps_idle) {
             FREE_UCPU
         } else {
             decision.allowance_ucpu
@@ -293,6 +280,15 @@ impl Quotas {
         self.divide(allowance_ucpu, floor_each_ucpu);
         self.write(now_ns, decision, cpus, apply);
         self.relieve(now_ns, floor_each_ucpu, apply);
+    }
+
+    /// Without headroom the idle class is all that main asks of side work. A quota would only cost:
+    /// one at the tolerance throttles side work until the step after main rests, and one of nearly
+    /// all of the machine up to 7 % of the time. Several groups need quotas for their weights, and
+    /// a group out of the idle class needs its own. (The law's decision does not say it: before the
+    /// first sample it asks for no idle, for the capacity is not known.)
+    pub(super) fn is_free(&self, keeps_idle: bool) -> bool {
+        !keeps_idle && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor())
     }
 
     /// Shares the allowance over the targets.

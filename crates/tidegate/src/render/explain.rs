@@ -11,7 +11,9 @@ const WRITES_MAX: usize = 6;
 pub fn page(view: &ExplainView) -> String {
     let mut text = format!("{}\n", styled(BOLD, &gates::heading(&view.gate)));
     text.push_str(&wrapped("            ", &view.summary));
-    text.push_str(&wrapped("     Binds: ", &binding(&view.binding)));
+    let limit = view.gate.held.limit;
+    let binds = format!("{limit}: {}", limit.meaning());
+    text.push_str(&wrapped("     Binds: ", &binds));
     let sched_ext_off = view
         .status
         .sched_ext
@@ -65,23 +67,6 @@ fn aligned(label: &str, line: &str) -> String {
         Some((columns, last)) if !last.is_empty() => wrapped(&format!("{label}{columns}"), last),
         _ => wrapped(label, line),
     }
-}
-
-fn binding(name: &str) -> String {
-    let meaning = match name {
-        "demand" => "it has nothing more to run",
-        "headroom" => "the idle to keep for main",
-        "idle_class" => "it gets the CPU that main leaves",
-        "tolerance" => "main takes all; this is the floor",
-        "cap" => "above its soft cap it gets only CPU that no other task wants",
-        "share" => "other side gates take their part",
-        "quota" => "its own quota",
-        "cap_hard" => "its own hard cap",
-        "parent" => "a limit on the group around it",
-        "none" => "nothing limits it",
-        _ => return name.to_owned(),
-    };
-    format!("{name}: {meaning}")
 }
 
 fn users(view: &ExplainView) -> String {

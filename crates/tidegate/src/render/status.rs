@@ -42,7 +42,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Headroom", headroom(view)),
         ("CPUs", use_line(view)),
         ("Limit", limit(view)),
-        ("Decision", view.decision.clone()),
+        ("Decision", view.decision.sentence.clone()),
         ("Reclaim", reclaim(view)),
         ("Sensing", sensing(view)),
         ("Loop", control(view)),
@@ -206,14 +206,19 @@ fn use_line(view: &StatusView) -> String {
         "main and the rest {}, side {} of {} allowed, idle {}",
         cpus(view.main_cpus),
         cpus(view.side_cpus),
-        cpus(view.allowance_cpus),
+        cpus(view.decision.allowance_cpus),
         cpus(view.idle_cpus)
     )
 }
 
 fn limit(view: &StatusView) -> String {
-    let standing = match (view.side_quota_us, view.side_period_us) {
-        (Some(quota), Some(period)) => {
+    let quota = view
+        .decision
+        .groups
+        .iter()
+        .find_map(|group| group.quota_us.zip(group.period_us));
+    let standing = match quota {
+        Some((quota, period)) => {
             format!(
                 "{:.1} ms in each {:.1} ms for all side work",
                 quota as f64 / 1e3,

@@ -1,7 +1,8 @@
 //! The pages over made-up views, word for word.
 
 use tidegate_api::{
-    CapCounts, ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
+    CapCounts, Decision, ExplainView, GateView, GroupDecision, HeldView, Limit, LoopView,
+    StatusView, TermView, UserView, WriteView,
 };
 
 use super::{WIDTH, explain, gates, status};
@@ -29,6 +30,10 @@ fn gate() -> GateView {
         allowance_cpus: Some(0.79),
         nr_throttled: 12,
         throttled_seconds: 1.25,
+        held: HeldView {
+            limit: Limit::Headroom,
+            ..HeldView::default()
+        },
         terms: vec![
             term("class", "side", "run flag", &["neutral (default)"]),
             term(
@@ -63,12 +68,21 @@ fn machine() -> StatusView {
         main_cpus: 0.81,
         side_cpus: 0.78,
         idle_cpus: 0.4,
-        allowance_cpus: 0.79,
-        side_quota_us: Some(39_500),
-        side_period_us: Some(50_000),
+        decision: Decision {
+            sentence: "track: main 0.81 of 2.00 CPUs".into(),
+            limit: Limit::Headroom,
+            allowance_cpus: 0.79,
+            groups: vec![GroupDecision {
+                group: "/tidegate-side".into(),
+                allowance_cpus: Some(0.79),
+                quota_us: Some(39_500),
+                period_us: Some(50_000),
+                limit: Limit::Headroom,
+            }],
+            ..Decision::default()
+        },
         idle_kept_ratio: 0.201,
         reclaim_ratio: Some(0.974),
-        decision: "track: main 0.81 of 2.00 CPUs".into(),
         writes_total: 42,
         quota_writes_per_second: 1.2,
         control: LoopView {
@@ -156,7 +170,6 @@ fn the_explain_page_fits_a_screen() {
     let view = ExplainView {
         gate: gate(),
         summary: "ffmpeg runs at 0.78 CPUs; the idle to keep for main (20 %) binds.".into(),
-        binding: "headroom".into(),
         arithmetic: vec![
             "  2.00 CPUs".into(),
             "- 0.40 headroom 20 %".into(),
@@ -190,7 +203,7 @@ fn the_explain_page_fits_a_screen() {
     assert!(page.lines().count() <= 40, "{page}");
     for expected in [
         "            ffmpeg runs at 0.78 CPUs; the idle to keep for main (20 %) binds.\n",
-        "     Binds: headroom: the idle to keep for main\n",
+        "     Binds: headroom: main and the headroom leave it no more\n",
         "Arithmetic:   2.00 CPUs\n            - 0.40 headroom 20 %\n",
         " CPU users:   0.80 gate8 (side)\n              0.70 gate7 (side)\n",
         "              0.30 3 more\n",

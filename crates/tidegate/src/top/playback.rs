@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use tidegate_api::{
-    EventView, ExplainView, GateView, HistoryPointView, StatusView, SumLineView, TermView,
+    Decision, EventView, ExplainView, GateView, HeldView, HistoryPointView, Limit, StatusView,
+    SumLineView, TermView,
 };
 use tidegate_recording::{Recording, Second, Work, WorkSecond};
 
@@ -173,21 +174,14 @@ impl Playback {
             main_cpus: second.main_cpus.into(),
             side_cpus: second.side_cpus.into(),
             idle_cpus: second.idle_cpus.into(),
-            allowance_cpus: second.allowance_cpus.into(),
             headroom_ratio: f64::from(second.headroom_pct) / 100.0,
             tolerance_ratio: f64::from(second.tolerance_pct) / 100.0,
             headroom_from: "as it was then".to_owned(),
-            // Whether a quota limited side work: how long it was is not recorded.
-            side_quota_us: second
-                .works
-                .iter()
-                .any(|work| work.allowance_cpus.is_some())
-                .then_some(0),
             idle_kept_ratio: match second.capacity_cpus > 0.0 {
                 true => f64::from(second.idle_cpus / second.capacity_cpus),
                 false => 0.0,
             },
-            decision: waits(second),
+            decision: decision(second),
             gates: gates.collect(),
             alerts: second.alerts.clone(),
             ..StatusView::default()
@@ -216,7 +210,11 @@ impl Playback {
             usage_cpus: used_cpus,
             allowance_cpus,
             throttled_seconds: throttled_us as f64 / 1e6,
-            binding: binding(used_cpus, allowance_cpus, self.second()).to_owned(),
+            held: HeldView {
+                limit: used.limit,
+                meaning: used.limit.meaning().to_owned(),
+                ..HeldView::default()
+            },
             terms: terms(work),
             ..GateView::default()
         })
@@ -240,7 +238,7 @@ impl Playback {
             SumLineView::new("- main and the rest", status.main_cpus, "used"),
             SumLineView::new(
                 "= side work may use",
-                status.allowance_cpus,
+                status.decision.allowance_cpus,
                 "as the law had it",
             ),
             SumLineView::new("  side work used", status.side_cpus, ""),
@@ -254,7 +252,6 @@ impl Playback {
             }
         );
         Ok(ExplainView {
-            binding: gate.binding.clone(),
             arithmetic: sum.iter().map(ToString::to_string).collect(),
             summary,
             sum,
@@ -287,13 +284,21 @@ fn terms(work: &Work) -> Vec<TermView> {
     terms.collect()
 }
 
-/// A work that uses nearly all that it is given is held back by that.
-fn binding(used_cpus: f64, allowance_cpus: Option<f64>, second: &Second) -> &'static str {
-    match allowance_cpus {
-        Some(cpus) if used_cpus >= 0.85 * cpus && second.is_at_tolerance => "tolerance",
-        Some(cpus) if used_cpus >= 0.85 * cpus => "headroom",
-        Some(_) => "demand",
-        None => "none",
+/// What the loop decided then; its sentence is what main waited.
+fn decision(second: &Second) -> Decision {
+    let is_limited = second
+        .works
+        .iter()
+        .any(|work| work.allowance_cpus.is_some());
+    Decision {
+        sentence: waits(second),
+        limit: match (is_limited, second.is_at_tolerance) {
+            (false, _) => Limit::IdleClass,
+            (true, true) => Limit::Tolerance,
+            (true, false) => Limit::Headroom,
+        },
+        allowance_cpus: second.allowance_cpus.into(),
+        ..Decision::default()
     }
 }
 

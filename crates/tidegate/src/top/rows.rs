@@ -70,7 +70,7 @@ impl Sort {
         let by = match self.column {
             Column::Gate => a.name.cmp(&b.name),
             Column::Class => a.class.cmp(&b.class),
-            Column::Binds => a.binding.cmp(&b.binding),
+            Column::Binds => a.held.limit.cmp(&b.held.limit),
             Column::Cpus => a.usage_cpus.total_cmp(&b.usage_cpus),
             Column::Allowed => allowed_cpus(a)
                 .unwrap_or(f64::INFINITY)

@@ -168,7 +168,7 @@ impl Screen {
             capacity: machine.capacity_cpus,
             main: machine.main_cpus,
             side: machine.side_cpus,
-            allowance: machine.allowance_cpus,
+            allowance: machine.decision.allowance_cpus,
         });
         let since = now_unix_s.saturating_sub(PLOT_S);
         let surplus = self

@@ -1,7 +1,9 @@
 //! Screens as they are drawn, and what keys do to them.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use tidegate_api::{EventView, ExplainView, GateView, LimitView, StatusView};
+use tidegate_api::{
+    Decision, EventView, ExplainView, GateView, HeldView, Limit, LimitView, StatusView,
+};
 
 use super::draw;
 use super::feed::News;
@@ -20,7 +22,13 @@ fn gate(name: &str, class: &str, usage_cpus: f64) -> GateView {
         command: Some(format!("{name} --of=a/file")),
         usage_cpus,
         allowance_cpus: (class == "side").then_some(1.32),
-        binding: if class == "side" { "headroom" } else { "none" }.into(),
+        held: HeldView {
+            limit: match class {
+                "side" => Limit::Headroom,
+                _ => Limit::None,
+            },
+            ..HeldView::default()
+        },
         age_seconds: 100.0,
         ..GateView::default()
     }
@@ -38,8 +46,11 @@ fn machine(gates: Vec<GateView>) -> StatusView {
         main_cpus: 0.68,
         side_cpus: 0.93,
         idle_cpus: 0.39,
-        allowance_cpus: 1.32,
-        side_quota_us: Some(13_200),
+        decision: Decision {
+            limit: Limit::Headroom,
+            allowance_cpus: 1.32,
+            ..Decision::default()
+        },
         headroom_ratio: 0.2,
         headroom_from: "gate web".into(),
         idle_kept_ratio: 0.193,
@@ -67,8 +78,8 @@ fn usual() -> Screen {
         let mut then = machine(gates.clone());
         let was_cut = ago < 30;
         then.main_cpus = if was_cut { 0.68 } else { 0.2 };
-        then.allowance_cpus = if was_cut { 0.92 } else { 1.4 };
-        then.side_cpus = then.allowance_cpus - 0.05;
+        then.decision.allowance_cpus = if was_cut { 0.92 } else { 1.4 };
+        then.side_cpus = then.decision.allowance_cpus - 0.05;
         screen.take(News::Status(Box::new(then)), NOW - ago);
     }
     screen.take(News::Status(Box::new(machine(gates))), NOW);
@@ -297,7 +308,6 @@ fn the_page_about_a_gate_is_asked_for_at_each_look() {
     let view = ExplainView {
         gate: gate(&name, "side", 0.6),
         summary: "encode uses 0.60 CPUs of the 1.32 that side work may use".into(),
-        binding: "headroom".into(),
         status,
         ..ExplainView::default()
     };

@@ -25,7 +25,10 @@ fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
         instance.gate("job")["cap"]["in_background_seconds"].is_number()
     });
     assert!(instance.ok(&["status", "job"]).contains("for good"));
-    assert_eq!(instance.json(&["explain", "job"])["binding"], "cap");
+    // It has run a little, to begin with.
+    wait_for("demand as the limit of one that sleeps", || {
+        instance.json(&["explain", "job"])["gate"]["held"]["limit"] == "demand"
+    });
     instance.ok(&["set", "gate:job", "cap_soft=30%"]);
     assert_eq!(instance.gate("job")["cap"]["soft_cpus"], 0.3);
     wait_for("one that sleeps to come out of the background", || {
@@ -81,7 +84,7 @@ fn a_process_that_runs_is_capped_and_goes_home() {
         gate["nr_throttled"].as_u64() > Some(0)
     });
     wait_for("the reason", || {
-        instance.json(&["explain", &target])["binding"] == "cap_hard"
+        instance.json(&["explain", &target])["gate"]["held"]["limit"] == "cap"
     });
     instance.ok(&["unset", &target]);
     assert_eq!(cgroups_of(hog.pid()), home);

@@ -186,7 +186,10 @@ fn a_gate_lives_as_long_as_its_command() {
         "where no gate names one"
     );
     assert_eq!(status["headroom_ratio"], 0.0);
-    assert_eq!(status["side_quota_us"], serde_json::Value::Null);
+    assert_eq!(
+        status["decision"]["groups"][0]["quota_us"],
+        serde_json::Value::Null
+    );
     assert_eq!(status["gates"].as_array().unwrap().len(), 1);
     drop(sleeper);
     instance.gone();

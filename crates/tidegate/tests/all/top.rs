@@ -88,7 +88,7 @@ fn top_is_used_in_a_terminal() {
     };
     let top = format!("{} top; echo ended with $?", instance.binary().display());
     terminal.keys(&[&top, "Enter"]);
-    for text in ["GATE", "encode", "capped", "cap_hard", "explain"] {
+    for text in ["GATE", "encode", "capped", "0.10 cap ", "explain"] {
         terminal.shows(text);
     }
     // Every second; the plot has its first points.

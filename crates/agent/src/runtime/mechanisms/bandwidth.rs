@@ -116,11 +116,11 @@ fn burst_room_us(runtime: &Runtime, gate: &Gate) -> u64 {
     let Some(own) = gate.limit_with_burst(0).filter(|_| asks) else {
         return u64::MAX;
     };
-    let moved = runtime.control().quotas.allotments();
+    let decision = runtime.decision();
     let mut room_us = u64::MAX;
     let mut at = gate.record.attachment.group().parent();
     while let Some(above) = at.filter(|above| !above.is_root()) {
-        if !moved.iter().any(|one| one.group == above)
+        if decision.group(above.as_str()).is_none()
             && let Ok(limit) = runtime.kernel.groups.bandwidth(&above)
         {
             room_us = room_us.min(limit::burst_room_us(&own, &limit));

@@ -1,22 +1,23 @@
 //! The sum behind a gate's rate: the headroom's law, the gate's own limit, and what is above it.
 
-use tidegate_api::{GateView, StatusView, SumLineView};
-use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_api::{GateView, Limit, StatusView, SumLineView};
+use tidegate_law::Reason;
 
-use crate::view::binding::{Above, has_no_quota};
-use crate::view::figures::{cpus, in_percent};
+use super::Above;
+use crate::view::figures::in_percent;
 
 /// The law's sum, line by line.
-fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineView> {
+fn of_headroom(status: &StatusView) -> Vec<SumLineView> {
+    let decision = &status.decision;
     let mut lines = vec![
         SumLineView::new(
             "capacity",
-            cpus(decision.capacity_ucpu),
+            decision.capacity_cpus,
             format!("{} online, less steal", status.cpus),
         ),
         SumLineView::new(
             "- headroom",
-            -cpus(decision.asked_ucpu),
+            -decision.headroom_cpus,
             format!(
                 "{} % by {}",
                 in_percent(status.headroom_ratio),
@@ -25,12 +26,12 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineV
         ),
         SumLineView::new(
             "- main and everything else",
-            -cpus(decision.main_est_ucpu),
+            -decision.main_cpus,
             "estimated",
         ),
         SumLineView::new(
             "+ trim",
-            decision.trim_ucpu as f64 / 1e6,
+            decision.trim_cpus,
             "learnt from the idle really kept",
         ),
     ];
@@ -47,32 +48,25 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineV
             "of the headroom, found for {} ({})",
             found.from, found.state
         );
-        let ucpu = decision.capacity_ucpu as f64 * found.extra_ratio / 1e6;
+        let extra_cpus = decision.capacity_cpus * found.extra_ratio;
         let what = match found.figure.as_str() {
             "reported" => "    reported latency",
             _ => "    run delay",
         };
-        lines.insert(2, SumLineView::new(what, ucpu, why));
+        lines.insert(2, SumLineView::new(what, extra_cpus, why));
     }
     lines.push(SumLineView::new(
         "= side work may use",
-        cpus(decision.allowance_ucpu),
+        decision.allowance_cpus,
         why,
     ));
     lines
 }
 
 /// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
-pub(super) fn of(
-    gate: &GateView,
-    decision: &HeadroomDecision,
-    status: &StatusView,
-    above: Option<&Above>,
-) -> Vec<SumLineView> {
-    let mut lines = match has_no_quota(gate, status) {
-        true => Vec::new(),
-        false => of_headroom(decision, status),
-    };
+pub(super) fn of(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Vec<SumLineView> {
+    let has_quota = status.decision.limit != Limit::IdleClass;
+    let mut lines = has_quota.then(|| of_headroom(status)).unwrap_or_default();
     if let Some(own) = &gate.own_limit {
         let why = format!(
             "{} us in each {} us, burst {} us",
@@ -90,26 +84,26 @@ pub(super) fn of(
 
 #[cfg(test)]
 mod tests {
+    use tidegate_api::Decision;
+
     use super::*;
 
     #[test]
     fn the_sum_is_shown_in_the_order_of_the_formula() {
-        let decision = HeadroomDecision {
-            capacity_ucpu: 2_000_000,
-            asked_ucpu: 600_000,
-            main_est_ucpu: 1_000_000,
-            trim_ucpu: -10_000,
-            allowance_ucpu: 390_000,
+        let decision = Decision {
+            capacity_cpus: 2.0,
+            headroom_cpus: 0.6,
+            main_cpus: 1.0,
+            trim_cpus: -0.01,
+            allowance_cpus: 0.39,
             reason: Reason::Track,
-            ..HeadroomDecision::default()
+            ..Decision::default()
         };
-        let lines = of_headroom(
-            &decision,
-            &StatusView {
-                cpus: 2,
-                ..StatusView::default()
-            },
-        );
+        let lines = of_headroom(&StatusView {
+            cpus: 2,
+            decision,
+            ..StatusView::default()
+        });
         assert_eq!(lines.len(), 5);
         let cpus: Vec<f64> = lines.iter().map(|line| line.cpus).collect();
         assert_eq!(cpus, [2.0, -0.6, -1.0, -0.01, 0.39]);

@@ -17,6 +17,7 @@ pub(super) struct Group {
     pub period_us: u64,
     pub burst_us: u64,
     pub idle: bool,
+    pub frozen: bool,
     /// v1's shares; v2's weight is kept apart, in its own unit.
     pub shares: u64,
     pub weight: u64,
@@ -40,6 +41,7 @@ impl Group {
             period_us: 0,
             burst_us: 0,
             idle: false,
+            frozen: false,
             shares: 0,
             weight: 0,
             usage_ns: 0,

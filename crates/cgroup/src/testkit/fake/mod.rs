@@ -168,6 +168,13 @@ impl FakeFs {
         }
     }
 
+    /// Freezes a group of v2, by its directory.
+    pub fn freeze(&self, dir: &str) {
+        if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
+            group.frozen = true;
+        }
+    }
+
     /// A file's text now; panics where there is none, for tests.
     pub fn text(&self, path: &str) -> String {
         match self.read(Path::new(path)) {

@@ -60,8 +60,9 @@ impl State {
             }
             "cgroup.type" => format!("{}\n", self.type_of(mount, dir)),
             "cgroup.events" => format!(
-                "populated {}\nfrozen 0\n",
-                u8::from(self.populated(mount, dir))
+                "populated {}\nfrozen {}\n",
+                u8::from(self.populated(mount, dir)),
+                u8::from(group.frozen)
             ),
             "cgroup.procs" => self.v2_procs(mount, dir)?,
             "cgroup.threads" => Self::lines(self.tids_in(mount, dir)),

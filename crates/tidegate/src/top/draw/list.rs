@@ -38,7 +38,7 @@ pub fn gates(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
         Constraint::Length(7),
         Constraint::Length(7),
         Constraint::Length(7),
-        Constraint::Length(9),
+        Constraint::Length(10),
         Constraint::Length(8),
         Constraint::Length(9),
         Constraint::Min(0),
@@ -75,7 +75,7 @@ fn line<'a>(row: &Row) -> TableRow<'a> {
         fit(&gate.class, 7),
         number(Some(gate.usage_cpus)),
         number(allowed_cpus(gate)),
-        fit(&gate.binding, 9),
+        gate.held.limit.to_string(),
         delay_us(gate).map_or_else(|| "-".to_owned(), |us| short((us * 1e3) as u64)),
         throttled(gate),
     ];

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
-use tidegate_api::StatusView;
+use tidegate_api::{Limit, StatusView};
 
 use crate::render::span;
 use crate::top::screen::{PLOT_S, Point, Screen};
@@ -87,9 +87,9 @@ fn bars<'a>(machine: &StatusView, look: &Look, width: usize) -> Vec<Line<'a>> {
         100.0 * machine.headroom_ratio,
         machine.headroom_from
     );
-    let allowed = match machine.side_quota_us {
-        Some(_) => format!("of {:.2} allowed", machine.allowance_cpus),
-        None => "without a quota".to_owned(),
+    let allowed = match machine.decision.limit {
+        Limit::IdleClass => "without a quota".to_owned(),
+        _ => format!("of {:.2} allowed", machine.decision.allowance_cpus),
     };
     let capacity = format!("of {:.2} CPUs", machine.capacity_cpus);
     [

@@ -27,6 +27,7 @@ fn playback() -> Playback {
             _ => vec![WorkSecond {
                 used_cpus: 1.0,
                 allowance_cpus: Some(1.1),
+                limit: Limit::Headroom,
                 throttled_us: 100_000,
                 ..WorkSecond::default()
             }],
@@ -115,12 +116,15 @@ fn it_says_what_an_agent_would_have_said_then() {
     playback.go(Move::By(190)).unwrap();
     let status = playback.status();
     assert_eq!(status.gates[0].name, "encode");
-    assert_eq!(status.gates[0].binding, "headroom");
+    assert_eq!(status.gates[0].held.limit, Limit::Headroom);
     assert!((status.gates[0].throttled_seconds - 1.1).abs() < 1e-9);
     assert!(
-        status.decision.contains("waited 50 us in the mean"),
+        status
+            .decision
+            .sentence
+            .contains("waited 50 us in the mean"),
         "{}",
-        status.decision
+        status.decision.sentence
     );
     let events = |playback: &Playback| match &playback.news()[1] {
         News::Events(events) => events.len(),

@@ -105,6 +105,7 @@ pub fn recording(outcome: &Outcome, headroom: f64, works: &[Seen]) -> Recording 
                     allowance_cpus: (seen.class == "side").then_some(allowance as f32),
                     throttled_us: 0,
                     processes: seen.processes,
+                    ..WorkSecond::default()
                 })
                 .collect(),
             ..Second::default()

@@ -1,0 +1,169 @@
+//! Which limit holds a gate back, by the kernel's counts between two polls and what the control
+//! step decided.
+
+use tidegate_api::{Decision, HeldView, Limit};
+use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::held::{Counted, Limits};
+use tidegate_engine::limit::hard_cap;
+
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::sched_ext::view::{limit_stat, sched_ext_cap};
+
+/// Smaller rates count as none, in CPUs.
+const A_THOUSANDTH: f64 = 0.001;
+
+/// Groups below the gate's whose tasks are read, as levels.
+const DEPTH: u32 = 4;
+
+/// Polls a gate whose use and whose throttled periods by its own limit were just measured.
+pub(crate) fn poll(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    decision: &Decision,
+    throttled_by_own: Option<u64>,
+    now_ns: u64,
+) {
+    let kernel = &runtime.kernel;
+    let state = &gate.held;
+    let window_ns = match state.at_ns {
+        0 => 0,
+        at_ns => now_ns.saturating_sub(at_ns),
+    };
+    let group = gate.record.attachment.placed().cloned();
+    let moving = kernel.limited_group(gate);
+    let throttled = |group: &GroupPath| {
+        let stat = limit_stat(&runtime.sched_ext, kernel, group);
+        stat.map_or(0, |stat| stat.nr_throttled)
+    };
+    // The group of a side gate that is limited in its place has one quota, which moves.
+    let is_own = group.is_some() && group != moving;
+    let own = match (is_own, throttled_by_own, &group) {
+        (true, Some(throttled), _) => throttled,
+        (true, None, Some(group)) => throttled(group),
+        _ => 0,
+    };
+    let root = moving.as_ref().map_or(0, throttled);
+    let parent: u64 = above(kernel, gate.record.attachment.group(), moving.as_ref())
+        .iter()
+        .map(throttled)
+        .sum();
+    let tids = tids(kernel, gate);
+    let tasks = gate.held.tasks.poll(&*kernel.fs, &tids, window_ns);
+    let lately = |now: u64, before: u64| match window_ns {
+        0 => 0,
+        _ => now.saturating_sub(before),
+    };
+    // What throttles a group of several gates does not hold back one that sleeps.
+    let is_awake = tasks.runnable > 0 || tasks.is_partial || gate.usage_cpus > A_THOUSANDTH;
+    let if_awake = |periods: u64| if is_awake { periods } else { 0 };
+    let counted = Counted {
+        window_ns,
+        is_frozen: group.is_some_and(|group| kernel.groups.is_frozen(&group).unwrap_or(false)),
+        is_above_soft_cap: is_awake && is_above_soft_cap(runtime, gate),
+        own_throttled: lately(own, gate.held.own),
+        root_throttled: if_awake(lately(root, gate.held.root)),
+        parent_throttled: if_awake(lately(parent, gate.held.parent)),
+        tasks,
+    };
+    let limits = limits(runtime, gate, decision, moving.as_ref());
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let limit = counted.limit(&limits);
+    gate.held.view = HeldView {
+        limit,
+        meaning: limit.meaning().to_owned(),
+        window_seconds: seconds(window_ns),
+        own_throttled_periods: counted.own_throttled,
+        root_throttled_periods: counted.root_throttled,
+        parent_throttled_periods: counted.parent_throttled,
+        runnable_tasks: tasks.runnable,
+        run_delay_seconds: seconds(tasks.delay_ns),
+        run_seconds: seconds(tasks.run_ns),
+    };
+    (gate.held.at_ns, gate.held.own) = (now_ns, own);
+    (gate.held.root, gate.held.parent) = (root, parent);
+}
+
+/// What limits the gate, by its terms and the last control step.
+fn limits(
+    runtime: &Runtime,
+    gate: &Gate,
+    decision: &Decision,
+    moving: Option<&GroupPath>,
+) -> Limits {
+    let own = match gate.own_limit() {
+        Some(own) if gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(own) => Limit::Cap,
+        Some(_) => Limit::Quota,
+        None if gate.caps_for_each().is_some() => Limit::Cap,
+        None => Limit::Outside,
+    };
+    let Some(moving) = moving else {
+        return Limits {
+            own,
+            ..Limits::default()
+        };
+    };
+    let (second, is_left_alone) = {
+        let control = runtime.control();
+        let is_left_alone = control.quotas.is_left_alone(moving);
+        (control.meter.second(), is_left_alone)
+    };
+    let given = decision.group(moving.as_str());
+    let moving = match given.map(|group| group.limit) {
+        _ if is_left_alone => Limit::Outside,
+        // The quota that moves stands at the gate's own limit.
+        Some(Limit::Quota) => own,
+        limit => limit.unwrap_or_default(),
+    };
+    let others_cpus = second.cpus(second.side_ns) - gate.usage_cpus;
+    let main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
+    let is_idle_class = decision.limit == Limit::IdleClass;
+    Limits {
+        own,
+        moving,
+        side: decision.limit,
+        is_shared: others_cpus > 0.01
+            && others_cpus * 2.0 >= gate.usage_cpus
+            && (!is_idle_class || others_cpus > main_cpus),
+    }
+}
+
+/// The groups around a gate's whose limit would be another's.
+pub(crate) fn above(
+    kernel: &Kernel,
+    group: &GroupPath,
+    moving: Option<&GroupPath>,
+) -> Vec<GroupPath> {
+    let around = std::iter::successors(group.parent(), GroupPath::parent);
+    around
+        .take_while(|above| !above.is_root())
+        .filter(|above| Some(above) != moving && *above != kernel.side_root())
+        .collect()
+}
+
+/// Whether the engine that keeps the soft cap counts the gate as above it.
+fn is_above_soft_cap(runtime: &Runtime, gate: &Gate) -> bool {
+    let group = gate.record.attachment.group();
+    match sched_ext_cap(&runtime.sched_ext, &runtime.kernel, group) {
+        // By what it got above the cap since the last poll, or by what its bucket owes now.
+        Some(cap) => cap.terms.soft_ppt.is_some_and(|soft_ppt| {
+            soft_ppt == 0 || cap.soft_level_us < 0 || gate.background_cpus > A_THOUSANDTH
+        }),
+        None if runtime.sched_ext.holds() => false,
+        None => {
+            let control = runtime.control();
+            let stats = control.soft_caps.stats(group);
+            stats.is_some_and(|(stats, soft_ppt)| {
+                soft_ppt == 0 || stats.background_since_ns.is_some()
+            })
+        }
+    }
+}
+
+fn tids(kernel: &Kernel, gate: &Gate) -> Vec<i32> {
+    match &gate.record.attachment {
+        Attachment::Observed { pid, .. } => kernel.threads_of(*pid),
+        attachment => kernel.tids_below(attachment.group(), DEPTH),
+    }
+}

@@ -1,0 +1,118 @@
+//! The limit that `explain` names, on the running kernel: of hogs under each limit, of a sleeper,
+//! and never `demand` of a hog.
+
+use serde_json::Value;
+
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, wait_for};
+
+const HOG: [&str; 3] = ["sh", "-c", "while :; do :; done"];
+
+fn hog(instance: &Instance, flags: &[&str]) -> Background {
+    let flags = [flags, &["--name", "job"]].concat();
+    let job = instance.background(&flags, &HOG);
+    wait_for("the command in its group", || {
+        cgroups_of(job.pid()).contains("job")
+    });
+    job
+}
+
+fn held(instance: &Instance, target: &str) -> Value {
+    instance.json(&["explain", target])["gate"]["held"].clone()
+}
+
+/// The gate comes to be held by one of these.
+fn is_held_by(instance: &Instance, target: &str, limits: &[&str]) {
+    wait_for(&format!("{target} to be held by {limits:?}"), || {
+        let held = held(instance, target);
+        limits.iter().any(|limit| held["limit"] == **limit)
+    });
+}
+
+#[test]
+fn a_hog_is_held_by_its_own_limits() {
+    let Some(instance) = Instance::new("own") else {
+        return;
+    };
+    for (flags, limit) in [
+        (["--quota", "20ms"], "quota"),
+        (["--cap", "200‰"], "cap"),
+        (["--cap-soft", "0"], "soft_cap"),
+    ] {
+        let job = hog(&instance, &flags);
+        is_held_by(&instance, "job", &[limit]);
+        drop(job);
+        instance.gone();
+    }
+}
+
+#[test]
+fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
+    let Some(instance) = Instance::new("awake") else {
+        return;
+    };
+    let job = hog(&instance, &["--side", "--headroom", "90%"]);
+    // On a machine that is busy with other work, main leaves nothing above the headroom.
+    is_held_by(&instance, "job", &["headroom", "tolerance"]);
+    for _ in 0..20 {
+        let held = held(&instance, "job");
+        assert_ne!(held["limit"], "demand", "{held}");
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    drop(job);
+    let sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
+    instance.gate("sleeper");
+    is_held_by(&instance, "sleeper", &["demand"]);
+    drop(sleeper);
+    instance.gone();
+}
+
+#[test]
+fn a_hog_without_a_headroom_is_held_by_main_s_use() {
+    let Some(instance) = Instance::new("free") else {
+        return;
+    };
+    let job = hog(&instance, &["--side"]);
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let main: Vec<Background> = (0..cpus)
+        .map(|_| instance.background(&["--main"], &HOG))
+        .collect();
+    // The tolerance holds it where main leaves less than that.
+    is_held_by(&instance, "job", &["idle_class", "tolerance"]);
+    drop((job, main));
+    instance.gone();
+}
+
+#[test]
+fn two_hogs_of_side_work_are_held_by_their_weights() {
+    let Some(instance) = Instance::new("two") else {
+        return;
+    };
+    let job = hog(&instance, &["--side", "--headroom", "50%"]);
+    let other = instance.background(&["--side", "--name", "other"], &HOG);
+    // Where the rest of the machine is full it is the tolerance that both share.
+    is_held_by(&instance, "job", &["weight", "tolerance"]);
+    drop((job, other));
+    instance.gone();
+}
+
+#[test]
+fn a_hog_is_held_by_limits_of_others() {
+    let Some(instance) = Instance::new("others") else {
+        return;
+    };
+    let job = hog(&instance, &["--main"]);
+    let group = instance.gate("job")["cgroup"].as_str().unwrap().to_owned();
+    let (mount, is_v1) = cpu_mount();
+    let (file, some, none) = match is_v1 {
+        true => ("cpu.cfs_quota_us", "20000", "-1"),
+        false => ("cpu.max", "20000 100000", "max"),
+    };
+    let dir = mount.join(group.trim_start_matches('/'));
+    for (dir, limit) in [(&*dir, "outside"), (dir.parent().unwrap(), "parent")] {
+        std::fs::write(dir.join(file), some).unwrap();
+        is_held_by(&instance, "job", &[limit]);
+        std::fs::write(dir.join(file), none).unwrap();
+    }
+    drop(job);
+    instance.gone();
+}
