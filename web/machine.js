@@ -93,6 +93,11 @@ function shortestRange() {
   return (RANGES.find(([room]) => seconds <= room) ?? RANGES.at(-1))[0];
 }
 
+/** A share of the machine in CPUs. */
+function ofMachine(status, ratio) {
+  return `${cpus(ratio * (status.capacity_cpus || status.cpus))} CPUs`;
+}
+
 function tellTiles(tiles, status) {
   if (status.capacity_cpus <= 0) {
     for (const one of ['main', 'side', 'idle']) tiles[one].tell('–', 'not measured without side work');
@@ -101,7 +106,7 @@ function tellTiles(tiles, status) {
     tiles.side.tell(cpus(status.side_cpus), `of ${cpus(status.decision.allowance_cpus)} allowed`);
     tiles.idle.tell(cpus(status.idle_cpus), `${percent(100 * status.idle_kept_ratio)} of the machine`);
   }
-  tiles.headroom.tell(percent(100 * status.headroom_ratio), `asked by ${status.headroom_from}`);
+  tiles.headroom.tell(percent(100 * status.headroom_ratio), `${ofMachine(status, status.headroom_ratio)} asked by ${status.headroom_from}`);
   const reclaim = status.reclaim_ratio;
   tiles.reclaim.tell(reclaim === null ? '–' : percent(100 * reclaim), reclaim === null ? 'no side work lately' : 'of what main left');
 }
@@ -136,8 +141,8 @@ function agentFacts(status) {
   const { control, objective } = status;
   return {
     version: `tidegate ${status.version}, agent ${status.pid} (${status.mode}), up ${span(status.uptime_seconds)}`,
-    machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(100 * status.steal_ratio)})`,
-    objective: objective && `${objective.from}: ${(100 * objective.extra_ratio).toFixed(0)} % of headroom found for it (${objective.state})`,
+    machine: `${status.cpus} CPUs, ${cpus(status.capacity_cpus)} available (steal ${percent(100 * status.steal_ratio)}, ${cpus(status.steal_ratio * status.cpus)} CPUs)`,
+    objective: objective && `${objective.from}: ${(100 * objective.extra_ratio).toFixed(0)} % (${ofMachine(status, objective.extra_ratio)}) of headroom found for it (${objective.state})`,
     engine: status.sched_ext?.off ? `${status.engine} (${status.sched_ext.off})` : status.engine,
     sensing: status.sensing_note ? `${status.sensing} (${status.sensing_note})` : status.sensing,
     cpuset: status.cpuset,

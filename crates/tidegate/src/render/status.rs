@@ -59,7 +59,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     }
     let after_headroom = 2 + usize::from(view.sched_ext.is_some());
     if let Some(found) = &view.objective {
-        lines.insert(after_headroom, ("Objective", objective(found)));
+        lines.insert(after_headroom, ("Objective", objective(view, found)));
     }
     lines
 }
@@ -114,7 +114,8 @@ fn times(count: u64) -> String {
     super::count(count, "time", "times")
 }
 
-fn objective(found: &ObjectiveView) -> String {
+fn objective(view: &StatusView, found: &ObjectiveView) -> String {
+    let extra = of_machine(view, found.extra_ratio);
     let is_reported = found.figure == "reported";
     let unused = match found.unused.as_slice() {
         [] => String::new(),
@@ -126,9 +127,8 @@ fn objective(found: &ObjectiveView) -> String {
             false => "run delay needs BPF sensing",
         };
         return format!(
-            "{} cannot be followed: {why}; {:.0} % are kept on top{unused}",
-            found.from,
-            100.0 * found.extra_ratio
+            "{} cannot be followed: {why}; {extra} are kept on top{unused}",
+            found.from
         );
     }
     let state = match found.state.as_str() {
@@ -153,9 +153,8 @@ fn objective(found: &ObjectiveView) -> String {
         ),
     };
     format!(
-        "{}: {seen}, {:.0} % of headroom found for it ({state}){unused}",
-        found.from,
-        100.0 * found.extra_ratio
+        "{}: {seen}, {extra} of headroom found for it ({state}){unused}",
+        found.from
     )
 }
 
@@ -170,9 +169,10 @@ fn machine(view: &StatusView) -> String {
         return format!("{cpus}, engine {}", view.engine);
     }
     format!(
-        "{cpus}, {:.2} available (steal {:.1} %), engine {}",
+        "{cpus}, {:.2} available (steal {:.1} %, {:.2} CPUs), engine {}",
         view.capacity_cpus,
         100.0 * view.steal_ratio,
+        view.steal_ratio * f64::from(view.cpus),
         view.engine
     )
 }

@@ -142,7 +142,7 @@ fn the_status_page() {
         plain(&status::page(&machine())),
         "\
 ▲ tidegate 0.1.0, agent 4711 (on-demand), up 3 min 12 s
-   Machine: 2 CPUs, 1.99 available (steal 0.5 %), engine cgroup
+   Machine: 2 CPUs, 1.99 available (steal 0.5 %, 0.01 CPUs), engine cgroup
   Headroom: 20.0 % (0.40 CPUs) asked (default_headroom (default)), 20.1 % (0.40
             CPUs) idle kept over the last second
       CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40

@@ -38,7 +38,7 @@ pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
         now: Now::Yes,
         engine: "cgroup",
         how: format!(
-            "the quota is never below it; the least that the kernel's quotas can say is {least_pct:.3} % of this machine"
+            "the quota is never below it; minimum: {least_pct:.3} % of this machine (0.001 CPUs)"
         ),
         change: None,
     }

@@ -15,7 +15,7 @@ use tidegate_api::cli::escaped;
 /// The width of a bar's name.
 const NAME: usize = 6;
 /// The width of what is said behind it.
-const WORDS: usize = 46;
+const WORDS: usize = 50;
 
 /// The agent's line and the three bars.
 pub fn head(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
@@ -82,7 +82,8 @@ fn agent<'a>(screen: &Screen, machine: &StatusView, look: &Look) -> Line<'a> {
 
 fn bars<'a>(machine: &StatusView, look: &Look, width: usize) -> Vec<Line<'a>> {
     let headroom = format!(
-        "{:.1} % kept, {:.1} % asked ({})",
+        "of {:.2} asked ({:.1} of {:.1} %, {})",
+        machine.headroom_ratio * machine.capacity_cpus,
         100.0 * machine.idle_kept_ratio,
         100.0 * machine.headroom_ratio,
         machine.headroom_from
