@@ -3,8 +3,8 @@
 use tidegate_api::{CapCounts, Decision, GateCounts, SchedExtView};
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_engine::sync::lock;
-use tidegate_law::HeadroomDecision;
-use tidegate_sched_ext::CapStat;
+use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_sched_ext::{CapStat, HeadroomStats};
 
 use super::backoff::ENDS_MAX;
 use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
@@ -83,20 +83,42 @@ pub(crate) fn sched_ext_decision(sched_ext: &SchedExtSupervisor) -> Option<Headr
         return None;
     }
     let found = lock(&sched_ext.inner).loaded.as_ref()?.headroom()?;
-    Some(HeadroomDecision {
+    Some(mean_decision(&found))
+}
+
+/// The scheduler's law steps each millisecond: a main that works and sleeps by turns has whole CPUs
+/// at one step and none at the next, and side work the tolerance or the rest. Readers get main and
+/// the allowance as means of about a second, in which the use of side work and the idle are
+/// measured. They need no trim, which corrects the law's estimate of main.
+fn mean_decision(found: &HeadroomStats) -> HeadroomDecision {
+    let used_ucpu = found.side_ucpu + found.idle_ucpu;
+    let decision = HeadroomDecision {
         allowance_ucpu: found.allowance_ucpu,
         floor_ucpu: found.floor_ucpu,
         capacity_ucpu: found.capacity_ucpu,
         asked_ucpu: found.asked_ucpu,
-        main_est_ucpu: found.main_ucpu,
+        main_est_ucpu: found.capacity_ucpu.saturating_sub(used_ucpu),
         main_now_ucpu: found.main_ucpu,
         side_ucpu: found.side_ucpu,
         idle_ucpu: found.idle_ucpu,
-        trim_ucpu: found.trim_ucpu,
         alarms: found.alarms,
         reason: found.reason,
         ..HeadroomDecision::default()
-    })
+    };
+    if matches!(found.reason, Reason::Warmup | Reason::Stale) {
+        return decision;
+    }
+    let room_ucpu = used_ucpu
+        .min(found.capacity_ucpu)
+        .saturating_sub(found.asked_ucpu);
+    HeadroomDecision {
+        allowance_ucpu: room_ucpu.max(found.floor_ucpu),
+        reason: match room_ucpu > found.floor_ucpu {
+            true => Reason::Track,
+            false => Reason::Floor,
+        },
+        ..decision
+    }
 }
 
 /// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in force, and all schedulers'.
@@ -203,4 +225,51 @@ pub(crate) fn sched_ext_alerts(decision: &Decision, tolerance_ratio: f64) -> Opt
             decision.tolerance_cpus, asked_cpus
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(reason: Reason, side_ucpu: u64, idle_ucpu: u64) -> HeadroomStats {
+        HeadroomStats {
+            reason,
+            allowance_ucpu: 10_000,
+            floor_ucpu: 10_000,
+            capacity_ucpu: 1_000_000,
+            asked_ucpu: 300_000,
+            idle_ucpu,
+            main_ucpu: 1_000_000,
+            side_ucpu,
+            trim_ucpu: 7_000,
+            cpus: 0,
+            running: 0,
+            waiting: 0,
+            alarms: 0,
+            steps: 1,
+            longest_ns: 0,
+            forced: 0,
+            capacity_ns: 0,
+            idle_ns: 0,
+            side_ns: 0,
+            floor_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_decision_is_a_mean_while_main_works_by_turns() {
+        let by_turns = mean_decision(&found(Reason::Floor, 300_000, 300_000));
+        assert_eq!(by_turns.allowance_ucpu, 300_000);
+        assert_eq!(by_turns.main_est_ucpu, 400_000);
+        assert_eq!(by_turns.reason, Reason::Track);
+
+        let full = mean_decision(&found(Reason::Floor, 10_000, 0));
+        assert_eq!(full.allowance_ucpu, 10_000);
+        assert_eq!(full.main_est_ucpu, 990_000);
+        assert_eq!(full.reason, Reason::Floor);
+
+        let warmup = mean_decision(&found(Reason::Warmup, 0, 900_000));
+        assert_eq!(warmup.allowance_ucpu, 10_000);
+        assert_eq!(warmup.reason, Reason::Warmup);
+    }
 }
