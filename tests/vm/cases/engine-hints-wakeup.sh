@@ -1,7 +1,7 @@
 # what: hints shorten a task's wakeup beside three hogs, and take nothing from them: shares within 1 %
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 120
 

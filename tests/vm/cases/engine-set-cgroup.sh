@@ -1,6 +1,7 @@
 # what: set cgroup: holds a group that cannot move by its own quota; unset restores what stood there
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 40
 group service

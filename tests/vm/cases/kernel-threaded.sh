@@ -1,6 +1,7 @@
 # what: a process is confined in place: its threads move to a threaded child, its memory stays where it was
 # modes: precise smp
 # kernels: 6.18 7.3
+# tier: long 7.3
 # seconds: 20
 group service
 inside service vmtool threads 3 &

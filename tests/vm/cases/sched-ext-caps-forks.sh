@@ -1,7 +1,7 @@
 # what: a capped group that forks does not stand still: in each second it has what it may use
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 180
 for rate in 50 200 900; do group forks$rate; done

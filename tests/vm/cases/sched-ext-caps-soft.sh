@@ -1,7 +1,7 @@
 # what: the sched_ext engine's soft caps: a hog at 200 ‰ gets that beside another hog and all alone, 0 only what nobody wants, both yield at once
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 120
 group soft

@@ -1,7 +1,7 @@
 # what: the sched_ext engine's hard cap of a group on two CPUs holds over any window, also of hogs that start at different moments
 # modes: wide
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 60
 cpus 4

@@ -1,7 +1,7 @@
 # what: a task that exits under a cap, alone on its CPU, goes on: the kernel queues it without asking us, when the CPU has already decided to idle
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 60
 group hard

@@ -2,7 +2,7 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# tier: long 7.3
+# tier: long
 # seconds: 60
 group wakes
 group capped

@@ -1,7 +1,7 @@
 # what: sched_ext keeps every task through fork storms, moves, affinity changes, stops, and cgroups that come and go; hotplug: sched-ext-unplug
 # modes: smp
 # kernels: 6.18 7.3
-# tier: long 6.18
+# tier: long
 # needs: tidegate
 # seconds: 400
 sched_ext_on

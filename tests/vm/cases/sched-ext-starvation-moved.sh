@@ -1,7 +1,7 @@
 # what: a task of next to no weight runs after 10 s though it is reniced and moved between groups all the while
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 60
 for name in heavy light light/all light/a light/b; do group $name; done

@@ -2,7 +2,7 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# tier: long 6.18
+# tier: long
 # seconds: 180
 for name in hard forks soft free; do group $name; done
 start hard vmtool count /tmp/hard

@@ -1,7 +1,7 @@
 # what: main takes every CPU: side work has its tolerance, 1 % and what is asked
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 150
 group main

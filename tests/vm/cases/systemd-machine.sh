@@ -2,6 +2,7 @@
 # modes: precise smp
 # userland: systemd
 # kernels: 6.18 7.3
+# tier: long 7.3
 # seconds: 120
 same "the first process" "$(cat /proc/1/comm)" systemd
 settled() { [ "$(systemctl is-system-running)" != starting ]; }
