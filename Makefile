@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-test build lab demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak cost docs install uninstall install-lab uninstall-lab deb clean
+.PHONY: help setup-build setup-test build lab demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost docs install uninstall install-lab uninstall-lab deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -87,6 +87,13 @@ fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=100
 
 soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
+
+bench: setup-build ## Benchmark the control step and the planner (BASE=REVISION: against that revision)
+	@if [ -n "$(BASE)" ]; then set -e; trap 'git worktree remove --force target/bench-base' EXIT; \
+		git worktree add --detach target/bench-base "$(BASE)"; \
+		CARGO_TARGET_DIR=$(CURDIR)/target cargo bench --manifest-path target/bench-base/Cargo.toml \
+			--package tidegate-engine --bench steps -- --save-baseline base; fi
+	cargo bench --package tidegate-engine --bench steps -- $(if $(BASE),--baseline base)
 
 cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
 	CSV=docs/agent-cost.csv scripts/agent-cost.sh

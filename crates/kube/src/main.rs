@@ -16,7 +16,10 @@ use tidegate_kube::run::{self, Settings};
 use tidegate_kube::{explain, groups, node, publish, terms};
 use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
 
@@ -68,14 +71,24 @@ struct NodeArgs {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("TIDEGATE_LOG");
-    // What the client cannot do is said once, by what asked it.
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info,kube_client=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+    let levels: Option<Targets> = std::env::var("TIDEGATE_LOG")
+        .ok()
+        .and_then(|levels| levels.parse().ok());
+    // The callers of the client report its errors once.
+    let levels = levels.unwrap_or(
+        Targets::new()
+            .with_default(LevelFilter::INFO)
+            .with_target("kube_client", LevelFilter::OFF),
+    );
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::registry()
+        .with(
+            fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_target(false)
+                .with_ansi(is_terminal),
+        )
+        .with(levels)
         .init();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -4,17 +4,22 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic;
 
+use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// Called once, before anything else.
 pub fn begin() {
     // A program that is started by `/proc/self/exe` is else called `exe`.
     let _ = rustix::thread::set_name(c"tidegate");
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG");
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
-        .with_writer(io::stderr)
-        .with_ansi(false)
+    let levels: Option<Targets> = std::env::var("TIDEGATE_LOG")
+        .ok()
+        .and_then(|levels| levels.parse().ok());
+    tracing_subscriber::registry()
+        .with(fmt::layer().with_writer(io::stderr).with_ansi(false))
+        .with(levels.unwrap_or(Targets::new().with_default(LevelFilter::INFO)))
         .init();
     end_at_the_first_panic();
     raise_descriptor_limit();
@@ -36,9 +41,7 @@ fn be_killed_last() {
 
 /// A panic in any thread or task ends the process: without one of its threads it would answer, hold the lock, and no longer be in
 /// control. The other process of the two then acts.
-///
-/// Instead: `panic = "abort"` in the profile. The simulator's sweeps go on after a point that panics, and tests unwind, so each
-/// dependency would be compiled twice.
+/// The dev profile unwinds, because tests do.
 fn end_at_the_first_panic() {
     panic::set_hook(Box::new(|why| {
         error!("{why}");

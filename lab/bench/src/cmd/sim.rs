@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use tidegate_lab::simulated_report;
@@ -276,10 +275,7 @@ fn run_all(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
     let total_ns: u64 = points.iter().map(|point| point.scenario.duration_ns).sum();
     let progress = Progress::new("sim", total_ns, args.quiet || args.json);
     let results = sweep::parallel(args.jobs.unwrap_or(cores), points.len(), |at| {
-        let point = &points[at];
-        // A bug of the simulator is a failure like any other: it must name what repeats it.
-        let caught = catch_unwind(AssertUnwindSafe(|| run_one(args, point, &progress)));
-        caught.unwrap_or_else(|panic| Err(format!("the simulator stopped: {}", said_by(&*panic))))
+        run_one(args, &points[at], &progress)
     });
     progress.finish();
     let mut outcomes = Vec::new();
@@ -298,14 +294,6 @@ fn run_all(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
     } else {
         Err(Failure::new(Exit::Failure, failures.join("\n")))
     }
-}
-
-fn said_by(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "it did not say why".into())
 }
 
 fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, String> {
