@@ -14,8 +14,9 @@ use tidegate_api::cli::{self, Failure};
 
 /// Measure, simulate and rehearse what Tidegate does
 ///
-/// Each experiment prints a table and writes a page (HTML), CSV and JSON. It runs on this machine, on a stock kernel in
-/// virtual time (--on vm), or simulated (--on sim), which touches nothing here.
+/// Each experiment prints a table and writes a page (HTML), CSV and JSON. It runs on this machine,
+/// on a stock kernel in virtual time (--on vm), or simulated (--on sim), which touches nothing
+/// here.
 #[derive(Parser)]
 #[command(name = "tidegate-lab", version, max_term_width = 80)]
 #[command(arg_required_else_help = true)]
@@ -24,7 +25,6 @@ pub struct Cli {
     command: Cmd,
 }
 
-/// What was typed.
 #[derive(Subcommand)]
 enum Cmd {
     #[command(flatten)]
@@ -40,7 +40,6 @@ enum Cmd {
     Worker(worker::Args),
 }
 
-/// Does what was typed.
 pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Cmd::Experiment(asked) => experiment::main(&asked.0),

@@ -65,7 +65,6 @@ pub struct How {
 }
 
 impl How {
-    /// For the library.
     pub fn options(&self, seeds: u32) -> Options {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Options {
@@ -75,7 +74,6 @@ impl How {
     }
 }
 
-/// A failure of a replay.
 pub fn failed(command: &str, error: &ReplayError) -> Failure {
     let exit = match error {
         ReplayError::Idle => Exit::Usage,

@@ -175,7 +175,6 @@ fn list() -> Result<Exit, Failure> {
     cli::print(&text)
 }
 
-/// One run.
 struct Point {
     scenario: Scenario,
     /// What the sweep lays over the file for it.
@@ -237,8 +236,8 @@ fn points(args: &Args, text: &Text) -> Result<Vec<Point>, Failure> {
     }
 }
 
-/// The command that repeats a run: of the whole sweep without a point, of one point with its values. What does not change
-/// the figures is left out.
+/// The command that repeats a run: of the whole sweep without a point, of one point with its
+/// values. What does not change the figures is left out.
 fn again(args: &Args, point: &[Override]) -> String {
     let mut line = String::from("tidegate-lab sim");
     let mut add = |words: &str| {

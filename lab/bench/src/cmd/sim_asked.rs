@@ -1,4 +1,5 @@
-//! What `tidegate-lab sim` was asked, looked at before anything runs: what would do nothing, and what would be overwritten.
+//! What `tidegate-lab sim` was asked, looked at before anything runs: what would do nothing, and
+//! what would be overwritten.
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ pub fn swept_twice(sweeps: &[Sweep]) -> Option<String> {
     })
 }
 
-/// Keys of the engine that a flag sets and that no run's engine reads: their figures would be those of another question.
+/// Keys of the engine that a flag sets and that no run's engine reads: their figures would be those
+/// of another question.
 pub fn unread(typed: &[Override], engines: &[EngineKind]) -> Vec<String> {
     let mut said = Vec::new();
     for one in typed {

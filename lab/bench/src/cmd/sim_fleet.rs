@@ -1,4 +1,5 @@
-//! `tidegate-lab sim fleet`: a cluster's days, by the rule that publishes side CPU and by its peers'.
+//! `tidegate-lab sim fleet`: a cluster's days, by the rule that publishes side CPU and by its
+//! peers'.
 
 use std::path::PathBuf;
 

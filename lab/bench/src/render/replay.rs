@@ -44,7 +44,6 @@ pub fn interval(figure: Option<FigureView>, decimals: usize) -> String {
     }
 }
 
-/// For people.
 pub fn page(view: &ReplayView) -> String {
     let recording = &view.recording;
     let mut out = format!(

@@ -8,7 +8,6 @@ use super::replay::interval;
 use tidegate_api::cli::escaped;
 use tidegate_api::cli::{BAD, BOLD, GOOD, fit, wrapped};
 
-/// For people.
 pub fn page(view: &TuneView, policy: Option<&str>, advice: &[Advice]) -> String {
     let mut out = format!(
         "{BOLD}{}{BOLD:#}; the aim: {}\n\n",

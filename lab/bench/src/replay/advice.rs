@@ -8,20 +8,16 @@ use crate::replay::recorded_terms::{limit_cpus, terms};
 /// Fewer seconds tell nothing.
 const SECONDS_MIN: usize = 30;
 
-/// One gate's limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
-    /// The gate.
     pub gate: String,
     /// Its quota or cap, as it was written.
     pub limit: String,
-    /// Seconds in which it ran.
     pub active_seconds: usize,
     /// Of them, percent in which it was throttled.
     pub throttled_pct: f64,
     /// The most that it used in a second, in CPUs.
     pub most_cpus: f64,
-    /// What to do.
     pub suggestion: String,
 }
 

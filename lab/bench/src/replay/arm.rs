@@ -13,12 +13,9 @@ use crate::replay::recorded_terms::{asked, is_of_run, terms};
 /// The name of the arm with the terms that were recorded.
 pub const AS_RECORDED: &str = "as recorded";
 
-/// A policy to replay under.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// What the arm is called.
     pub name: String,
-    /// What the files say.
     pub config: Config,
 }
 
@@ -44,15 +41,13 @@ impl Policy {
 /// A gate or a work without one.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its group.
     pub cgroup: String,
-    /// Its name.
     pub name: String,
     /// Its terms, if it is a gate.
     pub terms: Option<Terms>,
-    /// The work, by its place in the demand; none for a group that a rule matches and that holds works.
+    /// The work, by its place in the demand; none for a group that a rule matches and that holds
+    /// works.
     pub work: Option<usize>,
-    /// The gate around it.
     pub parent: Option<usize>,
 }
 
@@ -60,21 +55,14 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unnamed {
     /// The policy's `default_headroom`.
-    Default {
-        /// Millionths of the machine.
-        ppm: u32,
-    },
+    Default { ppm: u32 },
     /// What was in force when it was recorded, in millionths of the machine.
-    Recorded {
-        /// The mean.
-        ppm: u32,
-    },
+    Recorded { ppm: u32 },
 }
 
 /// Which work is in which gate.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// Its name.
     pub name: String,
     /// Gates and works; a parent comes before what it holds.
     pub nodes: Vec<Node>,
@@ -100,7 +88,6 @@ fn sched_ext_note(arm: &str, asks_sched_ext: bool) -> Vec<String> {
 }
 
 impl Arm {
-    /// The terms that were recorded.
     pub fn recorded(recording: &Recording, demand: &Demand) -> Arm {
         let with_side = recording
             .seconds
@@ -268,7 +255,6 @@ impl Arm {
         }
     }
 
-    /// The node of a work.
     pub fn node_of(&self, work: usize) -> Option<usize> {
         self.nodes.iter().position(|node| node.work == Some(work))
     }
@@ -281,7 +267,8 @@ fn rule_of_group<'c>(config: &'c Config, group: &str) -> Option<&'c Rule> {
     config.rules().iter().rfind(matching)
 }
 
-/// The groups from the top down to this one that have a rule. One within a group of the same rule is that group's already.
+/// The groups from the top down to this one that have a rule. One within a group of the same rule
+/// is that group's already.
 fn rules_around<'c, 'g>(config: &'c Config, cgroup: &'g str) -> Vec<(&'g str, &'c Rule)> {
     let mut found: Vec<(&str, &Rule)> = Vec::new();
     let ends = cgroup.match_indices('/').map(|(at, _)| at).skip(1);
@@ -296,8 +283,9 @@ fn rules_around<'c, 'g>(config: &'c Config, cgroup: &'g str) -> Vec<(&'g str, &'
     found
 }
 
-/// The rule of a gate's process. Work that `run` started has its terms already; the executable of other processes is known where it
-/// was recorded, and otherwise the rule that the gate had is looked for by its name.
+/// The rule of a gate's process. Work that `run` started has its terms already; the executable of
+/// other processes is known where it was recorded, and otherwise the rule that the gate had is
+/// looked for by its name.
 fn rule_of_process<'c>(config: &'c Config, work: &Work) -> Option<&'c Rule> {
     if !work.is_gate || is_of_run(work) && work.rule.is_none() {
         return None;

@@ -18,7 +18,6 @@ fn point(second: &Second) -> PointView {
     }
 }
 
-/// What was.
 pub(crate) fn arm(recording: &Recording, demand: &Demand) -> ArmView {
     let seconds = &recording.seconds;
     let of = |get: fn(&Second) -> f64| seconds.iter().map(get).collect::<Vec<f64>>();

@@ -22,8 +22,8 @@ fn listed(names: &[&str]) -> String {
 /// A simulated mean wait that is off the recorded one by this factor tells an order, and no more.
 const NEAR: f64 = 2.0;
 
-/// What is to be said where the same terms come out otherwise than they were: the machine was busier than the recording tells, with many
-/// tasks that each wanted little.
+/// What is to be said where the same terms come out otherwise than they were: the machine was
+/// busier than the recording tells, with many tasks that each wanted little.
 pub fn caution(recorded: &FiguresView, simulated: &FiguresView) -> Option<String> {
     let was_us = recorded.main_wait_mean_us?.value;
     let is_us = simulated.main_wait_mean_us?.value;
@@ -35,7 +35,6 @@ pub fn caution(recorded: &FiguresView, simulated: &FiguresView) -> Option<String
     })
 }
 
-/// In sentences.
 pub fn of(recording: &Recording, demand: &Demand) -> Vec<String> {
     let wants_more = |more: bool| {
         let works = demand.works.iter();

@@ -1,5 +1,5 @@
-//! What each recorded work wanted, as far as a recording tells: what it used where nothing held it back, and more than it got
-//! where something did.
+//! What each recorded work wanted, as far as a recording tells: what it used where nothing held it
+//! back, and more than it got where something did.
 
 use tidegate_recording::{Recording, Second, WorkSecond};
 use tidegate_terms::Class;
@@ -18,7 +18,8 @@ const PAUSE_MIN_US: f64 = 200.0;
 
 /// Less is nothing.
 const USED_MIN_CPUS: f64 = 0.005;
-/// A span in which a work was held back ends with so many seconds in which it was not, or did nothing.
+/// A span in which a work was held back ends with so many seconds in which it was not, or did
+/// nothing.
 const PAUSE_SECONDS: usize = 4;
 /// A shorter span is a burst.
 const SPAN_MIN_SECONDS: usize = 3;
@@ -31,16 +32,13 @@ const FAIR: f64 = 0.8;
 /// The least that a group without a limit used, in CPUs, to have filled the machine.
 const FILLS_MIN_CPUS: f64 = 0.2;
 
-/// Everything that ran.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// Seconds.
     pub seconds: usize,
     /// The recorded works, then what no work accounts for.
     pub works: Vec<WorkDemand>,
 }
 
-/// A work's.
 #[derive(Clone, Debug)]
 pub struct WorkDemand {
     /// The gate's name; of a group without a gate its unit or its path.
@@ -53,25 +51,20 @@ pub struct WorkDemand {
     pub own_cpus: Vec<f64>,
     /// The mean of what it used, with works within it.
     pub used_cpus: f64,
-    /// What it wanted.
     pub wants: Wants,
 }
 
-/// What a work wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wants {
     /// What it used, in requests of this length.
-    Used {
-        /// CPU time of one.
-        request_us: f64,
-    },
+    Used { request_us: f64 },
     /// More than it got while it was held back, and what it used else.
     More {
-        /// Endless tasks.
         tasks: u32,
         /// When they ran: from a second on, up to another.
         spans: Vec<(usize, usize)>,
-        /// How long each pauses after [`ROUND_US`] of CPU time, waiting for itself: nothing where it never did.
+        /// How long each pauses after [`ROUND_US`] of CPU time, waiting for itself: nothing where
+        /// it never did.
         pause_us: f64,
         /// CPU time of a request else.
         request_us: f64,
@@ -108,7 +101,8 @@ fn seconds_of(recording: &Recording, id: u32) -> Vec<WorkSecond> {
     recording.seconds.iter().map(of).collect()
 }
 
-/// Whether `cgroup` lies in `around`. All lie in the root, which is no gate's; what no work accounts for has no group.
+/// Whether `cgroup` lies in `around`. All lie in the root, which is no gate's; what no work
+/// accounts for has no group.
 fn is_within(cgroup: &str, around: &str) -> bool {
     let around = around.trim_end_matches('/');
     let rest = cgroup.strip_prefix(around);
@@ -122,7 +116,6 @@ pub(crate) fn nearest_around(groups: &[&str], cgroup: &str) -> Option<usize> {
 }
 
 impl Demand {
-    /// Of a recording.
     pub fn of(recording: &Recording) -> Demand {
         let works: Vec<_> = recording.works.values().collect();
         let cgroups: Vec<&str> = works.iter().map(|work| work.cgroup.as_str()).collect();
@@ -236,9 +229,7 @@ fn fullest(recording: &Recording, all: &[Vec<WorkSecond>]) -> Vec<f64> {
     (0..recording.seconds.len()).map(of).collect()
 }
 
-/// What bounds a work.
 struct Limit {
-    /// Its quota or cap.
     cpus: Option<f64>,
     is_main: bool,
 }
@@ -277,7 +268,8 @@ impl Limit {
             _ if by_own => true,
             Some(allowance) => nearly(f64::from(allowance)),
             None if self.is_main => false,
-            // Nothing but the others held it back: it took what they left, and no less than any other of its kind.
+            // Nothing but the others held it back: it took what they left, and no less than any
+            // other of its kind.
             None => {
                 used_cpus >= FILLS_MIN_CPUS
                     && nearly(used_cpus + idle_cpus)
@@ -316,8 +308,9 @@ fn wants(
     }
 }
 
-/// A task that got a share `got` of a CPU where it could have had `room` pauses for itself: a round takes `1 / room` of its CPU time and the
-/// pause, and came to `1 / got`. Where a limit held it, it is not known to pause.
+/// A task that got a share `got` of a CPU where it could have had `room` pauses for itself: a round
+/// takes `1 / room` of its CPU time and the pause, and came to `1 / got`. Where a limit held it, it
+/// is not known to pause.
 fn pause_us(
     recording: &Recording,
     seconds: &[WorkSecond],

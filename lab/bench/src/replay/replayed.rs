@@ -11,22 +11,17 @@ use crate::replay::simulate::{Prepared, ReplayError, arm_view};
 use crate::replay::view::{ArmView, ReplayView};
 use crate::replay::{as_it_was, assumptions};
 
-/// How to replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Seeds, from 1 on.
     pub seeds: u32,
-    /// Threads.
     pub jobs: usize,
 }
 
 /// A recording with what its works wanted.
 pub struct Replay<'r> {
-    /// The recording.
     pub recording: &'r Recording,
-    /// What its works wanted.
     pub demand: Demand,
-    /// How to replay it.
     pub options: Options,
 }
 
@@ -58,7 +53,6 @@ impl<'r> Replay<'r> {
         }
     }
 
-    /// An arm's scenario.
     pub fn prepare<'a>(&self, arm: &'a Arm) -> Prepared<'a> {
         Prepared::new(self.recording, &self.demand, arm)
     }

@@ -10,12 +10,7 @@ pub enum RuleError {
     #[error(
         "{name}: tidegate run started it, and no rule matches that; start it with --side --headroom {headroom_pct}%, or write `tidegate set gate:{name} headroom={headroom_pct}%`"
     )]
-    OfRun {
-        /// The gate.
-        name: String,
-        /// What was found.
-        headroom_pct: u32,
-    },
+    OfRun { name: String, headroom_pct: u32 },
 }
 
 /// A policy file with one rule, that gives the group the class side and a headroom.

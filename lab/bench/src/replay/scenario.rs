@@ -1,5 +1,5 @@
-//! A recording's demand and an arm's terms as the text of a scenario. It is read as every scenario is: what `--scenario` writes is
-//! what was simulated.
+//! A recording's demand and an arm's terms as the text of a scenario. It is read as every scenario
+//! is: what `--scenario` writes is what was simulated.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::replay::arm::{Arm, Unnamed};
 use crate::replay::demand::{Demand, ROUND_US, Wants, WorkDemand};
 use crate::replay::rule::quoted;
 
-/// Before the recording begins, its first second is played for so long: side work starts at the tolerance.
+/// Before the recording begins, its first second is played for so long: side work starts at the
+/// tolerance.
 pub const WARMUP_SECONDS: usize = 3;
 
 /// What the simulator simulates in reasonable time, in requests of one run.
@@ -21,7 +22,6 @@ const REQUEST_US_MAX: f64 = 20_000.0;
 /// A scenario's text, with the names of its groups.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The TOML.
     pub text: String,
     /// The group of each of the arm's nodes.
     pub groups: Vec<String>,
@@ -53,7 +53,6 @@ fn unique_name(wanted: &str, taken: &[String]) -> String {
     candidate
 }
 
-/// Writes it.
 pub fn write(recording: &Recording, demand: &Demand, arm: &Arm) -> Written {
     let mut written = Written {
         text: String::new(),
@@ -197,7 +196,8 @@ impl Written {
         }
         let own = node.terms.as_ref().map(|terms| terms.class.value);
         let class = match own {
-            // A group without main gates beside it is main's, so that there is one to keep headroom for.
+            // A group without main gates beside it is main's, so that there is one to keep headroom
+            // for.
             None | Some(Class::Neutral) if !has_main && self.is_main[at] => Class::Main,
             other => other.unwrap_or_default(),
         };
@@ -216,7 +216,8 @@ impl Written {
     }
 }
 
-/// The objective that counts of all gates'; the headroom that was recorded was found for it already.
+/// The objective that counts of all gates'; the headroom that was recorded was found for it
+/// already.
 fn objective(arm: &Arm) -> Option<Objective> {
     if matches!(arm.unnamed, Unnamed::Recorded { .. }) {
         return None;

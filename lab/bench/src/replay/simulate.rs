@@ -11,44 +11,29 @@ use crate::replay::demand::Demand;
 use crate::replay::scenario::{Written, write};
 use crate::replay::view::{ArmView, FigureView, FiguresView, POINTS_MAX, PointView, WorkView};
 
-/// Why there is no replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The generated scenario is refused: a bug.
     #[error(
         "{arm}: the scenario made of the recording is refused: {errors}; report this as a bug, with the recording if you can"
     )]
-    Scenario {
-        /// The arm.
-        arm: String,
-        /// Why.
-        errors: ScenarioErrors,
-    },
-    /// The simulator stopped.
+    Scenario { arm: String, errors: ScenarioErrors },
     #[error("{arm}, seed {seed}: {error}; report this as a bug, with the recording if you can")]
     Run {
-        /// The arm.
         arm: String,
-        /// The seed.
         seed: u64,
-        /// Why.
         error: RunError,
     },
-    /// Nothing ran.
     #[error("nothing used CPU in the recording; take another span")]
     Idle,
 }
 
-/// An arm, ready to run.
 pub struct Prepared<'a> {
-    /// The arm.
     pub arm: &'a Arm,
-    /// Its scenario.
     pub written: Written,
 }
 
 impl<'a> Prepared<'a> {
-    /// An arm's scenario.
     pub fn new(recording: &Recording, demand: &Demand, arm: &'a Arm) -> Self {
         Prepared {
             arm,
@@ -93,9 +78,7 @@ fn group_at(outcome: &Outcome, name: &str) -> Option<usize> {
 
 /// What one outcome says, by names that the scenario gave.
 pub struct Read<'a> {
-    /// The arm's scenario.
     pub written: &'a Written,
-    /// What came of it.
     pub outcome: &'a Outcome,
 }
 

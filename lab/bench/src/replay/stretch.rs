@@ -1,12 +1,13 @@
-//! The part of a long recording that tells most: the minutes in which main used most while a work ran.
+//! The part of a long recording that tells most: the minutes in which main used most while a work
+//! ran.
 
 use tidegate_recording::Recording;
 
 /// What is simulated of a long recording, in seconds.
 pub const SECONDS_MAX: usize = 300;
 
-/// The stretch of at most [`SECONDS_MAX`] seconds in which main used most CPU beside the work, added up; none where the recording is
-/// no longer than that.
+/// The stretch of at most [`SECONDS_MAX`] seconds in which main used most CPU beside the work,
+/// added up; none where the recording is no longer than that.
 pub fn busiest(recording: &Recording, work: u32) -> Option<Recording> {
     let seconds = &recording.seconds;
     if seconds.len() <= SECONDS_MAX {

@@ -5,25 +5,16 @@ use tidegate_terms::{mend_for_unknown, quoted};
 
 use crate::replay::demand::{Demand, WorkDemand};
 
-/// Why no work is meant.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
-    /// None has this name.
     #[error("{}: no such work in the recording; {mend}", quoted(asked))]
     None {
-        /// The text.
         asked: String,
         /// The nearest name, or all.
         mend: String,
     },
-    /// Several have.
     #[error("{}: {} works in the recording are called so; write one of {}", quoted(asked), all.len(), all.join(", "))]
-    Several {
-        /// The text.
-        asked: String,
-        /// Their groups.
-        all: Vec<String>,
-    },
+    Several { asked: String, all: Vec<String> },
 }
 
 /// The unit whose group this is, if it is one.

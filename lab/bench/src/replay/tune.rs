@@ -1,4 +1,5 @@
-//! Which terms would have served a work best: candidates through a replay, and the one that meets an aim with the most work done.
+//! Which terms would have served a work best: candidates through a replay, and the one that meets
+//! an aim with the most work done.
 
 use serde::{Deserialize, Serialize};
 use tidegate_sim::outcome::Outcome;
@@ -14,27 +15,19 @@ use crate::replay::{as_it_was, assumptions};
 /// Headrooms that are tried, in percent.
 const HEADROOMS_PCT: [u32; 13] = [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60];
 
-/// Candidates whose work is within this of the best serve as well; of them the largest headroom is taken.
+/// Candidates whose work is within this of the best serve as well; of them the largest headroom is
+/// taken.
 const AS_GOOD: f64 = 0.99;
 
 /// The name of the arm without terms.
 pub const WITHOUT_TERMS: &str = "no terms";
 
-/// What must hold for main.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// All but this share of waits are no longer than this.
-    Delay {
-        /// In millionths.
-        late_ppm: u32,
-        /// The wait.
-        span: TimeSpan,
-    },
+    Delay { late_ppm: u32, span: TimeSpan },
     /// Main's requests take at most this much longer than without the work, in millionths.
-    Harm {
-        /// In millionths.
-        ppm: u32,
-    },
+    Harm { ppm: u32 },
 }
 
 impl Aim {
@@ -71,13 +64,9 @@ fn share(ppm: u32) -> String {
 /// What was tried, and what is best.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneView {
-    /// The work.
     pub target: String,
-    /// Its group.
     pub cgroup: String,
-    /// What must hold for main.
     pub aim: String,
-    /// Every candidate.
     pub rows: Vec<TuneRow>,
     /// The place of the best in `rows`; none where no candidate meets the aim.
     pub chosen: Option<usize>,
@@ -85,16 +74,12 @@ pub struct TuneView {
     pub assumptions: Vec<String>,
 }
 
-/// One candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneRow {
-    /// Its terms in words.
     pub terms: String,
     /// Headroom that it asks for, in percent; none where it is no candidate.
     pub headroom_pct: Option<u32>,
-    /// The whole in figures.
     pub arm: ArmView,
-    /// CPUs that the work used.
     pub work_cpus: Option<FigureView>,
     /// The same, percent of what it does without terms.
     pub work_pct: Option<f64>,
@@ -112,12 +97,10 @@ pub enum TuneError {
         "{0}: is main work, which side work makes room for; name side work or work without a gate"
     )]
     IsMain(String),
-    /// The simulation failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
 
-/// An arm to try.
 struct Candidate {
     arm: Arm,
     headroom_pct: Option<u32>,
@@ -146,7 +129,8 @@ fn candidates(recorded: &Arm, work: usize) -> Vec<Candidate> {
     all
 }
 
-/// The largest headroom that another gate names, in whole percent rounded down: less has no effect, since the largest counts.
+/// The largest headroom that another gate names, in whole percent rounded down: less has no effect,
+/// since the largest counts.
 fn named_pct(recorded: &Arm, work: usize) -> u32 {
     let others = recorded.nodes.iter().filter(|node| node.work != Some(work));
     let named = others.filter_map(|node| node.terms.as_ref()?.headroom.value.ppm());

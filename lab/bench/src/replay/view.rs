@@ -11,24 +11,19 @@ pub const AS_IT_WAS: &str = "as it was";
 /// A recording, and what the simulator says would have come of its demand under each policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayView {
-    /// What was replayed.
     pub recording: RecordingView,
-    /// What was, then each policy.
     pub arms: Vec<ArmView>,
     /// What the recording says happened, in order of time.
     pub events: Vec<EventView>,
-    /// What the simulation takes for granted, and what of the policies it cannot play, in sentences.
+    /// What the simulation takes for granted, and what of the policies it cannot play, in
+    /// sentences.
     pub assumptions: Vec<String>,
 }
 
-/// The recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordingView {
-    /// Its begin.
     pub from_unix_seconds: f64,
-    /// Its end.
     pub to_unix_seconds: f64,
-    /// CPUs of the machine.
     pub cpus: u32,
     /// Seconds in it; fewer than between begin and end where some are missing.
     pub seconds: u64,
@@ -39,26 +34,21 @@ pub struct RecordingView {
 pub struct ArmView {
     /// [`AS_IT_WAS`], or the policy's file.
     pub name: String,
-    /// Recorded, not simulated.
     pub is_recorded: bool,
-    /// Use over time, each the mean since the point before: at most [`POINTS_MAX`]. Of a simulated arm those of the first seed.
+    /// Use over time, each the mean since the point before: at most [`POINTS_MAX`]. Of a simulated
+    /// arm those of the first seed.
     pub points: Vec<PointView>,
-    /// The whole in figures.
     pub figures: FiguresView,
-    /// Every work that ran.
     pub works: Vec<WorkView>,
 }
 
 /// Use up to one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointView {
-    /// When it ends.
     pub time_unix_seconds: f64,
     /// Main and everything that is not side.
     pub main_cpus: f64,
-    /// Side work.
     pub side_cpus: f64,
-    /// Idle.
     pub idle_cpus: f64,
     /// What side work was allowed; recorded arms alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +58,6 @@ pub struct PointView {
 /// The figures; one is absent where nothing tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FiguresView {
-    /// Idle, percent of the machine.
     pub idle_kept_pct: Option<FigureView>,
     /// CPUs that side work used, the mean.
     pub side_cpus: Option<FigureView>,
@@ -82,18 +71,16 @@ pub struct FiguresView {
     pub at_tolerance_pct: Option<FigureView>,
 }
 
-/// A value with its interval: the least and the largest over the seeds; of a recorded arm the value itself.
+/// A value with its interval: the least and the largest over the seeds; of a recorded arm the value
+/// itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FigureView {
     /// The mean over the seeds.
     pub value: f64,
-    /// The least.
     pub from: f64,
-    /// The largest.
     pub to: f64,
 }
 
-/// A work in an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkView {
     /// The gate's name; of a group without a gate its unit or its path.
@@ -104,15 +91,11 @@ pub struct WorkView {
     pub used_cpus: f64,
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventView {
-    /// When.
     pub time_unix_seconds: f64,
     /// As `tidegate events` has it.
     pub kind: String,
-    /// The gate, if any.
     pub gate: Option<String>,
-    /// In words.
     pub message: String,
 }
