@@ -1,11 +1,11 @@
-//! The laboratory from outside: its reports, its command and its replays. `TIDEGATE_BLESS=1` rewrites the expected files.
+//! The laboratory from outside: its reports, its command and its replays. `TIDEGATE_BLESS=1`
+//! rewrites the expected files.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod golden;
 mod on_sim;
 mod replay;
-mod replay_command;
 mod report_golden;
 mod sim;
 mod simulated_report_golden;

@@ -1,33 +1,27 @@
-//! `tidegate-lab sim` from outside: the same bytes from the same seed on any number of threads, other bytes from another seed,
-//! and failures that name what repeats them.
+//! `tidegate-lab sim` from outside: the same bytes from the same seed on any number of threads,
+//! other bytes from another seed, and failures that name what repeats them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use tidegate_sim::scenario::BUILTIN;
 
-fn tidegate(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .arg("sim")
-        .args(args)
-        .output()
-        .unwrap()
+use crate::support::{Ran, lab};
+
+/// A short run of a scenario: long enough for every workload to do what it is there for.
+const SHORT: &str = "--set duration=600ms --set warmup=100ms";
+
+fn sim(dir: &Path, words: &str) -> Ran {
+    lab(dir, &format!("sim {words}"))
 }
 
-/// Everything that a run writes: what it prints, its logs, traces and reports.
-fn bytes(args: &[&str]) -> BTreeMap<String, Vec<u8>> {
+/// Everything that a short run writes: what it prints, its logs, traces and reports.
+fn bytes(words: &str) -> BTreeMap<String, Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
-    let mut all = vec![
-        "--quiet", "--log", "run.log", "--trace", "run.json", "--out", "report",
-    ];
-    all.extend(args);
-    let output = tidegate(dir.path(), &all);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {said}");
-    let mut found = BTreeMap::from([("printed".to_owned(), output.stdout)]);
+    let files = "--quiet --log run.log --trace run.json --out report";
+    let ran = sim(dir.path(), &format!("{files} {words} {SHORT}"));
+    assert_eq!(ran.code, Some(0), "{words}: {}", ran.err);
+    let mut found = BTreeMap::from([("printed".to_owned(), ran.out.into_bytes())]);
     for folder in [dir.path().to_owned(), dir.path().join("report")] {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -40,137 +34,83 @@ fn bytes(args: &[&str]) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// A short run of a scenario: long enough for every workload to do what it is there for.
-const SHORT: [&str; 4] = ["--set", "duration=600ms", "--set", "warmup=100ms"];
-
 #[test]
 fn shipped_scenarios_give_the_same_bytes_on_one_and_on_two_threads() {
     for builtin in BUILTIN {
-        let sweep = |jobs| {
-            let mut args = vec![builtin.name, "--jobs", jobs, "--sweep", "seed=1,2"];
-            args.extend(SHORT);
-            bytes(&args)
-        };
-        let (one, two) = (sweep("1"), sweep("2"));
-        assert_eq!(
-            one.keys().collect::<Vec<_>>(),
-            two.keys().collect::<Vec<_>>()
-        );
-        for (name, content) in &one {
-            assert!(content == &two[name], "{}: {name} differs", builtin.name);
-            assert!(!content.is_empty(), "{}: {name} is empty", builtin.name);
+        let name = builtin.name;
+        let sweep = |jobs| bytes(&format!("{name} --jobs {jobs} --sweep seed=1,2"));
+        let (one, two) = (sweep(1), sweep(2));
+        assert!(one.keys().eq(two.keys()), "{name}");
+        for (file, content) in &one {
+            assert!(content == &two[file], "{name}: {file} differs");
+            assert!(!content.is_empty(), "{name}: {file} is empty");
         }
         // Comments hold the command, which names the seed; the events themselves must differ too.
-        let events = |name: &str| {
-            let log = String::from_utf8(one[name].clone()).unwrap();
+        let events = |file: &str| {
+            let log = String::from_utf8(one[file].clone()).unwrap();
             let lines = log.lines().filter(|line| !line.starts_with('#'));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         let (first, second) = (events("run.1.log"), events("run.2.log"));
-        assert!(
-            first.len() > 300,
-            "{}: {} events",
-            builtin.name,
-            first.len()
-        );
-        assert!(
-            first != second,
-            "{}: the seed changes nothing",
-            builtin.name
-        );
+        assert!(first.len() > 300, "{name}: {} events", first.len());
+        assert!(first != second, "{name}: the seed changes nothing");
     }
 }
 
 #[test]
 fn engines_and_policies_give_the_same_bytes_twice() {
     for policy in tidegate_sim::registry::policies() {
-        let mut args = vec![
-            "web-server-and-encoder",
-            "--engine",
-            "cgroup",
-            "--policy",
-            policy.name,
-        ];
-        args.extend(SHORT);
-        assert!(bytes(&args) == bytes(&args), "{}", policy.name);
+        let name = policy.name;
+        let words = format!("web-server-and-encoder --engine cgroup --policy {name}");
+        assert!(bytes(&words) == bytes(&words), "{name}");
     }
 }
 
 #[test]
 fn a_trace_is_json_and_a_log_has_known_letters() {
-    let mut args = vec!["burst"];
-    args.extend(SHORT);
-    let found = bytes(&args);
+    let found = bytes("burst");
     let trace: serde_json::Value = serde_json::from_slice(&found["run.json"]).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     for phase in ["M", "X", "C", "i"] {
-        assert!(
-            events.iter().any(|event| event["ph"] == phase),
-            "no {phase}"
-        );
+        assert!(events.iter().any(|one| one["ph"] == phase), "no {phase}");
     }
     let log = String::from_utf8(found["run.log"].clone()).unwrap();
-    for line in log
-        .lines()
-        .filter(|line| line.starts_with(|c: char| c.is_ascii_digit()))
-    {
-        let mut columns = line.split(' ');
-        let time_ns: u64 = columns.next().unwrap().parse().unwrap();
-        assert!(time_ns <= 600_000_000, "{line}");
-        let letter = columns.next().unwrap();
-        assert!(
-            "SWBFXMTURKV".contains(letter) && letter.len() == 1,
-            "{line}"
-        );
-        assert!(columns.next().is_some(), "{line}");
+    let is_event = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    for line in log.lines().filter(is_event) {
+        let columns: Vec<&str> = line.splitn(3, ' ').collect();
+        let [time_ns, letter, _] = columns[..] else {
+            panic!("{line}")
+        };
+        assert!(time_ns.parse::<u64>().unwrap() <= 600_000_000, "{line}");
+        let is_known = "SWBFXMTURKV".contains(letter) && letter.len() == 1;
+        assert!(is_known, "{line}");
     }
 }
 
 #[test]
 fn a_failure_names_the_command_that_repeats_it() {
     let dir = tempfile::tempdir().unwrap();
-    let args = [
-        "burst",
-        "--seed",
-        "7",
-        "--set",
-        "duration=10ms",
-        "--set",
-        "warmup=0s",
-        "--log",
-        "no/such/folder/log",
-    ];
-    let output = tidegate(dir.path(), &args);
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("no/such/folder/log: cannot be written"),
-        "{said}"
-    );
-    let again = said.split("again: ").nth(1).unwrap().trim();
+    let words = "burst --seed 7 --set duration=10ms --set warmup=0s --log no/such/folder/log";
+    let ran = sim(dir.path(), words);
+    assert_eq!(ran.code, Some(1));
+    let why = "no/such/folder/log: cannot be written";
+    assert!(ran.err.contains(why), "{}", ran.err);
+    let again = ran.err.split("again: ").nth(1).unwrap().trim();
     assert_eq!(
         again,
         "tidegate-lab sim burst --set duration=10ms --set warmup=0s --seed 7"
     );
     // The line works as it stands.
-    let words: Vec<&str> = again.split(' ').skip(2).collect();
-    assert!(tidegate(dir.path(), &words).status.success());
+    let words = again.strip_prefix("tidegate-lab ").unwrap();
+    assert_eq!(lab(dir.path(), words).code, Some(0));
 }
 
 #[test]
 fn a_printed_scenario_is_a_file_that_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let printed = tidegate(dir.path(), &["web-server-and-encoder", "--print"]);
-    std::fs::write(dir.path().join("web.toml"), &printed.stdout).unwrap();
-    let mut args = vec!["web.toml", "--json"];
-    args.extend(SHORT);
-    let output = tidegate(dir.path(), &args);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed = sim(dir.path(), "web-server-and-encoder --print");
+    std::fs::write(dir.path().join("web.toml"), &printed.out).unwrap();
+    let report = sim(dir.path(), &format!("web.toml --json {SHORT}")).json();
     assert_eq!(report["scenario"]["name"], "web");
     assert!(report["rows"].as_array().unwrap().len() > 5);
 }
@@ -178,11 +118,8 @@ fn a_printed_scenario_is_a_file_that_runs() {
 #[test]
 fn what_is_no_text_file_is_told_as_what_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(
-        dir.path().join("latin.toml"),
-        b"seed = 1\nabout = \"caf\xe9\"\n",
-    )
-    .unwrap();
+    let latin = b"seed = 1\nabout = \"caf\xe9\"\n";
+    std::fs::write(dir.path().join("latin.toml"), latin).unwrap();
     std::fs::create_dir(dir.path().join("folder")).unwrap();
     for (asked, expected) in [
         (
@@ -191,65 +128,48 @@ fn what_is_no_text_file_is_told_as_what_it_is() {
         ),
         ("folder", "folder: is a folder; name the file in it"),
     ] {
-        let output = tidegate(dir.path(), &[asked]);
-        assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, format!("tidegate-lab: sim: {expected}\n"));
+        let ran = sim(dir.path(), asked);
+        assert_eq!(ran.code, Some(2));
+        assert_eq!(ran.err, format!("tidegate-lab: sim: {expected}\n"));
     }
 }
 
 #[test]
 fn nothing_overwrites_the_scenario_that_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let printed = tidegate(dir.path(), &["burst", "--print"]).stdout;
-    std::fs::write(dir.path().join("mine.toml"), &printed).unwrap();
+    let mine = dir.path().join("mine.toml");
+    let printed = sim(dir.path(), "burst --print").out;
+    std::fs::write(&mine, &printed).unwrap();
     for (flags, expected) in [
         (
-            ["--log", "./mine.toml"].as_slice(),
+            "--log ./mine.toml",
             "--log ./mine.toml: is the scenario itself",
         ),
         (
-            &["--trace", "mine.toml"],
+            "--trace mine.toml",
             "--trace mine.toml: is the scenario itself",
         ),
-        (
-            &["--log", "new", "--trace", "new"],
-            "--trace new: is the log too",
-        ),
+        ("--log new --trace new", "--trace new: is the log too"),
     ] {
-        let mut args = vec!["mine.toml"];
-        args.extend(SHORT);
-        args.extend(flags);
-        let output = tidegate(dir.path(), &args);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            said,
-            format!("tidegate-lab: sim: {expected}; name another file\n")
-        );
-        assert_eq!(output.status.code(), Some(2));
+        let ran = sim(dir.path(), &format!("mine.toml {SHORT} {flags}"));
+        let line = format!("tidegate-lab: sim: {expected}; name another file\n");
+        assert_eq!((ran.code, ran.err), (Some(2), line));
     }
-    assert_eq!(
-        std::fs::read(dir.path().join("mine.toml")).unwrap(),
-        printed
-    );
+    assert_eq!(std::fs::read_to_string(&mine).unwrap(), printed);
 }
 
 #[test]
 fn a_folder_for_the_report_is_tried_before_the_work() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
-    let mut args = vec!["burst", "--log", "run.log", "--out", "file"];
-    args.extend(SHORT);
-    let output = tidegate(dir.path(), &args);
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.starts_with("tidegate-lab: sim: file: the report cannot be written: "),
-        "{said}"
+    let ran = sim(
+        dir.path(),
+        &format!("burst --log run.log --out file {SHORT}"),
     );
-    assert!(
-        said.ends_with("; name another folder with --out\n"),
-        "{said}"
-    );
+    assert_eq!(ran.code, Some(1));
+    let why = "tidegate-lab: sim: file: the report cannot be written: ";
+    assert!(ran.err.starts_with(why), "{}", ran.err);
+    let remedy = "; name another folder with --out\n";
+    assert!(ran.err.ends_with(remedy), "{}", ran.err);
     assert!(!dir.path().join("run.log").exists());
 }

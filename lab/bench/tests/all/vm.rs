@@ -1,29 +1,25 @@
-//! `tidegate-lab --on vm` end to end: a stock kernel boots, the experiment runs in it, and the report comes back under the
-//! guest's name with every arm measured. Skipped, with its reason, where the emulator or a kernel is missing.
+//! `tidegate-lab --on vm` end to end: a stock kernel boots, the experiment runs in it, and the
+//! report comes back under the guest's name with every arm measured. Skipped, with its reason,
+//! where the emulator or a kernel is missing.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
+
+use crate::support::lab;
 
 /// `Refused`: this machine lacks something.
 const LACKS: i32 = 4;
 
-/// Runs `tidegate-lab` in the bed; nothing where the bed cannot be had, with the reason printed.
-fn in_the_bed(words: &[&str], folder: &Path) -> Option<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
-        .args(words)
-        .args(["--on", "vm", "--quick", "--quiet", "--json", "--out"])
-        .arg(folder)
-        .output()
-        .expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(LACKS) {
-        println!("skipped: {said}");
+/// Runs `tidegate-lab` in the VM; nothing where that cannot be had, with the reason printed.
+fn in_the_vm(words: &str, folder: &Path) -> Option<Value> {
+    let how = format!("--on vm --quick --quiet --json --out {}", folder.display());
+    let ran = lab(Path::new("."), &format!("{words} {how}"));
+    if ran.code == Some(LACKS) {
+        println!("skipped: {}", ran.err);
         return None;
     }
-    assert!(output.status.success(), "{said}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report = ran.json();
     assert_eq!(
         (&report["on"], &report["machine"]["cpus"]),
         (&"vm".into(), &1.into())
@@ -39,9 +35,9 @@ fn rows<'a>(report: &'a Value, field: &str, value: &str) -> Vec<&'a Value> {
 
 /// The kernel's own scheduler, the cgroup engine and the sched_ext engine in one boot.
 #[test]
-fn an_experiment_in_the_bed_comes_back_whole() {
+fn an_experiment_in_the_vm_comes_back_whole() {
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(report) = in_the_bed(&["burst", "--engine", "sched_ext"], dir.path()) else {
+    let Some(report) = in_the_vm("burst --engine sched_ext", dir.path()) else {
         return;
     };
     assert_eq!(report["engine"], "sched_ext");
@@ -74,28 +70,22 @@ fn an_experiment_in_the_bed_comes_back_whole() {
 
 #[test]
 fn an_engine_that_cannot_be_had_is_refused_with_its_reason() {
-    let lab = |words: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_tidegate-lab"))
-            .args(words)
-            .args(["--engine", "sched_ext", "--quiet"])
-            .current_dir(std::env::temp_dir())
-            .output()
-            .expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
+    let refused = |words: &str| {
+        let ran = lab(
+            &std::env::temp_dir(),
+            &format!("{words} --engine sched_ext --quiet"),
+        );
+        (ran.code, ran.err)
     };
-    let (code, said) = lab(&["law", "--on", "sim"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("law does not run there"), "{said}");
-    let (code, said) = lab(&["objective", "--on", "vm"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("give --on sim"), "{said}");
+    let (code, why) = refused("law --on sim");
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("law does not run there"), "{why}");
     if !Path::new("/sys/kernel/sched_ext").exists() {
-        let (code, said) = lab(&["law", "--on", "host"]);
-        assert_eq!(code, Some(LACKS), "{said}");
+        let (code, why) = refused("law --on host");
+        assert_eq!(code, Some(LACKS), "{why}");
         assert!(
-            said.contains("no sched_ext") && said.contains("--on vm"),
-            "{said}"
+            why.contains("no sched_ext") && why.contains("--on vm"),
+            "{why}"
         );
     }
 }

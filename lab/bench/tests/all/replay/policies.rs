@@ -4,26 +4,9 @@ use tidegate_lab::replay::arm::Arm;
 use tidegate_lab::replay::scenario::write;
 use tidegate_lab::replay::simulate::Prepared;
 use tidegate_lab::replay::{Demand, Policy};
-use tidegate_recording::{Machine, Recording, Second, Work, WorkSecond};
+use tidegate_recording::{Recording, Second, Work, WorkSecond};
 
-use super::support::policy;
-
-fn work(id: u32, name: &str, cgroup: &str, terms: &[(&str, &str, &str)]) -> Work {
-    let owned = |text: &&str| (*text).to_owned();
-    let class = terms.iter().find(|term| term.0 == "class");
-    Work {
-        id,
-        name: name.to_owned(),
-        is_gate: !terms.is_empty(),
-        class: class.map_or("neutral", |term| term.1).to_owned(),
-        cgroup: cgroup.to_owned(),
-        terms: terms
-            .iter()
-            .map(|(a, b, c)| (owned(a), owned(b), owned(c)))
-            .collect(),
-        ..Work::default()
-    }
-}
+use super::support::{policy, recorded, work};
 
 /// Every work uses a tenth of a CPU for five seconds.
 fn recording(works: Vec<Work>) -> Recording {
@@ -42,15 +25,13 @@ fn recording(works: Vec<Work>) -> Recording {
             .collect(),
         ..Second::default()
     };
-    Recording {
-        machine: Machine {
-            cpus: 4,
-            ..Machine::default()
-        },
-        seconds: (1..=5).map(second).collect(),
-        works: works.iter().map(|work| (work.id, work.clone())).collect(),
-        ..Recording::default()
-    }
+    let seconds = (1..=5).map(second).collect();
+    recorded(4, works.clone(), seconds)
+}
+
+/// A group that is no gate.
+fn plain(id: u32, cgroup: &str) -> Work {
+    work(id, cgroup, cgroup, &[])
 }
 
 fn under(recording: &Recording, policy: &Policy) -> (Demand, Arm) {
@@ -91,13 +72,8 @@ fn rules_and_what_was_set_have_the_agents_precedence() {
             "/system.slice/db.service",
             &[("weight", "50", "set"), ("class", "neutral", "default")],
         ),
-        work(
-            3,
-            "/system.slice/backup-1.service",
-            "/system.slice/backup-1.service",
-            &[],
-        ),
-        work(4, "/user.slice/a.scope", "/user.slice/a.scope", &[]),
+        plain(3, "/system.slice/backup-1.service"),
+        plain(4, "/user.slice/a.scope"),
     ]);
     let toml = "\
 [[rule]]
@@ -141,14 +117,9 @@ terms = { class = \"side\" }
 #[test]
 fn a_rule_for_a_slice_holds_for_all_in_it_together() {
     let recording = recording(vec![
-        work(0, "/batch.slice/a.service", "/batch.slice/a.service", &[]),
-        work(1, "/batch.slice/b.service", "/batch.slice/b.service", &[]),
-        work(
-            2,
-            "/system.slice/web.service",
-            "/system.slice/web.service",
-            &[],
-        ),
+        plain(0, "/batch.slice/a.service"),
+        plain(1, "/batch.slice/b.service"),
+        plain(2, "/system.slice/web.service"),
     ]);
     let toml = "[[rule]]\nname = \"batch\"\nmatch = { unit = \"*.slice\" }\nterms = { class = \"side\", quota = \"0.15cpu\", headroom = \"0%\" }\n\
                 [[rule]]\nname = \"web\"\nmatch = { unit = \"system.slice\" }\nmode = \"observe\"\nterms = { class = \"main\" }\n";

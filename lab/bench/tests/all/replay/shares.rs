@@ -6,7 +6,8 @@ use super::support::{
     FILE, Seen, near, policy, recording, replay, simulate, used_cpus, used_in, value,
 };
 
-/// Main follows a day of 30 seconds; side work takes what it can get; another group has work of its own.
+/// Main follows a day of 30 seconds; side work takes what it can get; another group has work of its
+/// own.
 const SERVER: &str = r#"
 duration = "63s"
 warmup = "3s"

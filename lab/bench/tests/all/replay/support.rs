@@ -1,6 +1,5 @@
 //! A simulated run turned into a recording, as the agent would have recorded it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use tidegate_lab::replay::view::{ArmView, FigureView};
@@ -44,22 +43,36 @@ pub fn used_cpus(outcome: &Outcome, group: &str) -> f64 {
     found.usage_ns as f64 / outcome.measured_ns as f64
 }
 
-fn work(id: u32, seen: &Seen) -> Work {
-    let terms = seen.terms.iter().map(|(name, value, source)| {
-        let owned = |text: &str| text.to_owned();
-        (owned(name), owned(value), owned(source))
-    });
+/// A work with these terms: their names, values and sources; without one it is no gate.
+pub fn work(id: u32, name: &str, cgroup: &str, terms: &[(&str, &str, &str)]) -> Work {
+    let class = terms.iter().find(|term| term.0 == "class");
+    let owned = |&(name, value, source): &(&str, &str, &str)| {
+        (name.to_owned(), value.to_owned(), source.to_owned())
+    };
     Work {
         id,
-        name: match seen.terms.is_empty() {
-            true => seen.cgroup.to_owned(),
-            false => seen.group.to_owned(),
-        },
-        is_gate: !seen.terms.is_empty(),
-        class: seen.class.to_owned(),
-        cgroup: seen.cgroup.to_owned(),
-        terms: terms.collect(),
+        name: name.to_owned(),
+        is_gate: !terms.is_empty(),
+        class: class.map_or("neutral", |term| term.1).to_owned(),
+        cgroup: cgroup.to_owned(),
+        terms: terms.iter().map(owned).collect(),
         ..Work::default()
+    }
+}
+
+/// A machine of so many CPUs, its works, and what was recorded of each second.
+pub fn recorded(cpus: u32, works: Vec<Work>, seconds: Vec<Second>) -> Recording {
+    Recording {
+        machine: Machine {
+            cpus,
+            threads_per_core: 1,
+            engine: "cgroup".to_owned(),
+            sensing: "bpf".to_owned(),
+            ..Machine::default()
+        },
+        works: works.into_iter().map(|work| (work.id, work)).collect(),
+        seconds,
+        ..Recording::default()
     }
 }
 
@@ -111,22 +124,16 @@ pub fn recording(outcome: &Outcome, headroom: f64, works: &[Seen]) -> Recording 
             ..Second::default()
         }
     };
-    Recording {
-        machine: Machine {
-            cpus: outcome.cpus,
-            threads_per_core: 1,
-            engine: "cgroup".to_owned(),
-            sensing: "bpf".to_owned(),
-            ..Machine::default()
-        },
-        works: works
-            .iter()
-            .enumerate()
-            .map(|(id, seen)| (id as u32, work(id as u32, seen)))
-            .collect::<BTreeMap<u32, Work>>(),
-        seconds: outcome.samples.iter().enumerate().map(second).collect(),
-        ..Recording::default()
-    }
+    let each = (0..).zip(works).map(|(id, seen)| {
+        let name = if seen.terms.is_empty() {
+            seen.cgroup
+        } else {
+            seen.group
+        };
+        work(id, name, seen.cgroup, seen.terms)
+    });
+    let seconds = outcome.samples.iter().enumerate().map(second);
+    recorded(outcome.cpus, each.collect(), seconds.collect())
 }
 
 pub const OPTIONS: Options = Options { seeds: 2, jobs: 2 };
