@@ -6,6 +6,8 @@ pub mod picture;
 
 use std::path::PathBuf;
 
+use tidegate_sim::Contention;
+
 use crate::LabError;
 use crate::experiment::LabOptions;
 use crate::experiment::{Arm, Ask, Case, Cell, Experiment, Metric, Part, Target, metric, scaled};
@@ -14,14 +16,13 @@ use crate::experiments::placing::Placing;
 use crate::options::{Engine, On};
 use crate::report::Report;
 use crate::runners::host::foreign;
-use crate::scene::{MS, S, Slowdown};
+use crate::scene::{MS, S};
 
 /// It is not among the experiments that `all` runs.
 static DEMO: Experiment = Experiment {
     name: "demo",
     question: "What side work costs main",
     places: &[(On::Host, Engine::Cgroup), (On::Sim, Engine::Cgroup)],
-    guest_programs: None,
     parts,
     notes: &[
         "Main is a server that takes 25 % of the machine: Poisson arrivals, requests of 0.5 to 1.5 ms. Tidegate was asked \
@@ -82,7 +83,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     for round in 0..rounds {
         for (placing, (key, label)) in placings.into_iter().zip(WAYS) {
             let at = (cpus, LOAD, round);
-            let mut scene = headroom::scene(ask, placing, at, Slowdown::Shipped)?;
+            let mut scene = headroom::scene(ask, placing, at, Contention::shipped()?)?;
             scene.window_ns = WINDOW_NS;
             scene.warm_ns = match placing {
                 Placing::Tidegate(..) if ask.is_simulated() => SIMULATED_WARM_NS,
@@ -97,17 +98,11 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let slower = Target::new("main's p99 over main alone: {arm}", &slower, P99, "×");
     let done = "side work over that of people who just start it: {arm}";
     let done = Target::new(done, &["cpu_idle", "tidegate"], WORK, "×");
-    Ok(vec![Part {
-        pooled: true,
-        targets: vec![slower.over("alone"), done.over("as_started")],
-        ..Part::new(
-            "ways",
-            "Main's latency and the side work done",
-            cells,
-            headroom::figures,
-            &METRICS,
-        )
-    }])
+    let title = "Main's latency and the side work done";
+    let part = Part::new("ways", title, cells, headroom::figures, &METRICS).pooled();
+    Ok(vec![
+        part.targets([slower.over("alone"), done.over("as_started")]),
+    ])
 }
 
 /// What the demonstration found.

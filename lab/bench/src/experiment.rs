@@ -9,11 +9,8 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 use crate::LabError;
-use crate::options::{Engine, On, Sense};
+use crate::options::{Engine, On, Sense, name};
 use crate::scene::{Latency, Outcome, Scene};
-
-/// Programs that a guest needs: the place there, and the file here.
-pub type GuestPrograms = Vec<(String, PathBuf)>;
 
 pub struct Experiment {
     pub name: &'static str,
@@ -21,7 +18,6 @@ pub struct Experiment {
     pub places: &'static [(On, Engine)],
     /// Its parts, for what the user asked.
     pub parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
-    pub guest_programs: Option<fn(&LabOptions) -> GuestPrograms>,
     pub notes: &'static [&'static str],
 }
 
@@ -32,63 +28,84 @@ impl Experiment {
     }
 }
 
-#[derive(Clone)]
+/// Options of every experiment
+#[derive(Clone, clap::Args)]
 pub struct LabOptions {
+    #[arg(skip = &crate::experiments::HEADROOM)]
     pub experiment: &'static Experiment,
+    /// Where: this machine, a stock kernel in virtual time, or simulated
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Host)]
     pub on: On,
+    /// Which engine: cgroup, or sched_ext (next to the kernel's own scheduler and the cgroup
+    /// engine)
+    #[arg(long, value_enum, default_value_t = Engine::Cgroup)]
     pub engine: Engine,
-    /// Under a minute in all (two for those of bounds and hints): shorter windows, fewer rounds.
+    /// Under a minute: shorter windows, fewer rounds
+    #[arg(long)]
     pub quick: bool,
-    /// How often each arm is repeated; the experiment's default when absent.
+    /// Repeat each arm this often
+    #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// Where the page, the CSV and the JSON go; `./tidegate-lab` when absent.
+    /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A command as main instead of the built-in server (`headroom` on the host); see
-    /// [`crate::runners::host::foreign`].
+    /// headroom: a shell command as main instead of the built-in server
+    #[arg(long, value_name = "COMMAND")]
     pub main_cmd: Option<String>,
-    /// A command as side instead of ffmpeg or the hogs (`headroom` on the host).
+    /// headroom: a shell command as side work instead of ffmpeg or the burner
+    #[arg(long, value_name = "COMMAND")]
     pub side_cmd: Option<String>,
-    /// Load levels instead of the cpu.headroom patches' 1.0…1.6 (`headroom`); level 1.0 is 25 % of
-    /// the machine.
+    /// headroom: load levels, where 1.0 is 25 % of the machine
+    #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     pub loads: Option<Vec<f64>>,
-    /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
+    /// The sensor of Tidegate's arms
+    #[arg(long, value_name = "HOW", value_enum)]
     pub sense: Option<Sense>,
-    /// Other sched_ext schedulers: a name, and the program that is installed (`peers`).
-    pub peers: Vec<(String, PathBuf)>,
-    /// Sizes of the simulated machine, or of the guest (`peers`); the experiment's own when absent.
-    pub cpus: Option<Vec<u32>>,
-    /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
-    /// it.
-    pub jobs: Option<usize>,
-    /// The kernel series of the VM; [`crate::runners::vm::SERIES`] when absent.
-    pub kernel: Option<String>,
-    /// Write the whole report as well, drawings and all, for the host of this guest.
-    pub serialise: bool,
-    /// Seed of every random choice (arrivals, order of arms).
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// peers: another scheduler of sched_ext, and its installed program
+    #[arg(id = "peer", long, value_name = "NAME=PATH", value_parser = parse_peer)]
+    pub peers: Vec<(String, PathBuf)>,
+    /// --on sim: sizes of the simulated machine [default: the experiment's own]; peers --on vm:
+    /// CPUs of the guest [default: 1]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Option<Vec<u32>>,
+    /// --on sim: simulate on this many threads [default: one a CPU]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// --on vm: the kernel's series [default: 6.18]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Write the whole report too, for the host of this guest
+    #[arg(long, hide = true)]
+    pub serialise: bool,
+    /// No progress on standard error
+    #[arg(short, long)]
     pub quiet: bool,
 }
 
+fn parse_peer(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.into(), path.into()))
+        }
+        _ => Err("expected NAME=PATH, as lavd=/usr/bin/scx_lavd".into()),
+    }
+}
+
 impl LabOptions {
+    /// The defaults of the command line.
     pub fn new(experiment: &'static Experiment) -> Self {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            options: LabOptions,
+        }
+        let command: Command = clap::Parser::parse_from([""]);
         LabOptions {
             experiment,
-            on: On::Host,
-            engine: Engine::Cgroup,
-            quick: false,
-            rounds: None,
-            out: None,
-            main_cmd: None,
-            side_cmd: None,
-            loads: None,
-            sense: None,
-            peers: Vec::new(),
-            cpus: None,
-            jobs: None,
-            kernel: None,
-            serialise: false,
-            seed: 1,
-            quiet: false,
+            ..command.options
         }
     }
 
@@ -97,6 +114,28 @@ impl LabOptions {
             .clone()
             .unwrap_or_else(|| PathBuf::from("tidegate-lab"))
     }
+
+    /// The words of the options that change figures.
+    pub fn words(&self) -> Vec<String> {
+        fn list<T: ToString>(items: &[T]) -> String {
+            let words: Vec<String> = items.iter().map(T::to_string).collect();
+            words.join(",")
+        }
+        let engine = Some(self.engine).filter(|engine| *engine != Engine::Cgroup);
+        let valued = [
+            ("--engine", engine.map(name)),
+            ("--seed", Some(self.seed.to_string())),
+            ("--cpus", self.cpus.as_deref().map(list)),
+            ("--loads", self.loads.as_deref().map(list)),
+            ("--rounds", self.rounds.map(|rounds| rounds.to_string())),
+            ("--sense", self.sense.map(name)),
+        ];
+        let words = valued
+            .into_iter()
+            .filter_map(|(name, value)| Some([name.into(), value?]));
+        let words = words.flatten();
+        words.chain(self.quick.then(|| "--quick".into())).collect()
+    }
 }
 
 /// What the user asked, and the machine that runs it.
@@ -104,8 +143,6 @@ pub struct Ask<'a> {
     pub options: &'a LabOptions,
     /// CPUs of the machine under test; experiments on the simulator choose their own.
     pub cpus: u32,
-    /// Timer interrupts a second of the machine under test.
-    pub hz: u32,
 }
 
 impl Ask<'_> {
@@ -164,10 +201,9 @@ pub struct Part {
     pub metrics: &'static [Metric],
     /// One row for each arm, pooled over the cases of a group; else one row for each case and arm.
     pub pooled: bool,
-    /// Alternatives, and the figures that are compared with each in pairs of the same case and
-    /// round. The strongest simple one is always among them: cpu.idle for side work, cpu.max for
+    /// The strongest simple alternative is always among them: cpu.idle for side work, cpu.max for
     /// caps.
-    pub over: &'static [(&'static str, &'static [&'static str])],
+    pub over: Alternatives,
     pub targets: Vec<Target>,
 }
 
@@ -191,7 +227,26 @@ impl Part {
             targets: Vec::new(),
         }
     }
+
+    /// One row for each arm.
+    pub fn pooled(mut self) -> Self {
+        self.pooled = true;
+        self
+    }
+
+    pub fn over(mut self, over: Alternatives) -> Self {
+        self.over = over;
+        self
+    }
+
+    pub fn targets(mut self, targets: impl IntoIterator<Item = Target>) -> Self {
+        self.targets.extend(targets);
+        self
+    }
 }
+
+/// Alternatives, and the figures that are compared with each in pairs of the same case and round.
+pub type Alternatives = &'static [(&'static str, &'static [&'static str])];
 
 /// One run: an arm in a case.
 pub struct Cell {
@@ -222,11 +277,8 @@ impl Cell {
 
     /// A number of the arm's or the case's, such as a cap; NaN if there is none of that name.
     pub fn given(&self, name: &str) -> f64 {
-        if let Some(due) = self.due.iter().find(|d| d.0 == name) {
-            return due.1;
-        }
-        let found = self.case.fields.iter().find(|f| f.0 == name);
-        found.and_then(|f| f.1.as_f64()).unwrap_or(f64::NAN)
+        let due = self.due.iter().find(|due| due.0 == name);
+        due.map_or_else(|| self.case.given(name), |due| due.1)
     }
 
     pub fn label(&self) -> String {
@@ -259,6 +311,12 @@ impl Case {
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.push((name.into(), value.into()));
         self
+    }
+
+    /// A field's number; NaN if there is none of that name.
+    pub fn given(&self, name: &str) -> f64 {
+        let found = self.fields.iter().find(|field| field.0 == name);
+        found.and_then(|field| field.1.as_f64()).unwrap_or(f64::NAN)
     }
 }
 
@@ -346,13 +404,15 @@ impl Sample {
     }
 }
 
-/// Ratios and CPUs keep six decimals, times three.
+/// Ratios and CPUs keep six decimals, times three; what is not finite is null.
 fn rounded(value: f64) -> Value {
     let scale = if value.abs() < 100.0 { 1e6 } else { 1e3 };
-    match value.is_finite() {
-        true => json!((value * scale).round() / scale),
-        false => Value::Null,
-    }
+    json!((value * scale).round() / scale)
+}
+
+/// The time that a load took to do its work.
+pub fn elapsed(_: &Cell, o: &Outcome) -> Vec<Figures> {
+    vec![Figures::default().with("elapsed_seconds", o.extra("elapsed_seconds"))]
 }
 
 /// A column: a figure, as it is shown.
@@ -403,8 +463,6 @@ pub enum Bound {
     None,
     Most(f64),
     Least(f64),
-    /// From the one to the other.
-    Within(f64, f64),
 }
 
 /// A line of the headline: a figure over some samples, with its bound.
@@ -439,42 +497,34 @@ impl Target {
         }
     }
 
-    pub fn over(self, arm: &'static str) -> Self {
-        Target {
-            over: Over::Arm(arm),
-            unit: "×",
-            ..self
-        }
+    pub fn over(mut self, arm: &'static str) -> Self {
+        (self.over, self.unit) = (Over::Arm(arm), "×");
+        self
     }
 
-    pub fn over_case(self, label: &'static str) -> Self {
-        Target {
-            over: Over::Case(label),
-            unit: "×",
-            ..self
-        }
+    pub fn over_case(mut self, label: &'static str) -> Self {
+        (self.over, self.unit) = (Over::Case(label), "×");
+        self
     }
 
-    pub fn of(self, of: Of) -> Self {
-        Target { of, ..self }
+    pub fn of(mut self, of: Of) -> Self {
+        self.of = of;
+        self
     }
 
-    pub fn cases(self, field: &'static str, value: impl Into<Value>) -> Self {
-        Target {
-            cases: Some((field, value.into())),
-            ..self
-        }
+    pub fn cases(mut self, field: &'static str, value: impl Into<Value>) -> Self {
+        self.cases = Some((field, value.into()));
+        self
     }
 
-    pub fn bound(self, bound: Bound) -> Self {
-        Target { bound, ..self }
+    pub fn bound(mut self, bound: Bound) -> Self {
+        self.bound = bound;
+        self
     }
 
-    pub fn published(self, published: f64) -> Self {
-        Target {
-            published: Some(published),
-            ..self
-        }
+    pub fn published(mut self, published: f64) -> Self {
+        self.published = Some(published);
+        self
     }
 }
 

@@ -45,7 +45,7 @@ use rand_xoshiro::Xoshiro256StarStar;
 pub use error::LabError;
 pub use experiment::{Experiment, LabOptions};
 pub use loads::worker_main;
-pub use options::{Engine, On, Sense};
+pub use options::{Engine, On, Sense, name};
 pub use report::{Headline, Report, headlines, make_folder, to_json_all};
 
 /// A generator for this seed: the same numbers on every machine.
@@ -77,8 +77,8 @@ fn check(options: &LabOptions) -> Result<(), LabError> {
         };
     }
     let place = |(on, engine): &(On, Engine)| match engine {
-        Engine::Cgroup => format!("--on {}", on.name()),
-        Engine::SchedExt => format!("--on {} --engine sched_ext", on.name()),
+        Engine::Cgroup => format!("--on {}", name(*on)),
+        Engine::SchedExt => format!("--on {} --engine {}", name(*on), name(*engine)),
     };
     let places: Vec<String> = experiment.places.iter().map(place).collect();
     Err(LabError::asked(

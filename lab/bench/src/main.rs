@@ -1,5 +1,5 @@
-//! The `tidegate-lab` command: experiments, the demonstration, the simulator, replay and tune. It drives the `tidegate` command, and
-//! nothing of it is linked into that.
+//! The `tidegate-lab` command: experiments, the demonstration, the simulator, replay and tune. It
+//! drives the `tidegate` command, and nothing of it is linked into that.
 
 mod cmd;
 mod render;

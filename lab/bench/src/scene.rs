@@ -1,8 +1,8 @@
 //! What a runner sets up, and what it saw: plain data that the simulator, this machine and a guest
 //! understand alike.
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use tidegate_sim::{Histogram, MachineConfig};
 
 use crate::options::Sense;
 
@@ -12,8 +12,8 @@ pub const S: u64 = 1_000_000_000;
 /// Groups and loads on a machine, who keeps the limits, and when to look.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// The simulated machine; real ones are as they are.
-    pub model: Model,
+    /// The simulated machine, with the seed of all choices; real ones are as they are.
+    pub model: MachineConfig,
     /// Groups, each below the root.
     pub groups: Vec<Group>,
     pub loads: Vec<Load>,
@@ -24,14 +24,13 @@ pub struct Scene {
     pub look_ns: Option<u64>,
     /// The window ends when this load has done its work.
     pub until_done: Option<usize>,
-    pub seed: u64,
 }
 
 impl Scene {
     /// A scene without groups, loads or a keeper.
-    pub fn new(model: Model, warm_ns: u64, window_ns: u64, seed: u64) -> Self {
+    pub fn new(model: MachineConfig, warm_ns: u64, window_ns: u64, seed: u64) -> Self {
         Scene {
-            model,
+            model: MachineConfig { seed, ..model },
             groups: Vec::new(),
             loads: Vec::new(),
             keeper: Keeper::Nobody,
@@ -39,7 +38,6 @@ impl Scene {
             window_ns,
             look_ns: None,
             until_done: None,
-            seed,
         }
     }
 
@@ -58,7 +56,6 @@ impl Scene {
             role: Role::Other,
             hint: Hint::None,
             start_ns: 0,
-            seed_plus: 0,
         });
         self.loads.len() - 1
     }
@@ -80,62 +77,6 @@ impl Scene {
     pub fn end_ns(&self) -> u64 {
         self.warm_ns + self.window_ns
     }
-}
-
-/// A simulated machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Model {
-    pub cpus: u32,
-    /// Two threads a core and shared caches that slow each other; else CPUs that do not.
-    pub contention: Option<Slowdown>,
-    pub class: FairClass,
-    pub tick_ns: u64,
-    /// Bandwidth slices, and whether they expire as before Linux 5.4.
-    pub slices: Option<(u64, bool)>,
-    /// Check the simulator's invariants at each event.
-    pub check: bool,
-}
-
-impl Model {
-    /// A machine whose CPUs do not slow each other: for what is arithmetic.
-    pub fn plain(cpus: u32) -> Self {
-        Model {
-            cpus,
-            contention: None,
-            class: FairClass::Eevdf,
-            tick_ns: 4 * MS,
-            slices: None,
-            check: true,
-        }
-    }
-
-    /// A server: two threads a core, caches of up to 16 CPUs.
-    pub fn server(cpus: u32, slowdown: Slowdown) -> Self {
-        Model {
-            contention: Some(slowdown),
-            check: false,
-            ..Model::plain(cpus)
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slowdown {
-    Shipped,
-    /// None.
-    Absent,
-    Low,
-    High,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FairClass {
-    /// From 6.6 on; a hint becomes a slice.
-    Eevdf,
-    /// Before 6.6.
-    Cfs,
-    /// Before 6.6, with the latency-nice series.
-    CfsHinted,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -179,9 +120,6 @@ impl Max {
 pub struct Terms {
     pub role: Option<Role>,
     pub headroom_pct: Option<u32>,
-    /// Extra headroom from main's run delay: late after, share that may be late, where the search
-    /// begins.
-    pub objective: Option<(u64, u32, u32)>,
     pub max: Option<Max>,
     pub cap_hard_ppt: Option<u32>,
     pub cap_soft_ppt: Option<u32>,
@@ -242,8 +180,6 @@ pub struct Load {
     pub hint: Hint,
     /// It starts so late (simulated).
     pub start_ns: u64,
-    /// Added to the scene's seed (simulated).
-    pub seed_plus: u64,
 }
 
 impl Load {
@@ -275,8 +211,6 @@ pub enum Kind {
         /// 0 to 1.
         share: f64,
     },
-    /// The same workers under another pattern of arrivals (simulated).
-    Requests(tidegate_sim::workloads::Pattern),
     /// A thread on each CPU that holds a level: from when on, and ppm of each CPU.
     Level(Vec<(u64, u32)>),
     /// Threads that never sleep.
@@ -320,11 +254,6 @@ pub enum Kind {
     Build {
         jobs: u32,
         each: u32,
-    },
-    /// A main task that takes a lock each 10 ms, and a side task in that group that holds it for 2
-    /// ms (simulated).
-    Lock {
-        side: usize,
     },
     /// A program from its start to its end, or until it is killed (real machines).
     Command {
@@ -381,9 +310,7 @@ pub enum Law {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What was due in the window.
-    pub offered: u64,
-    /// What ended in it.
+    /// What ended in the window.
     pub completed: u64,
     pub avg_us: f64,
     pub p50_us: f64,
@@ -397,30 +324,16 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub fn of(h: &Histogram<u64>) -> Self {
-        let at = |q: f64| h.value_at_quantile(q) as f64 / 1000.0;
+    pub fn of(h: &Histogram) -> Self {
+        let at = |ppm: u32| h.percentile_ns(ppm) as f64 / 1000.0;
         Latency {
-            offered: h.len(),
-            completed: h.len(),
-            avg_us: h.mean() / 1000.0,
-            p50_us: at(0.50),
-            p90_us: at(0.90),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: h.max() as f64 / 1000.0,
-        }
-    }
-
-    pub fn none() -> Self {
-        let nan = f64::NAN;
-        Latency {
-            avg_us: nan,
-            p50_us: nan,
-            p90_us: nan,
-            p99_us: nan,
-            p999_us: nan,
-            max_us: nan,
-            ..Latency::default()
+            completed: h.count(),
+            avg_us: h.sum_ns() as f64 / 1000.0 / h.count().max(1) as f64,
+            p50_us: at(500_000),
+            p90_us: at(900_000),
+            p99_us: at(990_000),
+            p999_us: at(999_000),
+            max_us: h.max_ns() as f64 / 1000.0,
         }
     }
 
@@ -437,12 +350,6 @@ impl Latency {
             _ => f64::NAN,
         }
     }
-}
-
-/// An empty histogram of nanoseconds: 1 ns to 10 minutes, three digits.
-pub fn histogram() -> Histogram<u64> {
-    // The bounds and the precision are constants that the crate accepts, as the test shows.
-    Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("constant bounds are valid")
 }
 
 #[derive(Clone, Debug, Default)]
@@ -525,7 +432,7 @@ impl Outcome {
     pub fn latency(&self, load: usize, name: &str) -> Latency {
         let of = self.loads.get(load).into_iter().flat_map(|l| &l.latencies);
         let mut named = of.filter(|l| l.0 == name);
-        named.next().map_or_else(Latency::none, |l| l.1.clone())
+        named.next().map(|l| l.1.clone()).unwrap_or_default()
     }
 
     /// An extra figure; NaN if there is none of that name.
@@ -598,19 +505,17 @@ mod tests {
 
     #[test]
     fn percentiles_of_known_values() {
-        let mut h = histogram();
-        for us in 1..=1000u64 {
-            h.record(us * 1000).expect("in bounds");
-        }
+        let mut h = Histogram::new();
+        (1..=1000).for_each(|us| h.record(us * 1000));
         let l = Latency::of(&h);
-        assert_eq!((l.completed, l.offered), (1000, 1000));
+        assert_eq!(l.completed, 1000);
         assert!((l.avg_us - 500.5).abs() < 1.0 && (l.p99_us - 990.0).abs() <= 2.0);
-        assert!((l.max_us - 1000.0).abs() <= 1.0 && Latency::none().statistic("p99").is_nan());
+        assert!((l.max_us - 1000.0).abs() <= 1.0 && Latency::default().statistic("p99").is_nan());
     }
 
     #[test]
     fn idle_is_what_nobody_used_of_what_steal_left() {
-        let mut scene = Scene::new(Model::plain(2), 0, 0, 1);
+        let mut scene = Scene::new(MachineConfig::new(2), 0, 0, 1);
         let hogs = Kind::hogs(1);
         scene.role(Role::Main, None, hogs.clone());
         scene.role(Role::Side, None, hogs);

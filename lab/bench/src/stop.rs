@@ -58,3 +58,18 @@ pub fn sleep_until(at_ns: u64) -> Result<(), LabError> {
 pub fn sleep_ns(ns: u64) -> Result<(), LabError> {
     sleep_until(clock::monotonic_ns() + ns)
 }
+
+/// Asks again every 5 ms until it is so; false once the patience ends.
+pub fn wait_for(
+    patience_ns: u64,
+    mut is_so: impl FnMut() -> Result<bool, LabError>,
+) -> Result<bool, LabError> {
+    let until = clock::monotonic_ns() + patience_ns;
+    while !is_so()? {
+        if clock::monotonic_ns() > until {
+            return Ok(false);
+        }
+        sleep_ns(5_000_000)?;
+    }
+    Ok(true)
+}

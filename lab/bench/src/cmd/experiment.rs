@@ -1,9 +1,7 @@
 //! The experiments, each a subcommand.
 
-use std::path::PathBuf;
-
 use tidegate_lab::experiments;
-use tidegate_lab::{Engine, Experiment, LabError, LabOptions, On, Report, Sense};
+use tidegate_lab::{Engine, Experiment, LabError, LabOptions, On, Report};
 
 use clap::error::ErrorKind;
 use tidegate_api::Exit;
@@ -73,60 +71,13 @@ impl clap::FromArgMatches for Experiments {
     }
 }
 
-/// Options of every experiment
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
     #[arg(skip = What::All)]
     what: What,
-    /// Where: host, vm or sim
-    #[arg(long, value_name = "WHERE", default_value = "host")]
-    on: On,
-    /// Which engine: cgroup, or sched_ext (Tidegate's own scheduler in the kernel, with the kernel's own and the cgroup engine beside it)
-    #[arg(long, value_name = "ENGINE", default_value = "cgroup")]
-    engine: Engine,
-    /// Under a minute: shorter windows, fewer rounds
-    #[arg(long)]
-    quick: bool,
-    /// Repeat each arm this often
-    #[arg(long, value_name = "N")]
-    rounds: Option<u32>,
-    /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// headroom: a shell command as main instead of the built-in server
-    #[arg(long, value_name = "COMMAND")]
-    main_cmd: Option<String>,
-    /// headroom: a shell command as side work instead of ffmpeg or the burner
-    #[arg(long, value_name = "COMMAND")]
-    side_cmd: Option<String>,
-    /// headroom: load levels, where 1.0 is 25 % of the machine
-    #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
-    loads: Option<Vec<f64>>,
-    /// The sensor of Tidegate's arms: bpf or usage
-    #[arg(long, value_name = "HOW")]
-    sense: Option<Sense>,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// peers: another scheduler of sched_ext, and its installed program
-    #[arg(long, value_name = "NAME=PATH", value_parser = parse_peer)]
-    peer: Vec<(String, PathBuf)>,
-    /// --on sim: sizes of the simulated machine [default: the experiment's own]; peers --on vm: CPUs of the guest [default: 1]
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
-    cpus: Option<Vec<u32>>,
-    /// --on sim: simulate on this many threads [default: one a CPU]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// --on vm: the kernel's series [default: 6.18]
-    #[arg(long, value_name = "SERIES")]
-    kernel: Option<String>,
-    /// Write the whole report too, for the host of this guest
-    #[arg(long, hide = true)]
-    serialise: bool,
-    /// No progress on standard error
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    options: LabOptions,
     /// Print the report as JSON (all and demo: {"reports": [...]})
     #[arg(long)]
     json: bool,
@@ -139,20 +90,13 @@ enum What {
     Demo,
 }
 
-fn parse_peer(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok((name.into(), path.into()))
-        }
-        _ => Err("expected NAME=PATH, as lavd=/usr/bin/scx_lavd".into()),
-    }
-}
-
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     match args.what {
         What::One(experiment) => {
-            let report =
-                perform(args, experiment, args.on).map_err(|error| failure(experiment, &error))?;
+            let report = perform(args, experiment).map_err(|error| {
+                let exit = exit_of(&error);
+                Failure::new(exit, said(experiment, &error))
+            })?;
             show(args, &report)
         }
         What::All => all(args),
@@ -164,8 +108,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn all(args: &Args) -> Result<Exit, Failure> {
     let mut reports: Vec<Report> = Vec::new();
     let mut failed = Vec::new();
-    for experiment in experiments::all_on(args.on, args.engine) {
-        match perform(args, experiment, args.on) {
+    for experiment in experiments::all_on(args.options.on, args.options.engine) {
+        match perform(args, experiment) {
             Ok(report) => {
                 if !args.json {
                     show(args, &report)?;
@@ -195,12 +139,13 @@ fn all(args: &Args) -> Result<Exit, Failure> {
 
 /// Four ways of placing side work, here and simulated, on one screen.
 fn demo(args: &Args) -> Result<Exit, Failure> {
+    let options = &args.options;
     let fixed = [
-        ("--engine", args.engine != Engine::Cgroup),
-        ("--on", args.on != On::Host),
-        ("--loads", args.loads.is_some()),
-        ("--cpus", args.cpus.is_some()),
-        ("--main-cmd", args.main_cmd.is_some()),
+        ("--engine", options.engine != Engine::Cgroup),
+        ("--on", options.on != On::Host),
+        ("--loads", options.loads.is_some()),
+        ("--cpus", options.cpus.is_some()),
+        ("--main-cmd", options.main_cmd.is_some()),
     ];
     if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
         let why = format!(
@@ -208,9 +153,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
         );
         return Err(Failure::new(Exit::Usage, why));
     }
-    // The simulated machine has the experiment's name in its commands.
-    let options = options(args, &experiments::HEADROOM, On::Host);
-    let demo = tidegate_lab::demo::run(&options).map_err(|error| {
+    let demo = tidegate_lab::demo::run(options).map_err(|error| {
         let exit = exit_of(&error);
         Failure::new(exit, format!("demo: {error}"))
     })?;
@@ -221,16 +164,15 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn perform(args: &Args, experiment: &'static Experiment, on: On) -> Result<Report, LabError> {
-    tidegate_lab::run(&options(args, experiment, on))
+fn perform(args: &Args, experiment: &'static Experiment) -> Result<Report, LabError> {
+    tidegate_lab::run(&LabOptions {
+        experiment,
+        ..args.options.clone()
+    })
 }
 
 fn said(experiment: &'static Experiment, error: &LabError) -> String {
     format!("{}: {error}", experiment.name)
-}
-
-fn failure(experiment: &'static Experiment, error: &LabError) -> Failure {
-    Failure::new(exit_of(error), said(experiment, error))
 }
 
 /// What this machine or this user lacks, and what was asked wrongly, have exit codes of their own.
@@ -250,25 +192,4 @@ fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
         report.to_text()
     };
     cli::print(&format!("{}\n", text.trim_end()))
-}
-
-fn options(args: &Args, experiment: &'static Experiment, on: On) -> LabOptions {
-    let mut options = LabOptions::new(experiment);
-    options.on = on;
-    options.engine = args.engine;
-    options.peers = args.peer.clone();
-    options.cpus = args.cpus.clone();
-    options.jobs = args.jobs;
-    options.kernel = args.kernel.clone();
-    options.serialise = args.serialise;
-    options.quick = args.quick;
-    options.rounds = args.rounds;
-    options.out = args.out.clone();
-    options.main_cmd = args.main_cmd.clone();
-    options.side_cmd = args.side_cmd.clone();
-    options.loads = args.loads.clone();
-    options.sense = args.sense;
-    options.seed = args.seed;
-    options.quiet = args.quiet;
-    options
 }

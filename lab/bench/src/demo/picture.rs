@@ -3,32 +3,44 @@
 
 use std::fmt::Write as _;
 
+use tidegate_api::cli::wrapped;
+
 use super::WAYS;
-use crate::machine::{Guest, Machine};
+use crate::machine::Machine;
 use crate::report::{Report, escape};
 use crate::stats::{least, mean, median, most};
 
 const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 292.0;
 /// Where the panels begin, and how long their longest bar is.
 const PANELS: [f64; 2] = [214.0, 562.0];
 const BAR: f64 = 190.0;
 const TOP: f64 = 92.0;
 const ROW: f64 = 40.0;
 const THICK: f64 = 22.0;
+const SMALL_PRINT: f64 = TOP + 4.0 * ROW + 12.0;
 /// Okabe and Ito's palette, which tells apart for most colour-blind readers.
 const COLOURS: [&str; 4] = ["#8c959f", "#d55e00", "#56b4e9", "#009e73"];
 const INK: &str = "#1f2328";
 const SOFT: &str = "#59636e";
 
 pub fn draw(report: &Report) -> String {
-    let ways = WAYS.map(|(key, label)| Way::of(report, key, label));
-    let longest = |of: fn(&Way) -> f64| {
-        let finite = ways.iter().map(of).filter(|v| v.is_finite());
-        finite.fold(f64::MIN_POSITIVE, f64::max)
+    let ways = WAYS.map(|(key, _)| Way::of(report, key));
+    let machine = match &report.machine {
+        Machine::Simulated(_) => "a simulated machine",
+        _ => "the machine",
     };
-    let scales = [longest(|w| w.p99_range_ms.1), longest(|w| w.side_work)];
-    let mut svg = frame(report);
+    let title = format!("What side work costs main, a server that takes 25 % of {machine}");
+    let small_print = small_print(report);
+    let height = SMALL_PRINT + 15.0 * small_print.len() as f64;
+    // Writing to a string cannot fail.
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\" \
+         font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#ffffff\"/>\n",
+        escape(&title)
+    );
+    text(&mut svg, (20.0, 32.0), (17, INK, "start"), &title);
     let unit = report
         .rows
         .first()
@@ -37,83 +49,84 @@ pub fn draw(report: &Report) -> String {
         "Main's p99 latency, ms (less is better)".to_string(),
         format!("Side work done, {} (more is better)", unit.unwrap_or("-")),
     ];
+    let longest = |of: fn(&Way) -> f64| {
+        let finite = ways.iter().map(of).filter(|v| v.is_finite());
+        BAR / finite.fold(f64::MIN_POSITIVE, f64::max)
+    };
+    let scales = [longest(|w| w.p99_ms.1), longest(|w| w.side_work)];
     for (x, head) in PANELS.into_iter().zip(heads) {
         text(&mut svg, (x, TOP - 18.0), (13, SOFT, "start"), &head);
     }
     for (i, way) in ways.iter().enumerate() {
         let y = TOP + ROW * i as f64;
-        let middle = y + THICK / 2.0 + 4.5;
-        let place = (PANELS[0] - 12.0, middle);
-        text(&mut svg, place, (14, INK, "end"), way.label);
+        let middle = y + THICK / 2.0;
+        let name = (PANELS[0] - 12.0, middle + 4.5);
+        text(&mut svg, name, (14, INK, "end"), WAYS[i].1);
         let work = match way.side_work / ways[1].side_work {
             _ if way.side_work.is_nan() && i == 0 => "none".into(),
             _ if way.side_work.is_nan() => "not measured".into(),
             part if part.is_nan() => format!("{:.1}", way.side_work),
             part => format!("{:.1} ({:.0} %)", way.side_work, 100.0 * part),
         };
-        let values = [(way.p99_ms, way.latency()), (way.side_work, work)];
-        for ((x, scale), (value, label)) in PANELS.into_iter().zip(scales).zip(values) {
-            let length = if value.is_finite() {
-                BAR * value / scale
-            } else {
-                0.0
-            };
+        let values = [way.median_ms, way.side_work];
+        let mut ends = PANELS;
+        for panel in 0..2 {
+            let length = scales[panel] * values[panel];
+            let length = if length.is_finite() { length } else { 0.0 };
+            ends[panel] += length;
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x}\" y=\"{y}\" width=\"{length:.1}\" height=\"{THICK}\" fill=\"{}\"/>",
-                COLOURS[i]
+                "<rect x=\"{}\" y=\"{y}\" width=\"{length:.1}\" height=\"{THICK}\" fill=\"{}\"/>",
+                PANELS[panel], COLOURS[i]
             );
-            let mut end = x + length;
-            let (low, high) = way.p99_range_ms;
-            if x == PANELS[0] && high.is_finite() && low < high {
-                let (a, b, at) = (
-                    x + BAR * low / scale,
-                    x + BAR * high / scale,
-                    y + THICK / 2.0,
-                );
-                let top = at - 4.0;
-                let _ = writeln!(
-                    svg,
-                    "<path d=\"M{a:.1} {at}H{b:.1}M{a:.1} {top}v8M{b:.1} {top}v8\" stroke=\"{INK}\" fill=\"none\"/>"
-                );
-                end = end.max(b);
-            }
-            text(&mut svg, (end + 7.0, middle), (13, INK, "start"), &label);
+        }
+        let (low, high) = way.p99_ms;
+        if high.is_finite() && low < high {
+            let [a, b] = [low, high].map(|ms| PANELS[0] + scales[0] * ms);
+            let top = middle - 4.0;
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{a:.1} {middle}H{b:.1}M{a:.1} {top}v8M{b:.1} {top}v8\" stroke=\"{INK}\"/>"
+            );
+            ends[0] = ends[0].max(b);
+        }
+        for (end, label) in ends.into_iter().zip([way.latency(), work]) {
+            let place = (end + 7.0, middle + 4.5);
+            text(&mut svg, place, (13, INK, "start"), &label);
         }
     }
-    small_print(&mut svg, report);
+    for (i, line) in small_print.iter().enumerate() {
+        let place = (20.0, SMALL_PRINT + 15.0 * i as f64);
+        text(&mut svg, place, (11, SOFT, "start"), line);
+    }
     svg + "</svg>\n"
 }
 
 /// One arm over all rounds; NaN is not measured.
 struct Way {
-    label: &'static str,
-    p99_ms: f64,
-    p99_range_ms: (f64, f64),
+    median_ms: f64,
+    /// The least and the most.
+    p99_ms: (f64, f64),
     side_work: f64,
 }
 
 impl Way {
-    fn of(report: &Report, key: &str, label: &'static str) -> Self {
-        let of_way = |row: &&serde_json::Map<String, serde_json::Value>| row["arm"] == key;
-        let rows: Vec<_> = report.rows.iter().filter(of_way).collect();
+    fn of(report: &Report, key: &str) -> Self {
+        let rows = || report.rows.iter().filter(|row| row["arm"] == key);
         // A main that completed no request has no latency in its row: infinity.
         let ms = |us: &serde_json::Value| us.as_f64().map_or(f64::INFINITY, |us| us / 1e3);
-        let p99s: Vec<f64> = rows.iter().map(|row| ms(&row["p99_us"])).collect();
-        let work = rows
-            .iter()
-            .filter_map(|row| row["side_work_per_second"].as_f64());
+        let p99s: Vec<f64> = rows().map(|row| ms(&row["p99_us"])).collect();
+        let work = rows().filter_map(|row| row.get("side_work_per_second")?.as_f64());
         Way {
-            label,
-            p99_ms: median(&p99s).unwrap_or(f64::NAN),
-            p99_range_ms: (least(p99s.clone()), most(p99s)),
+            median_ms: median(&p99s).unwrap_or(f64::NAN),
+            p99_ms: (least(p99s.clone()), most(p99s)),
             side_work: mean(&work.collect::<Vec<_>>()).unwrap_or(f64::NAN),
         }
     }
 
     /// Three digits.
     fn latency(&self) -> String {
-        match self.p99_ms {
+        match self.median_ms {
             v if v.is_nan() => "not measured".into(),
             v if v.is_infinite() => "no request done".into(),
             v if v >= 100.0 => format!("{v:.0}"),
@@ -123,61 +136,16 @@ impl Way {
     }
 }
 
-fn frame(report: &Report) -> String {
-    let mut svg = String::new();
-    let machine = match &report.machine {
-        Machine::Simulated(_) => "a simulated machine",
-        _ => "the machine",
-    };
-    let title = format!("What side work costs main, a server that takes 25 % of {machine}");
-    // Writing to a string cannot fail.
-    let _ = write!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         role=\"img\" aria-label=\"{}\" font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
-         <rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#d1d9e0\"/>\n",
-        escape(&title),
-        WIDTH - 1.0,
-        HEIGHT - 1.0
-    );
-    text(&mut svg, (20.0, 32.0), (17, INK, "start"), &title);
-    svg
-}
-
-fn small_print(svg: &mut String, report: &Report) {
-    let (how, command) = match &report.machine {
-        Machine::Simulated(s) => {
-            let cpus = s.cpus.iter().sum::<u32>();
-            let how = format!(
-                "Simulated: {cpus} CPUs, {} threads a core, {}, seed {}",
-                s.threads_per_core, s.scheduler, s.seed
-            );
-            (how, s.command.clone())
-        }
-        Machine::Host(m) | Machine::Guest(Guest { machine: m, .. }) => {
-            let how = format!(
-                "Measured: {} CPUs ({}), Linux {}, steal {:.1} %",
-                m.cpus, m.model, m.kernel, m.steal_pct
-            );
-            (how, "tidegate-lab demo".into())
-        }
-    };
-    let rounds = report
-        .rows
-        .iter()
-        .filter_map(|row| row["round"].as_u64())
-        .max();
-    let bars = match rounds {
+/// The machine and the command, in lines.
+fn small_print(report: &Report) -> Vec<String> {
+    let rounds = report.rows.iter().filter_map(|row| row["round"].as_u64());
+    let bars = match rounds.max() {
         None | Some(1) => String::new(),
         Some(n) => format!("Bars: median of {n} rounds; lines: least and most. "),
     };
-    for (i, line) in [how, format!("{bars}Command: {command}")]
-        .iter()
-        .enumerate()
-    {
-        let y = HEIGHT - 32.0 + 17.0 * i as f64;
-        text(svg, (20.0, y), (11, SOFT, "start"), line);
-    }
+    let (machine, command) = (report.machine.line(), report.command());
+    let text = wrapped("", &format!("{machine}. {bars}Command: {command}"));
+    text.lines().map(str::to_owned).collect()
 }
 
 /// Text at a place, with its size, colour and anchor.
@@ -210,10 +178,11 @@ mod tests {
         };
         let mut report = Report::new("demo", Machine::Host(machine));
         let row = |arm: &str, round: u32, p99_us: Value, work: Value| {
-            crate::report::row(json!({
+            let row = json!({
                 "arm": arm, "round": round, "side_unit": "frames/s", "p99_us": p99_us,
                 "side_work_per_second": work,
-            }))
+            });
+            row.as_object().cloned().unwrap_or_default()
         };
         report.rows = vec![
             row("alone", 1, json!(3000.0), Value::Null),

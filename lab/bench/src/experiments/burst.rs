@@ -9,15 +9,16 @@
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
+    metric, scaled,
 };
-use crate::scene::{Group, Keeper, Kind, Max, Model, Outcome, S, Scene, Terms};
+use crate::runners::sim;
+use crate::scene::{Group, Keeper, Kind, Max, Outcome, S, Scene, Terms};
 
 pub static BURST: Experiment = Experiment {
     name: "burst",
     question: "What burst gives a load that exceeds its quota now and then",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "30 workers, a batch of requests each 40 ms over 20 ms: 15 requests, or 30 with odds of one in three. The quota is 7/5 of \
@@ -65,90 +66,71 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         true => (ask.rounds(1, 3), ask.quick_or((20, 10), (20, 60))),
         false => (ask.rounds(1, 1), ask.quick_or((2, 4), (5, 60))),
     };
-    let limit = |burst_us| Max {
-        quota_us,
-        period_us: PERIOD_US,
-        burst_us,
-    };
+    let limit = |burst_us| Some(Max::new(quota_us, PERIOD_US, burst_us));
     let fixed = limit(quota_us * 4 / 7);
+    let (nobody, sched_ext) = (Keeper::Nobody, Keeper::SchedExt);
+    let ours = (limit(quota_us), Keeper::TIDEGATE);
     let mut arms = vec![
-        ("no_limit", "no limit", None, Keeper::Nobody),
-        ("quota", "quota, no burst", Some(limit(0)), Keeper::Nobody),
-        (
-            "burst_fixed",
-            "quota, burst 4/7",
-            Some(fixed),
-            Keeper::Nobody,
-        ),
-        (
-            "tidegate_max",
-            "Tidegate, burst max",
-            Some(limit(quota_us)),
-            Keeper::TIDEGATE,
-        ),
+        ("no_limit", "no limit", None, nobody),
+        ("quota", "quota, no burst", limit(0), nobody),
+        ("burst_fixed", "quota, burst 4/7", fixed, nobody),
+        ("tidegate_max", "Tidegate, burst max", ours.0, ours.1),
     ];
     if ask.is_sched_ext() {
-        let sched_ext = Keeper::SchedExt;
-        arms.push((
-            "sched_ext_no_limit",
-            "sched_ext engine, no limit",
-            None,
-            sched_ext,
-        ));
-        arms.push((
-            "sched_ext_quota",
-            "sched_ext engine, quota",
-            Some(limit(0)),
-            sched_ext,
-        ));
-        arms.push((
-            "sched_ext_burst_fixed",
-            "sched_ext engine, burst 4/7",
-            Some(fixed),
-            sched_ext,
-        ));
+        arms.extend([
+            (
+                "sched_ext_no_limit",
+                "sched_ext engine, no limit",
+                None,
+                sched_ext,
+            ),
+            (
+                "sched_ext_quota",
+                "sched_ext engine, quota",
+                limit(0),
+                sched_ext,
+            ),
+            (
+                "sched_ext_burst_fixed",
+                "sched_ext engine, burst 4/7",
+                fixed,
+                sched_ext,
+            ),
+        ]);
     }
+    let case = Case::new("", "batches")
+        .with("cpus", cpus)
+        .with("quota_us", quota_us)
+        .with("period_us", PERIOD_US)
+        .with("request_us", request_us);
     let mut cells = Vec::new();
     for round in 0..rounds {
-        let case = Case::new("", "batches")
-            .with("cpus", cpus)
-            .with("quota_us", quota_us)
-            .with("period_us", PERIOD_US)
-            .with("request_us", request_us);
-        for (key, label, max, keeper) in &arms {
+        for &(key, label, max, keeper) in &arms {
             let seed = ask.seed(&[u64::from(round)]);
-            let mut scene = Scene::new(Model::plain(cpus), warm_s * S, seconds * S, seed);
-            scene.keeper = *keeper;
+            let mut scene = Scene::new(sim::plain(cpus), warm_s * S, seconds * S, seed);
+            scene.keeper = keeper;
             // The sched_ext engine reads the files that the fair class has.
-            let by_hand = *keeper != Keeper::TIDEGATE;
+            let is_ours = keeper == Keeper::TIDEGATE;
             let terms = Terms {
-                max: max.filter(|_| !by_hand),
+                max: max.filter(|_| is_ours),
                 ..Terms::default()
             };
             let group = scene.group(Group {
-                max: max.filter(|_| by_hand),
+                max: max.filter(|_| !is_ours),
                 terms,
                 ..Group::new("limited")
             });
             scene.load("bench", Some(group), Kind::Bursty { request_us });
-            cells.push(Cell::new(&case, Arm::new(*key, *label), round, scene));
+            cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
         }
     }
-    Ok(vec![Part {
-        pooled: true,
-        over: &[
-            ("no_limit", &["request_p99_us"]),
-            ("burst_fixed", &["request_p99_us"]),
-        ],
-        targets: targets(ask),
-        ..Part::new(
-            "batches",
-            format!("Quota {} ms in 100 ms", quota_us / 1000),
-            cells,
-            figures,
-            &METRICS,
-        )
-    }])
+    let title = format!("Quota {} ms in 100 ms", quota_us / 1000);
+    let part = Part::new("batches", title, cells, figures, &METRICS).pooled();
+    let over: Alternatives = &[
+        ("no_limit", &["request_p99_us"]),
+        ("burst_fixed", &["request_p99_us"]),
+    ];
+    Ok(vec![part.over(over).targets(targets(ask))])
 }
 
 fn targets(ask: &Ask<'_>) -> Vec<Target> {
@@ -165,6 +147,7 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
     let what = "p99 of a request's waiting, quota alone over burst 4/7";
     let gain = Target::new(what, &["quota"], WAIT_P99, "×").over("burst_fixed");
     let used = Target::new("mean use of the quota: {arm}", promised, USED, "%");
+    let limited = &["quota", "burst_fixed", "tidegate_max"];
     let mut targets = vec![
         p99(&["quota"], "no_limit"),
         p99(promised, "no_limit").bound(Bound::Most(1.2)),
@@ -172,12 +155,7 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
         // schbench's p99 in the series: 933 us without burst, 12 with 400 ms of it.
         gain.published(933.0 / 12.0),
         used.of(Of::Mean).bound(Bound::Most(100.0)),
-        Target::new(
-            "throttled time: {arm}",
-            &["quota", "burst_fixed", "tidegate_max"],
-            THROTTLED,
-            "us/s",
-        ),
+        Target::new("throttled time: {arm}", limited, THROTTLED, "us/s"),
     ];
     if ask.is_sched_ext() {
         targets.push(p99(&["sched_ext_burst_fixed"], "sched_ext_no_limit").bound(Bound::Most(1.2)));
@@ -190,30 +168,21 @@ fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let (limit, seconds) = (o.limits[0], o.seconds());
     let shown = ["avg", "p50", "p99", "p999", "max"];
     let quota_ns = seconds * 1e9 * cell.given("quota_us") / cell.given("period_us");
-    let limited = !cell.arm.key.ends_with("no_limit") && limit.periods > 0;
-    let if_limited = |value: f64| if limited { value } else { f64::NAN };
-    let figures = Figures::default()
+    let wait_us = (request.p99_us - cell.given("request_us")).max(0.0);
+    let mut figures = Figures::default()
         .latency("request", &request, &shown)
         .latency("wakeup", &o.latency(0, "wakeup"), &shown)
-        .with(
-            "wait_p99_us",
-            (request.p99_us - cell.given("request_us")).max(0.0),
-        )
+        .with("wait_p99_us", wait_us)
         .with("requests", request.completed as f64)
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
-        .with("periods", if_limited(limit.periods as f64))
-        .with(
-            "throttled_periods_ratio",
-            if_limited(limit.throttled_ratio()),
-        )
-        .with(
-            "throttled_us_per_second",
-            if_limited(limit.throttled_ns as f64 / 1e3 / seconds),
-        )
-        .with(
-            "bursts_per_second",
-            if_limited(limit.bursts as f64 / seconds),
-        )
         .with("window_seconds", seconds);
+    if !cell.arm.key.ends_with("no_limit") && limit.periods > 0 {
+        let throttled_us = limit.throttled_ns as f64 / 1e3;
+        figures = figures
+            .with("periods", limit.periods as f64)
+            .with("throttled_periods_ratio", limit.throttled_ratio())
+            .with("throttled_us_per_second", throttled_us / seconds)
+            .with("bursts_per_second", limit.bursts as f64 / seconds);
+    }
     vec![figures]
 }

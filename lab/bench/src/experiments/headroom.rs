@@ -1,19 +1,22 @@
 //! Main's latency at several loads, beside side work that is placed in several ways.
 
+use tidegate_sim::Contention;
+
 use super::placing::{Placing, TOLERANCE};
 use super::{HOST, HOST_EXT, SIM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+    Alternatives, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
+    scaled,
 };
 use crate::runners::host::foreign;
-use crate::scene::{Kind, Latency, Law, MS, Model, Outcome, Role, S, Scene, Slowdown};
+use crate::runners::sim;
+use crate::scene::{Kind, Latency, Law, MS, Outcome, Role, S, Scene};
 
 pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
     question: "What side work costs main",
     places: &[HOST, HOST_EXT, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \
@@ -89,26 +92,28 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         ));
     }
     let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_sched_ext()) {
-        (true, _) => (
-            &SIMULATED,
-            ask.sizes(ask.quick_or(&[16][..], &[16, 64, 256][..])),
-        ),
-        (false, false) => (&MEASURED, ask.sizes(&[])),
-        (false, true) => (&MEASURED_EXT, ask.sizes(&[])),
+        (true, _) => (&SIMULATED, ask.quick_or(&[16][..], &[16, 64, 256][..])),
+        (false, false) => (&MEASURED, &[][..]),
+        (false, true) => (&MEASURED_EXT, &[][..]),
+    };
+    let sizes = ask.sizes(sizes);
+    let shipped = Contention::shipped()?;
+    let case = |cpus: u32, label: String, load| {
+        let group = ask.is_simulated().then(|| format!("{cpus} CPUs"));
+        let case = Case::new(group.unwrap_or_default(), label);
+        case.with("cpus", cpus).with("load", load)
     };
     let mut cells = Vec::new();
     for &cpus in &sizes {
-        let full = if ask.is_simulated() {
-            (128 / cpus).clamp(1, 3)
-        } else {
-            5
+        let rounds = match ask.is_simulated() {
+            true => ask.rounds(1, (128 / cpus).clamp(1, 3)),
+            false => ask.rounds(2, 5),
         };
-        for round in 0..ask.rounds(if ask.is_simulated() { 1 } else { 2 }, full) {
+        for round in 0..rounds {
             for &load in &loads {
-                let case = Case::new(group(ask, cpus), format!("load {load:.1}"));
-                let case = case.with("cpus", cpus).with("load", load);
+                let case = case(cpus, format!("load {load:.1}"), load);
                 for &arm in arms {
-                    let scene = scene(ask, arm, (cpus, load, round), Slowdown::Shipped)?;
+                    let scene = scene(ask, arm, (cpus, load, round), shipped)?;
                     cells.push(cell(&case, arm, round, scene));
                 }
             }
@@ -119,18 +124,15 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         let cpus = if sizes.contains(&64) { 64 } else { sizes[0] };
         let load = if loads.contains(&1.0) { 1.0 } else { loads[0] };
         let mut cells = Vec::new();
-        for (slowdown, label) in [
-            (Slowdown::Absent, "none"),
-            (Slowdown::Low, "least plausible"),
-            (Slowdown::High, "most plausible"),
+        let sweep = Contention::shipped_sweep()?;
+        for (contention, label) in [
+            (Contention::NONE, "none"),
+            (sweep.low, "least plausible"),
+            (sweep.high, "most plausible"),
         ] {
-            let case = Case::new(group(ask, cpus), label);
-            let case = case
-                .with("cpus", cpus)
-                .with("load", load)
-                .with("contention", label);
+            let case = case(cpus, label.into(), load).with("contention", label);
             for arm in SWEPT {
-                let scene = scene(ask, arm, (cpus, load, 0), slowdown)?;
+                let scene = scene(ask, arm, (cpus, load, 0), contention)?;
                 cells.push(cell(&case, arm, 0, scene));
             }
         }
@@ -139,28 +141,18 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     Ok(parts)
 }
 
-fn group(ask: &Ask<'_>, cpus: u32) -> String {
-    match ask.is_simulated() {
-        true => format!("{cpus} CPUs"),
-        false => String::new(),
-    }
-}
-
 /// A cell of this experiment, and of the demonstration.
 pub fn cell(case: &Case, arm: Placing, round: u32, scene: Scene) -> Cell {
     Cell::new(case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom())
 }
 
 fn part(key: &'static str, title: &str, cells: Vec<Cell>, targets: Vec<Target>) -> Part {
-    Part {
-        pooled: true,
-        over: &[
-            ("no_side", &["avg_us", "p99_us"]),
-            ("cpu_idle", &["avg_us", "p99_us", "side_work_per_second"]),
-        ],
-        targets,
-        ..Part::new(key, title, cells, figures, &METRICS)
-    }
+    let over: Alternatives = &[
+        ("no_side", &["avg_us", "p99_us"]),
+        ("cpu_idle", &["avg_us", "p99_us", "side_work_per_second"]),
+    ];
+    let part = Part::new(key, title, cells, figures, &METRICS);
+    part.pooled().over(over).targets(targets)
 }
 
 /// Main at this load beside side work, on a machine of this size.
@@ -168,11 +160,11 @@ pub fn scene(
     ask: &Ask<'_>,
     arm: Placing,
     (cpus, load, round): (u32, f64, u32),
-    slowdown: Slowdown,
+    contention: Contention,
 ) -> Result<Scene, LabError> {
     let seed = ask.seed(&[u64::from(cpus), (load * 1000.0) as u64, u64::from(round)]);
     let (warm_ms, window_ms) = lengths(ask, arm, cpus);
-    let model = Model::server(cpus, slowdown);
+    let model = sim::server(cpus, contention);
     let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
     let share = load * LEVEL_ONE;
     let (main, side) = arm.groups(&mut scene, share)?;
@@ -234,36 +226,29 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         };
         latency = foreign::parse_latency(&output.stdout).unwrap_or(wall);
     }
-    if latency.completed == 0 {
-        let never = f64::INFINITY;
-        latency = Latency {
-            completed: 1,
-            avg_us: never,
-            p50_us: never,
-            p90_us: never,
-            p99_us: never,
-            p999_us: never,
-            max_us: never,
-            ..latency
-        };
-    }
     let s = o.whole(loads);
-    let left = 1.0 - cell.given("headroom_ratio") - s.main - s.other;
-    let side = loads.get(1).map_or(f64::NAN, |_| s.side);
-    let figures = Figures::default()
-        .latency("", &latency, &["avg", "p50", "p90", "p99", "p999", "max"])
+    let mut figures = Figures::default();
+    for name in ["avg", "p50", "p90", "p99", "p999", "max"] {
+        let us = match latency.completed {
+            0 => f64::INFINITY,
+            _ => latency.statistic(name),
+        };
+        figures = figures.with(&format!("{name}_us"), us);
+    }
+    figures = figures
         .with("main_ratio", s.main)
-        .with("side_ratio", side)
         .with("idle_ratio", s.idle)
         .with("other_ratio", s.other)
         .with("steal_ratio", s.steal)
-        .with("reclaim_ratio", side / left.max(TOLERANCE))
-        .with(
-            "side_work_per_second",
-            o.loads.get(1).map_or(f64::NAN, |l| l.work_per_second),
-        )
         .with("keeper_cpus", s.keeper_cpus)
         .with("window_seconds", s.seconds);
+    if let Some(side) = o.loads.get(1) {
+        let left = 1.0 - cell.given("headroom_ratio") - s.main - s.other;
+        figures = figures
+            .with("side_ratio", s.side)
+            .with("reclaim_ratio", s.side / left.max(TOLERANCE))
+            .with("side_work_per_second", side.work_per_second);
+    }
     vec![figures]
 }
 
@@ -273,29 +258,31 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
         (_, true) => &["tidegate_30", "sched_ext_30"],
         _ => &["tidegate_30"],
     };
-    let worst = |what: &str, arms: &[&str], metric, over| {
-        let what = format!("main's {what} over {over}, worst load: {{arm}}");
-        let over = if over == "cpu.idle" {
-            "cpu_idle"
+    let worst = |metric: Metric, arms: &[&str], over| {
+        let name = if metric.name == "avg_us" {
+            "average"
         } else {
-            "no_side"
+            "p99"
         };
+        let alternative = if over == "no_side" {
+            "no side work"
+        } else {
+            "cpu.idle"
+        };
+        let what = format!("main's {name} over {alternative}, worst load: {{arm}}");
         Target::new(what, arms, metric, "×").over(over).of(Of::Most)
     };
+    let average = worst(AVG, ours, "no_side").bound(Bound::Most(1.05));
     let mut targets = vec![
         // What the cpu.headroom patches have at most, over no side work at the same load.
-        worst("average", &["weight_1"], AVG, "no side work").published(2.74 / 1.10),
-        worst("average", &["cpu_idle"], AVG, "no side work"),
-        worst("p99", &["cpu_idle"], P99, "no side work"),
+        worst(AVG, &["weight_1"], "no_side").published(2.74 / 1.10),
+        worst(AVG, &["cpu_idle"], "no_side"),
+        worst(P99, &["cpu_idle"], "no_side"),
+        average.published(1.26),
+        worst(P99, ours, "no_side").bound(Bound::Most(1.15)),
+        worst(AVG, ours, "cpu_idle").bound(Bound::Most(1.0)),
+        worst(P99, ours, "cpu_idle").bound(Bound::Most(1.0)),
     ];
-    targets.push(
-        worst("average", ours, AVG, "no side work")
-            .bound(Bound::Most(1.05))
-            .published(1.26),
-    );
-    targets.push(worst("p99", ours, P99, "no side work").bound(Bound::Most(1.15)));
-    targets.push(worst("average", ours, AVG, "cpu.idle").bound(Bound::Most(1.0)));
-    targets.push(worst("p99", ours, P99, "cpu.idle").bound(Bound::Most(1.0)));
     let reclaim = Target::new("reclaim, worst run: {arm}", ours, RECLAIM, "%");
     targets.push(reclaim.of(Of::Least).bound(Bound::Least(95.0)));
     targets

@@ -2,18 +2,21 @@
 //! beside a task that hints. On a real kernel the ways of hinting are compared, simulated the
 //! schedulers.
 
+use tidegate_sim::{CfsConfig, Scheduler};
+
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, elapsed, metric,
+    scaled,
 };
-use crate::scene::{FairClass, Group, Hint, Keeper, Kind, MS, Model, Outcome, S, Scene};
+use crate::runners::sim;
+use crate::scene::{Group, Hint, Keeper, Kind, MS, Outcome, S, Scene};
 
 pub static LATENCY: Experiment = Experiment {
     name: "latency",
     question: "What a latency hint gives, and what it costs others",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g 16 (640 tasks) without end, in the \
@@ -59,119 +62,140 @@ const TIMER: [Metric; 7] = [
 const ELAPSED: Metric = metric("elapsed_seconds", "seconds", 3);
 const UNFAIR: Metric = scaled("worst_share_off_ratio", "worst share off by, %", 100.0, 3);
 
-/// A way of hinting: its arm, who keeps it, and the fair class (simulated).
-#[derive(Clone)]
-struct Way {
-    arm: Arm,
-    keeper: Keeper,
-    class: FairClass,
-    hints: bool,
+/// A way of hinting: its arm, who keeps it, the fair class (simulated), and whether it hints.
+#[derive(Clone, Copy)]
+struct Way(&'static str, &'static str, Keeper, FairClass, bool);
+
+#[derive(Clone, Copy, PartialEq)]
+enum FairClass {
+    Eevdf,
+    Cfs,
+    /// With the latency-nice series.
+    CfsHinted,
 }
 
 fn ways(ask: &Ask<'_>) -> Vec<Way> {
-    let way = |key, label, keeper, class, hints| Way {
-        arm: Arm::new(key, label),
-        keeper,
-        class,
-        hints,
-    };
-    let (nobody, eevdf) = (Keeper::Nobody, FairClass::Eevdf);
+    use FairClass::{Cfs, CfsHinted, Eevdf};
+    let (nobody, sched_ext) = (Keeper::Nobody, Keeper::SchedExt);
     if ask.is_simulated() {
         let series = "CFS with the latency-nice series";
+        let ours = Keeper::TIDEGATE;
         return vec![
-            way("cfs", "CFS", nobody, FairClass::Cfs, false),
-            way("cfs_series", series, nobody, FairClass::CfsHinted, false),
-            way(
+            Way("cfs", "CFS", nobody, Cfs, false),
+            Way("cfs_series", series, nobody, CfsHinted, false),
+            Way(
                 "cfs_series_hint",
                 "... with a hint",
                 nobody,
-                FairClass::CfsHinted,
+                CfsHinted,
                 true,
             ),
-            way("eevdf", "EEVDF", nobody, eevdf, false),
-            way(
-                "eevdf_hint",
-                "EEVDF, hint as slice",
-                Keeper::TIDEGATE,
-                eevdf,
-                true,
-            ),
+            Way("eevdf", "EEVDF", nobody, Eevdf, false),
+            Way("eevdf_hint", "EEVDF, hint as slice", ours, Eevdf, true),
         ];
     }
     let mut ways = vec![
-        way("nothing", "nothing", nobody, eevdf, false),
-        way("slice", "slice by hand", nobody, eevdf, true),
+        Way("nothing", "nothing", nobody, Eevdf, false),
+        Way("slice", "slice by hand", nobody, Eevdf, true),
     ];
-    if ask.is_sched_ext() {
-        let sched_ext = Keeper::SchedExt;
-        ways.push(way(
-            "sched_ext_nothing",
-            "sched_ext engine, nothing",
-            sched_ext,
-            eevdf,
-            false,
-        ));
-        ways.push(way("sched_ext", "sched_ext engine", sched_ext, eevdf, true));
-    } else {
-        ways.push(way("tidegate", "Tidegate", Keeper::TIDEGATE, eevdf, true));
+    match ask.is_sched_ext() {
+        true => ways.extend([
+            Way(
+                "sched_ext_nothing",
+                "sched_ext engine, nothing",
+                sched_ext,
+                Eevdf,
+                false,
+            ),
+            Way("sched_ext", "sched_ext engine", sched_ext, Eevdf, true),
+        ]),
+        false => ways.push(Way("tidegate", "Tidegate", Keeper::TIDEGATE, Eevdf, true)),
     }
     ways
 }
 
-impl Way {
-    fn hint(&self, hint: i8, simulated: bool) -> Hint {
-        match (self.hints, self.keeper) {
+/// A scene with a group for what hints and one for the others: on the simulator the root, and
+/// without sched_ext the same one. Of the groups of sched_ext these are the weights.
+struct Stage {
+    scene: Scene,
+    others: Option<usize>,
+    hinting: Option<usize>,
+    way: Way,
+    is_simulated: bool,
+}
+
+impl Stage {
+    fn new(ask: &Ask<'_>, way: Way, cpus: u32, seed: u64, weights: (u32, u32)) -> Self {
+        let Way(_, _, keeper, class, _) = way;
+        let mut model = sim::plain(cpus);
+        model.check = ask.options.quick;
+        if class != FairClass::Eevdf {
+            model.scheduler = Scheduler::Cfs(CfsConfig {
+                latency_nice: class == FairClass::CfsHinted,
+                ..CfsConfig::for_cpus(cpus)
+            });
+        }
+        let mut stage = Stage {
+            scene: Scene::new(model, 0, 0, ask.seed(&[seed])),
+            others: None,
+            hinting: None,
+            way,
+            is_simulated: ask.is_simulated(),
+        };
+        if stage.is_simulated {
+            return stage;
+        }
+        stage.scene.keeper = keeper;
+        let is_sched_ext = keeper == Keeper::SchedExt;
+        let mut group = |name, weight| {
+            let weight = if is_sched_ext { weight } else { 0 };
+            let group = Group::new(name);
+            Some(stage.scene.group(Group { weight, ..group }))
+        };
+        stage.others = group("both", weights.0);
+        stage.hinting = match is_sched_ext {
+            true => group("hinted", weights.1),
+            false => stage.others,
+        };
+        stage
+    }
+
+    /// Adds the load that hints.
+    fn hint(mut self, name: &'static str, kind: Kind, hint: i8) -> Scene {
+        let load = self.scene.load(name, self.hinting, kind);
+        self.scene.loads[load].hint = match (self.way.4, self.way.2) {
             (false, _) => Hint::None,
-            (true, Keeper::Nobody) if !simulated => {
+            (true, Keeper::Nobody) if !self.is_simulated => {
                 Hint::SliceUs(if hint < 0 { 100 } else { 100_000 })
             }
             (true, _) => Hint::Latency(hint),
-        }
-    }
-
-    /// A scene with a group for what hints and one for the others; on the simulator, and without
-    /// sched_ext, the same.
-    fn scene(
-        &self,
-        ask: &Ask<'_>,
-        cpus: u32,
-        seed: u64,
-        weights: (u32, u32),
-    ) -> (Scene, Option<usize>, Option<usize>) {
-        let model = Model {
-            class: self.class,
-            check: ask.options.quick,
-            ..Model::plain(cpus)
         };
-        let mut scene = Scene::new(model, 0, 0, ask.seed(&[seed]));
-        if ask.is_simulated() {
-            return (scene, None, None);
-        }
-        scene.keeper = self.keeper;
-        let is_sched_ext = self.keeper == Keeper::SchedExt;
-        let both = scene.group(Group {
-            weight: if is_sched_ext { weights.0 } else { 0 },
-            ..Group::new("both")
-        });
-        if !is_sched_ext {
-            return (scene, Some(both), Some(both));
-        }
-        let hinted = scene.group(Group {
-            weight: weights.1,
-            ..Group::new("hinted")
-        });
-        (scene, Some(both), Some(hinted))
+        self.scene
     }
 }
 
+/// A cell for each case, way and round.
+fn cells(ask: &Ask<'_>, cases: &[Case], scene: impl Fn(&Case, Way) -> Scene) -> Vec<Cell> {
+    let rounds = if ask.is_simulated() {
+        1
+    } else {
+        ask.rounds(1, 1)
+    };
+    let mut cells = Vec::new();
+    for case in cases {
+        for way in ways(ask) {
+            for round in 0..rounds {
+                let arm = Arm::new(way.0, way.1);
+                cells.push(Cell::new(case, arm, round, scene(case, way)));
+            }
+        }
+    }
+    cells
+}
+
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let ways = ways(ask);
     let cpus = ask.sizes(&[8])[0];
-    Ok(vec![
-        timers(ask, &ways, cpus),
-        messages(ask, &ways, cpus),
-        shares(ask, &ways),
-    ])
+    Ok(vec![timers(ask, cpus), messages(ask, cpus), shares(ask)])
 }
 
 /// What is promised, and its own kind without a hint.
@@ -183,231 +207,161 @@ fn ours(ask: &Ask<'_>) -> (&'static str, &'static str) {
     }
 }
 
-fn rounds(ask: &Ask<'_>) -> u32 {
-    if ask.is_simulated() {
-        1
-    } else {
-        ask.rounds(1, 1)
-    }
-}
-
-fn timers(ask: &Ask<'_>, ways: &[Way], cpus: u32) -> Part {
-    let window_ns = match ask.is_virtual() && !ask.is_simulated() {
-        true => ask.quick_or(S, 5 * S / 2),
-        false => ask.quick_or(S, 5 * S),
+fn timers(ask: &Ask<'_>, cpus: u32) -> Part {
+    let (warm_ns, full_ns) = match (ask.is_simulated(), ask.is_virtual()) {
+        (true, _) => (S / 2, 5 * S),
+        (_, true) => (ask.quick_or(S / 2, S), 5 * S / 2),
+        _ => (ask.quick_or(S / 2, S), 5 * S),
     };
-    let mut cells = Vec::new();
-    for beside in ["nothing", "hackbench", "hackbench apart"] {
-        if beside == "hackbench apart" && ask.is_simulated() {
-            continue;
+    let apart = (!ask.is_simulated()).then_some("hackbench apart");
+    let beside = ["nothing", "hackbench"].into_iter().chain(apart);
+    let case = |beside| Case::new("", format!("beside {beside}")).with("beside", beside);
+    let cases: Vec<Case> = beside
+        .map(|beside| case(beside).with("cpus", cpus))
+        .collect();
+    let cells = cells(ask, &cases, |case, way| {
+        let weights = match case.label.as_str() {
+            "beside hackbench" => (10_000, 15),
+            _ => (100, 100),
+        };
+        let mut stage = Stage::new(ask, way, cpus, 1, weights);
+        stage.scene.warm_ns = warm_ns;
+        stage.scene.window_ns = ask.quick_or(S, full_ns);
+        let kind = Kind::Hackbench {
+            groups: BESIDE_GROUPS,
+            loops: 0,
+        };
+        let group = match case.label.as_str() {
+            "beside hackbench apart" => Some(stage.scene.group(Group::new("apart"))),
+            _ => stage.others,
+        };
+        if case.label != "beside nothing" {
+            stage.scene.load("hackbench", group, kind);
         }
-        let case = Case::new("", format!("beside {beside}"))
-            .with("cpus", cpus)
-            .with("beside", beside);
-        for way in ways {
-            for round in 0..rounds(ask) {
-                let weights = if beside == "hackbench" {
-                    (10_000, 15)
-                } else {
-                    (100, 100)
-                };
-                let (mut scene, group, own) = way.scene(ask, cpus, 1, weights);
-                scene.warm_ns = if ask.is_simulated() {
-                    S / 2
-                } else {
-                    ask.quick_or(S / 2, S)
-                };
-                scene.window_ns = window_ns;
-                if beside != "nothing" {
-                    let apart = beside == "hackbench apart";
-                    let apart = apart.then(|| scene.group(Group::new("apart")));
-                    let kind = Kind::Hackbench {
-                        groups: BESIDE_GROUPS,
-                        loops: 0,
-                    };
-                    scene.load("hackbench", apart.or(group), kind);
-                }
-                let timer = scene.load("cyclictest", own, Kind::Cyclictest);
-                scene.loads[timer].hint = way.hint(SENSITIVE, ask.is_simulated());
-                cells.push(Cell::new(&case, way.arm.clone(), round, scene));
-            }
-        }
-    }
+        stage.hint("cyclictest", Kind::Cyclictest, SENSITIVE)
+    });
     let (ours, without) = ours(ask);
-    let over_idle = |arms: &[&str]| {
+    let p99 = |what, arm| Target::new(what, &[arm], P99, "×").cases("beside", "hackbench");
+    let over_idle = |arm| {
         let what = "cyclictest p99 beside hackbench over an idle machine: {arm}";
-        let target = Target::new(what, arms, P99, "×").over_case("beside nothing");
-        target.cases("beside", "hackbench")
+        p99(what, arm).over_case("beside nothing")
     };
     let by_hand = if ask.is_simulated() { "eevdf" } else { "slice" };
     let what = "the p99 beside hackbench over the strongest of a stock kernel: {arm}";
-    let against = Target::new(what, &[ours], P99, "×")
-        .over(by_hand)
-        .cases("beside", "hackbench");
-    // The series' second run: 19044 us without a hint, 110 with −20.
-    let gain = "cyclictest p99 beside hackbench, without a hint over with one";
+    let against = p99(what, ours).over(by_hand);
     let gain = |arm, hinted: &'static str| {
-        Target::new(gain, &[arm], P99, "×")
-            .over(hinted)
-            .cases("beside", "hackbench")
+        let what = "cyclictest p99 beside hackbench, without a hint over with one";
+        p99(what, arm).over(hinted)
     };
     let mut targets = vec![
-        over_idle(&[ours]).bound(Bound::Most(2.0)),
+        over_idle(ours).bound(Bound::Most(2.0)),
         against.bound(Bound::Most(1.05)),
         gain(without, ours),
     ];
     if ask.is_simulated() {
+        // The series' second run: 19044 us without a hint, 110 with −20.
         targets.push(gain("cfs_series", "cfs_series_hint").published(19044.0 / 110.0));
-        targets.push(over_idle(&["cfs_series_hint"]));
+        targets.push(over_idle("cfs_series_hint"));
     }
-    Part {
-        targets,
-        ..Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER)
-    }
+    Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER).targets(targets)
 }
 
 fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let timer = cell.scene.loads.len() - 1;
-    let named = o.latency(timer, "wakeup");
-    let wakeup = if named.completed > 0 {
-        named
-    } else {
-        o.latency(timer, "latency")
+    // The simulator tells waking apart from the end of the work.
+    let simulated = o.latency(timer, "wakeup");
+    let wakeup = match simulated.completed {
+        0 => o.latency(timer, "latency"),
+        _ => simulated,
     };
     let own = o.used_cpus(timer);
+    let figures = Figures::default()
+        .latency("", &wakeup, &["avg", "p50", "p90", "p99", "p999", "max"])
+        .with("wakeups", wakeup.completed as f64)
+        .with("kept_ratio", wakeup.completed as f64 / (o.seconds() * 1e3))
+        .with("own_cpus", own);
+    if timer == 0 {
+        return vec![figures];
+    }
     let busy = o.extra("busy_cpus");
     let others = if busy.is_nan() {
         o.used_cpus(0)
     } else {
         busy - own
     };
-    let beside = timer > 0;
-    let figures = Figures::default()
-        .latency("", &wakeup, &["avg", "p50", "p90", "p99", "p999", "max"])
-        .with("wakeups", wakeup.completed as f64)
-        .with("kept_ratio", wakeup.completed as f64 / (o.seconds() * 1e3))
-        .with("own_cpus", own)
-        .with(
-            "others_ratio",
-            if beside { others / o.cpus } else { f64::NAN },
-        )
-        .with(
-            "messages_per_second",
-            if beside {
-                o.loads[0].work_per_second
-            } else {
-                f64::NAN
-            },
-        );
-    vec![figures]
+    let figures = figures.with("others_ratio", others / o.cpus);
+    vec![figures.with("messages_per_second", o.loads[0].work_per_second)]
 }
 
-fn messages(ask: &Ask<'_>, ways: &[Way], cpus: u32) -> Part {
+fn messages(ask: &Ask<'_>, cpus: u32) -> Part {
     let loops = match (ask.is_simulated(), ask.is_virtual()) {
         (true, _) => PUBLISHED_LOOPS / ask.quick_or(16, 4),
         (_, true) => ask.quick_or(160, 320),
         _ => ask.quick_or(160, PUBLISHED_LOOPS),
     };
-    let mut cells = Vec::new();
-    for (groups, _) in GROUPS
-        .into_iter()
-        .filter(|g| !ask.options.quick || g.0 <= 4)
-    {
-        let case = Case::new("", format!("{groups} groups"))
-            .with("cpus", cpus)
-            .with("groups", groups);
-        for way in ways {
-            for round in 0..rounds(ask) {
-                let (mut scene, _, own) = way.scene(ask, cpus, 2, (100, 100));
-                scene.window_ns = 600 * S;
-                scene.look_ns = Some(50 * MS);
-                let kind = Kind::Hackbench {
-                    groups,
-                    loops: (loops / groups).max(1),
-                };
-                let load = scene.load("hackbench", own, kind);
-                scene.loads[load].hint = way.hint(YIELDING, ask.is_simulated());
-                scene.until_done = Some(load);
-                cells.push(Cell::new(&case, way.arm.clone(), round, scene));
-            }
-        }
-    }
+    let sizes = &GROUPS[..ask.quick_or(2, 4)];
+    let case = |&(groups, _): &(u32, f64)| {
+        let case = Case::new("", format!("{groups} groups"));
+        case.with("cpus", cpus).with("groups", groups)
+    };
+    let cases: Vec<Case> = sizes.iter().map(case).collect();
+    let cells = cells(ask, &cases, |case, way| {
+        let mut stage = Stage::new(ask, way, cpus, 2, (100, 100));
+        stage.scene.window_ns = 600 * S;
+        stage.scene.look_ns = Some(50 * MS);
+        stage.scene.until_done = Some(0);
+        let groups = case.given("groups") as u32;
+        let loops = (loops / groups).max(1);
+        stage.hint("hackbench", Kind::Hackbench { groups, loops }, YIELDING)
+    });
     let (ours, without) = ours(ask);
-    let pairs = [(without, ours), ("cfs_series", "cfs_series_hint")];
-    let pairs = pairs
-        .into_iter()
-        .take(if ask.is_simulated() { 2 } else { 1 });
-    let targets = pairs.flat_map(|(without, hinted)| {
-        let groups = GROUPS
-            .into_iter()
-            .filter(|g| !ask.options.quick || g.0 <= 4);
-        groups.map(move |(groups, published)| {
+    let series = ask
+        .is_simulated()
+        .then_some(("cfs_series", "cfs_series_hint"));
+    let mut targets = Vec::new();
+    for (without, hinted) in std::iter::once((without, ours)).chain(series) {
+        for &(groups, published) in sizes {
             let what = format!("hackbench, {groups} groups, time without hints over with");
             let target = Target::new(what, &[without], ELAPSED, "×").over(hinted);
-            target.cases("groups", groups).published(published)
-        })
-    });
-    Part {
-        targets: targets.collect(),
-        ..Part::new(
-            "hackbench",
-            "hackbench alone",
-            cells,
-            |_, o| vec![Figures::default().with("elapsed_seconds", o.extra("elapsed_seconds"))],
-            &[ELAPSED],
-        )
-    }
-}
-
-fn shares(ask: &Ask<'_>, ways: &[Way]) -> Part {
-    let seconds = ask.quick_or(if ask.is_simulated() { 5 } else { 3 }, 20);
-    let mut cells = Vec::new();
-    for hog in [true, false] {
-        let label = if hog {
-            "a hog hints"
-        } else {
-            "a task that asks for 44 % hints"
-        };
-        let case = Case::new("", label).with("hinting_is_hog", hog);
-        for way in ways {
-            for round in 0..rounds(ask) {
-                let (mut scene, group, own) = way.scene(ask, 1, 3, (300, 100));
-                (scene.warm_ns, scene.window_ns) = (S, seconds * S);
-                let pinned = Kind::Hogs {
-                    tasks: 1,
-                    pinned: true,
-                };
-                for _ in 0..3 {
-                    scene.load("hog", group, pinned.clone());
-                }
-                let asks = Kind::Periodic {
-                    tasks: 1,
-                    work_ns: 1_760_000,
-                    period_ns: 4 * MS,
-                    pinned: true,
-                };
-                let load = scene.load("hinting", own, if hog { pinned } else { asks });
-                scene.loads[load].hint = way.hint(SENSITIVE, ask.is_simulated());
-                cells.push(Cell::new(&case, way.arm.clone(), round, scene));
-            }
+            targets.push(target.cases("groups", groups).published(published));
         }
     }
-    let target = Target::new(
-        "worst share against its fair one: {arm}",
-        &[ours(ask).0],
-        UNFAIR,
-        "%",
-    );
-    Part {
-        targets: vec![target.of(Of::Most).bound(Bound::Most(1.0))],
-        ..Part::new(
-            "fairness",
-            "Three hogs and a hinting task on one CPU",
-            cells,
-            share_figures,
-            &[UNFAIR],
-        )
-    }
+    Part::new("hackbench", "hackbench alone", cells, elapsed, &[ELAPSED]).targets(targets)
+}
+
+fn shares(ask: &Ask<'_>) -> Part {
+    let seconds = ask.quick_or(if ask.is_simulated() { 5 } else { 3 }, 20);
+    let case = |label, is_hog| Case::new("", label).with("hinting_is_hog", is_hog);
+    let cases = [
+        case("a hog hints", true),
+        case("a task that asks for 44 % hints", false),
+    ];
+    let cells = cells(ask, &cases, |case, way| {
+        let mut stage = Stage::new(ask, way, 1, 3, (300, 100));
+        (stage.scene.warm_ns, stage.scene.window_ns) = (S, seconds * S);
+        let pinned = Kind::Hogs {
+            tasks: 1,
+            pinned: true,
+        };
+        for _ in 0..3 {
+            stage.scene.load("hog", stage.others, pinned.clone());
+        }
+        let hinting = match case.label.as_str() {
+            "a hog hints" => pinned,
+            _ => Kind::Periodic {
+                tasks: 1,
+                work_ns: 1_760_000,
+                period_ns: 4 * MS,
+                pinned: true,
+            },
+        };
+        stage.hint("hinting", hinting, SENSITIVE)
+    });
+    let what = "worst share against its fair one: {arm}";
+    let target = Target::new(what, &[ours(ask).0], UNFAIR, "%").of(Of::Most);
+    let title = "Three hogs and a hinting task on one CPU";
+    Part::new("fairness", title, cells, share_figures, &[UNFAIR])
+        .targets([target.bound(Bound::Most(1.0))])
 }
 
 /// How far these are from each other's mean, or below what each is due at least.

@@ -9,16 +9,16 @@ use super::placing::{HEADROOM_PCT, Placing, TOLERANCE};
 use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+    Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::options::Sense;
-use crate::scene::{Kind, MS, Model, Outcome, Role, S, Scene};
+use crate::runners::sim;
+use crate::scene::{Kind, MS, Outcome, Role, S, Scene, Shares};
 
 pub static LAW: Experiment = Experiment {
     name: "law",
     question: "Headroom against the table of the cpu.headroom patches (2019)",
     places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "Headroom 30 %; side work has one thread a CPU that always wants more (one in all where it says so); main has a thread \
@@ -30,10 +30,9 @@ pub static LAW: Experiment = Experiment {
     ],
 };
 
-const SERVER: &str = "server, Poisson arrivals, 40 %";
-
 const IDLE: Metric = scaled("idle_ratio", "idle, %", 100.0, 2);
 const OFF: Metric = scaled("off_ratio", "off by, points", 100.0, 2);
+const OFF_ABS: Metric = scaled("off_abs_ratio", "", 100.0, 2);
 const RECLAIM: Metric = scaled("reclaim_ratio", "reclaim, %", 100.0, 1);
 const SIDE: Metric = scaled("side_ratio", "side, %", 100.0, 2);
 const WRITES: Metric = metric("writes_per_second", "writes a second", 1);
@@ -62,8 +61,7 @@ const VARYING: [Metric; 5] = [
     scaled("idle_ratio", "mean idle, %", 100.0, 1),
 ];
 
-/// A level of main, the kind of row, and side's published part of the machine: the table of the
-/// patches.
+/// A level of main, the kind of row, and whether side work is one hog: the table of the patches.
 const ROWS: [(u32, &str, bool); 9] = [
     (0, "quiet", true),
     (0, "quiet", false),
@@ -76,28 +74,47 @@ const ROWS: [(u32, &str, bool); 9] = [
     (80, "floor", false),
 ];
 
-/// How main varies: its name, seconds between two levels, and the level at a time.
-type Pattern = (&'static str, f64, fn(f64) -> u32);
+/// How main varies: its name, the kind of row, and seconds between two levels with the level at a
+/// time; a server without them.
+#[derive(Clone, Copy)]
+struct Pattern(&'static str, &'static str, Option<Levels>);
 
-const PATTERNS: [Pattern; 3] = [
-    ("pulses, 10 ms of each 50", 0.01, |t| {
-        match (t * 100.0).round() as u64 % 5 {
-            0 => 1_000_000,
-            _ => 0,
-        }
-    }),
-    ("square wave, 20 and 60 % for 1 s each", 1.0, |t| {
-        match (t as u64).is_multiple_of(2) {
-            true => 200_000,
-            false => 600_000,
-        }
-    }),
-    ("ramp, 10 to 80 % and back in 6 s", 0.02, |t| {
-        let phase = (t % 6.0) / 3.0;
-        let up = if phase < 1.0 { phase } else { 2.0 - phase };
-        100_000 + (700_000.0 * up) as u32
-    }),
+type Levels = (f64, fn(f64) -> u32);
+
+const PATTERNS: [Pattern; 4] = [
+    Pattern("pulses, 10 ms of each 50", "pulses", Some((0.01, pulses))),
+    Pattern(
+        "square wave, 20 and 60 % for 1 s each",
+        "varying",
+        Some((1.0, square)),
+    ),
+    Pattern(
+        "ramp, 10 to 80 % and back in 6 s",
+        "varying",
+        Some((0.02, ramp)),
+    ),
+    Pattern("server, Poisson arrivals, 40 %", "varying", None),
 ];
+
+fn pulses(t: f64) -> u32 {
+    match (t * 100.0).round() as u64 % 5 {
+        0 => 1_000_000,
+        _ => 0,
+    }
+}
+
+fn square(t: f64) -> u32 {
+    match t as u64 % 2 {
+        0 => 200_000,
+        _ => 600_000,
+    }
+}
+
+fn ramp(t: f64) -> u32 {
+    let phase = (t % 6.0) / 3.0;
+    let up = if phase < 1.0 { phase } else { 2.0 - phase };
+    100_000 + (700_000.0 * up) as u32
+}
 
 fn arms(ask: &Ask<'_>) -> Vec<Placing> {
     let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, false);
@@ -121,83 +138,69 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     for round in 0..ask.rounds(1, 1) {
         for &arm in &arms {
             for &cpus in &sizes {
-                for (main_pct, kind, one) in ROWS {
-                    constant.push(level(ask, arm, cpus, (main_pct, kind, one), round)?);
+                for row in ROWS {
+                    constant.push(level(ask, arm, cpus, row, round)?);
                 }
             }
             // cpu.idle keeps nothing idle, whatever main does.
             if arm.headroom() > 0.0 {
                 for pattern in PATTERNS {
-                    varying.push(moving(ask, arm, wide, Some(pattern), round)?);
+                    varying.push(moving(ask, arm, wide, pattern, round)?);
                 }
-                varying.push(moving(ask, arm, wide, None, round)?);
             }
         }
     }
-    let keys: Vec<Arm> = arms
-        .iter()
-        .filter(|a| a.headroom() > 0.0)
-        .map(|a| a.arm())
-        .collect();
-    let keys: Vec<&str> = keys.iter().map(|a| a.key.as_str()).collect();
-    let second = "idle against due, varying main, worst second";
-    let worst = |kind| {
-        let target = Target::new(second, &keys, WORST, "points").of(Of::Least);
-        target.cases("kind", kind)
-    };
+    let ours = arms.iter().filter(|arm| arm.headroom() > 0.0);
+    let keys: Vec<String> = ours.map(|arm| arm.arm().key).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let what = "idle against due, varying main, worst second";
+    let worst = Target::new(what, &keys, WORST, "points").of(Of::Least);
+    let worst = worst.cases("kind", "varying").bound(Bound::Least(-1.0));
+    let titles = [
+        "Constant main, headroom 30 %",
+        "Varying main, headroom 30 %",
+    ];
     Ok(vec![
-        Part {
-            targets: targets(ask, &keys),
-            ..Part::new(
-                "constant",
-                "Constant main, headroom 30 %",
-                constant,
-                constant_figures,
-                &CONSTANT,
-            )
-        },
-        Part {
-            targets: vec![worst("varying").bound(Bound::Least(-1.0))],
-            ..Part::new(
-                "varying",
-                "Varying main, headroom 30 %",
-                varying,
-                varying_figures,
-                &VARYING,
-            )
-        },
+        Part::new("constant", titles[0], constant, constant_figures, &CONSTANT)
+            .targets(targets(ask, &keys)),
+        Part::new("varying", titles[1], varying, varying_figures, &VARYING).targets([worst]),
     ])
 }
 
 fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
-    let of = |what: &str, metric, unit| Target::new(what, keys, metric, unit);
+    let least = |what, kind: &'static str, metric, least| {
+        let target = Target::new(what, keys, metric, "%").cases("kind", kind);
+        target.of(Of::Least).bound(Bound::Least(least))
+    };
     let off = |arms: &[&str], bound| {
         let what = "idle against due, constant main, worst row";
-        let target = Target::new(what, arms, scaled("off_abs_ratio", "", 100.0, 2), "points");
+        let target = Target::new(what, arms, OFF_ABS, "points");
         target.of(Of::Most).bound(Bound::Most(bound))
     };
-    let reclaim = |kind: &'static str, what, least| {
-        let target = of(what, RECLAIM, "%").cases("kind", kind).of(Of::Least);
-        target.bound(Bound::Least(least))
-    };
-    let floor = |what, which| of(what, SIDE, "%").cases("kind", "floor").of(which);
     let (sched_ext, cgroup): (Vec<&str>, Vec<&str>) =
         keys.iter().partition(|k| k.starts_with("sched_ext"));
+    let what = "side at 70 and 80 % main (tolerance 1 %), most";
+    let side = Target::new(what, keys, SIDE, "%").cases("kind", "floor");
+    let what = "quota writes in steady state, worst row";
+    let writes = Target::new(what, &cgroup, WRITES, "per second").of(Of::Most);
+    let what = "side at 70 and 80 % main (tolerance 1 %), least";
     let mut targets = vec![
         off(&cgroup, 1.0),
-        reclaim("published", "reclaim at 30–60 % main, worst row", 95.0),
-        reclaim("quiet", "reclaim at 0 and 1 % main, worst row", 98.0),
-        floor("side at 70 and 80 % main (tolerance 1 %), least", Of::Least)
-            .bound(Bound::Least(0.95)),
-        floor("side at 70 and 80 % main (tolerance 1 %), most", Of::Most).bound(Bound::Most(2.0)),
-        Target::new(
-            "quota writes in steady state, worst row",
-            &cgroup,
-            WRITES,
-            "per second",
-        )
-        .of(Of::Most)
-        .bound(Bound::Most(5.0)),
+        least(
+            "reclaim at 30–60 % main, worst row",
+            "published",
+            RECLAIM,
+            95.0,
+        ),
+        least(
+            "reclaim at 0 and 1 % main, worst row",
+            "quiet",
+            RECLAIM,
+            98.0,
+        ),
+        least(what, "floor", SIDE, 0.95),
+        side.of(Of::Most).bound(Bound::Most(2.0)),
+        writes.bound(Bound::Most(5.0)),
     ];
     if !sched_ext.is_empty() {
         targets.insert(0, off(&sched_ext, 0.5));
@@ -209,20 +212,19 @@ fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
     targets
 }
 
-fn cell_scene(
+/// Main and hogs in the groups of an arm.
+fn scene(
     ask: &Ask<'_>,
     arm: Placing,
     cpus: u32,
     (warm_ns, window_ns): (u64, u64),
-    main: Kind,
-    hogs: u32,
+    (main, hogs): (Kind, u32),
 ) -> Result<Scene, LabError> {
     let seed = ask.seed(&[u64::from(cpus)]);
-    let mut scene = Scene::new(Model::plain(cpus), warm_ns, window_ns, seed);
+    let mut scene = Scene::new(sim::plain(cpus), warm_ns, window_ns, seed);
     let (main_group, side) = arm.groups(&mut scene, 0.4)?;
     scene.role(Role::Main, Some(main_group), main);
-    let hogs = Kind::hogs(hogs);
-    scene.role(Role::Side, Some(side), hogs);
+    scene.role(Role::Side, Some(side), Kind::hogs(hogs));
     Ok(scene)
 }
 
@@ -237,19 +239,23 @@ fn level(
         true => ask.quick_or((1_500, 2_000), (3_000, 10_000)),
         false => ask.quick_or((1_500, 3_000), (3_000, 12_000)),
     };
-    let label = if one {
-        format!("{main_pct}, one hog")
-    } else {
-        main_pct.to_string()
+    let (label, hogs) = match one {
+        true => (format!("main {main_pct}, one hog %"), 1),
+        false => (format!("main {main_pct} %"), cpus),
     };
-    let hogs = if one { 1 } else { cpus };
-    let case = Case::new(format!("{cpus} CPUs"), format!("main {label} %"))
+    let case = Case::new(format!("{cpus} CPUs"), label)
         .with("cpus", cpus)
         .with("kind", kind)
         .with("main_asked_ratio", f64::from(main_pct) / 100.0)
         .with("side_threads", hogs);
     let main = Kind::Level(vec![(0, main_pct * 10_000)]);
-    let scene = cell_scene(ask, arm, cpus, (settle_ms * MS, window_ms * MS), main, hogs)?;
+    let scene = scene(
+        ask,
+        arm,
+        cpus,
+        (settle_ms * MS, window_ms * MS),
+        (main, hogs),
+    )?;
     Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
 }
 
@@ -257,34 +263,27 @@ fn moving(
     ask: &Ask<'_>,
     arm: Placing,
     cpus: u32,
-    pattern: Option<Pattern>,
+    Pattern(label, kind, levels): Pattern,
     round: u32,
 ) -> Result<Cell, LabError> {
     let seconds = ask.quick_or(6, 30);
-    let (label, main) = match pattern {
-        None => (SERVER, Kind::Server { share: 0.4 }),
-        Some((name, hold_s, level_ppm)) => {
+    let main = match levels {
+        None => Kind::Server { share: 0.4 },
+        Some((hold_s, level_ppm)) => {
             // A second in which the controller finds the pattern, and the pattern.
             let steps = ((seconds + 1) as f64 / hold_s) as u32;
             let order = |step: u32| {
                 let t = f64::from(step) * hold_s;
                 ((t * S as f64) as u64, level_ppm(t))
             };
-            (name, Kind::Level((0..=steps).map(order).collect()))
+            Kind::Level((0..=steps).map(order).collect())
         }
     };
     let case = Case::new(format!("{cpus} CPUs"), label)
         .with("cpus", cpus)
-        .with(
-            "kind",
-            if label.starts_with("pulses") {
-                "pulses"
-            } else {
-                "varying"
-            },
-        )
+        .with("kind", kind)
         .with("pattern", label);
-    let mut scene = cell_scene(ask, arm, cpus, (S, seconds * S), main, cpus)?;
+    let mut scene = scene(ask, arm, cpus, (S, seconds * S), (main, cpus))?;
     scene.look_ns = Some(100 * MS);
     Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
 }
@@ -295,6 +294,17 @@ fn due_idle(headroom: f64, busy: f64) -> f64 {
     (1.0 - busy - allowance).max(0.0)
 }
 
+/// Who had the machine.
+fn shares(s: &Shares) -> Figures {
+    Figures::default()
+        .with("main_ratio", s.main)
+        .with("side_ratio", s.side)
+        .with("idle_ratio", s.idle)
+        .with("other_ratio", s.other)
+        .with("steal_ratio", s.steal)
+        .with("window_seconds", s.seconds)
+}
+
 fn constant_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let s = o.whole(&cell.scene.loads);
     let (busy, headroom) = (s.main + s.other, cell.given("headroom_ratio"));
@@ -302,19 +312,13 @@ fn constant_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let most = cell.given("side_threads") / o.cpus;
     let due_side = (1.0 - headroom - busy).max(TOLERANCE).min(most);
     let due = due_idle(headroom, busy).max(1.0 - busy - most);
-    let figures = Figures::default()
-        .with("main_ratio", s.main)
-        .with("side_ratio", s.side)
-        .with("idle_ratio", s.idle)
-        .with("other_ratio", s.other)
+    let figures = shares(&s)
         .with("due_idle_ratio", due)
         .with("off_ratio", s.idle - due)
         .with("off_abs_ratio", (s.idle - due).abs())
         .with("reclaim_ratio", s.side / due_side)
         .with("writes_per_second", o.extra("writes_per_second"))
-        .with("keeper_cpus", s.keeper_cpus)
-        .with("steal_ratio", s.steal)
-        .with("window_seconds", s.seconds);
+        .with("keeper_cpus", s.keeper_cpus);
     vec![figures]
 }
 
@@ -333,15 +337,9 @@ fn varying_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
             (worst, worst_idle) = (s.idle - due, s.idle);
         }
     }
-    let s = o.whole(loads);
-    let figures = Figures::default()
-        .with("main_ratio", s.main)
-        .with("side_ratio", s.side)
-        .with("idle_ratio", s.idle)
-        .with("other_ratio", s.other)
+    let figures = shares(&o.whole(loads))
         .with("worst_second_idle_ratio", worst_idle)
-        .with("worst_second_ratio", worst)
-        .with("window_seconds", s.seconds);
+        .with("worst_second_ratio", worst);
     vec![figures]
 }
 
@@ -354,14 +352,15 @@ mod tests {
     /// The table of the patches: main, side (the rest is "minimal"), idle.
     #[test]
     fn what_is_due_follows_the_published_table() {
-        for (main, idle) in [
+        let rows = [
             (0.3, 0.3),
             (0.4, 0.3),
             (0.5, 0.3),
             (0.6, 0.3),
             (0.7, 0.3),
             (0.8, 0.2),
-        ] {
+        ];
+        for (main, idle) in rows {
             let tolerance = if main > 0.65 { TOLERANCE } else { 0.0 };
             let due = due_idle(0.3, main);
             assert!((due - (idle - tolerance)).abs() < 1e-9, "{main}: {due}");
@@ -373,12 +372,9 @@ mod tests {
     fn the_worst_second_is_found() {
         let mut options = LabOptions::new(&LAW);
         options.on = On::Sim;
-        let ask = Ask {
-            options: &options,
-            cpus: 2,
-            hz: 250,
-        };
-        let cell = moving(&ask, Placing::tidegate(30), 2, None, 0).expect("a cell");
+        let (options, cpus) = (&options, 2);
+        let ask = Ask { options, cpus };
+        let cell = moving(&ask, Placing::tidegate(30), 2, PATTERNS[3], 0).expect("a cell");
         // Two CPUs; in the second from 2.0 to 3.0 s side work takes 10 points too much.
         let look = |i: u64| Look {
             at_ns: i * 100 * MS,

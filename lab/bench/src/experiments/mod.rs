@@ -3,7 +3,7 @@
 //!
 //! | mechanism | published | experiments |
 //! |---|---|---|
-//! | headroom | the cpu.headroom patches, Song Liu, 2019 | `law`, `step`, `headroom`, `objective`, `inversion` |
+//! | headroom | the cpu.headroom patches, Song Liu, 2019 | `law`, `step`, `headroom` |
 //! | latency hints | *Latency hints for CFS task*, Vincent Guittot, LPC 2022 | `latency` |
 //! | burst | *Burstable CFS bandwidth controller*, Huaixin Chang, 2021 | `burst` |
 //! | slices | Linux commit de53fd7aedb1, Dave Chiluk, 2019 | `slices` |
@@ -12,10 +12,8 @@
 mod burst;
 mod caps;
 pub mod headroom;
-mod inversion;
 mod latency;
 mod law;
-mod objective;
 pub mod peers;
 pub mod placing;
 mod slices;
@@ -24,10 +22,8 @@ mod step;
 pub use burst::BURST;
 pub use caps::CAPS;
 pub use headroom::HEADROOM;
-pub use inversion::INVERSION;
 pub use latency::LATENCY;
 pub use law::LAW;
-pub use objective::OBJECTIVE;
 pub use peers::PEERS;
 pub use slices::SLICES;
 pub use step::STEP;
@@ -36,8 +32,8 @@ use crate::experiment::Experiment;
 use crate::options::{Engine, On};
 
 /// All of them, in the order in which `all` runs them.
-pub static ALL: [&Experiment; 10] = [
-    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS, &OBJECTIVE, &INVERSION, &PEERS,
+pub static ALL: [&Experiment; 8] = [
+    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS, &PEERS,
 ];
 
 const HOST: (On, Engine) = (On::Host, Engine::Cgroup);
@@ -45,16 +41,6 @@ const HOST_EXT: (On, Engine) = (On::Host, Engine::SchedExt);
 const VM: (On, Engine) = (On::Vm, Engine::Cgroup);
 const VM_EXT: (On, Engine) = (On::Vm, Engine::SchedExt);
 const SIM: (On, Engine) = (On::Sim, Engine::Cgroup);
-
-/// The experiment with this name.
-///
-/// # Errors
-/// There is none; the message names all.
-pub fn named(name: &str) -> Result<&'static Experiment, String> {
-    let names = || ALL.map(|e| e.name).join(", ");
-    let found = ALL.into_iter().find(|e| e.name == name);
-    found.ok_or_else(|| format!("unknown experiment '{name}': {}", names()))
-}
 
 /// Those that this environment runs with that engine; not `peers`, which loads the schedulers of
 /// others.
@@ -70,16 +56,14 @@ mod tests {
     use crate::experiment::Ask;
 
     #[test]
-    fn every_experiment_is_found_by_its_name_and_plans_its_cells() {
+    fn every_experiment_plans_its_cells_where_it_runs() {
         for e in ALL {
-            assert!(std::ptr::eq(named(e.name).expect("known"), e));
             for &(on, engine) in e.places {
                 let mut options = LabOptions::new(e);
                 (options.on, options.engine, options.quick) = (on, engine, true);
                 let ask = Ask {
                     options: &options,
                     cpus: 2,
-                    hz: 250,
                 };
                 for part in (e.parts)(&ask).expect("a plan") {
                     assert!(!part.metrics.is_empty(), "{}: {}", e.name, part.key);
@@ -97,8 +81,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(all_on(On::Sim, Engine::Cgroup).count(), 9);
+        assert_eq!(all_on(On::Sim, Engine::Cgroup).count(), 7);
         assert_eq!(all_on(On::Host, Engine::Cgroup).count(), 6);
-        assert!(named("cloud").is_err());
     }
 }

@@ -9,18 +9,17 @@ use serde_json::Value;
 
 use super::{HOST, VM};
 use crate::LabError;
-use crate::experiment::LabOptions;
 use crate::experiment::{
-    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
+    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, LabOptions, Metric, Of, Part,
+    Target, metric,
 };
-use crate::runners::host;
-use crate::scene::{Keeper, Kind, MS, Model, Outcome, Output, S, Scene};
+use crate::runners::{host, sim};
+use crate::scene::{Keeper, Kind, MS, Outcome, Output, S, Scene};
 
 pub static PEERS: Experiment = Experiment {
     name: "peers",
     question: "Ordinary work under other schedulers of sched_ext",
     places: &[HOST, VM],
-    guest_programs: Some(programs),
     parts,
     notes: &[
         "Each figure is a time (an operation's, a request's, a wakeup's), so less is better; medians over the rounds. `tidegate` \
@@ -74,7 +73,7 @@ const METRICS: [Metric; 6] = [
 
 /// The programs of the work and the schedulers that a guest needs: the place there, and the file
 /// here.
-fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
+pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
     let mut names: Vec<&str> = work().map(|w| w.2).filter(|name| *name != "sh").collect();
     names.dedup();
     let work = names.into_iter().filter_map(|name| {
@@ -110,7 +109,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             }
             let case = Case::new("", name).with("work", name);
             for (arm, keeper) in &arms {
-                let mut scene = Scene::new(Model::plain(ask.cpus.max(1)), 500 * MS, S, 1);
+                let mut scene = Scene::new(sim::plain(ask.cpus.max(1)), 500 * MS, S, 1);
                 scene.keeper = *keeper;
                 let words = match program {
                     "sh" => vec!["sh".into(), "-c".into(), args.into()],
@@ -136,31 +135,19 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             }
         }
     }
-    let others: Vec<String> = arms
-        .iter()
-        .skip(1)
-        .map(|(arm, _)| arm.key.clone())
-        .collect();
-    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let others: Vec<&str> = arms[1..].iter().map(|(arm, _)| arm.key.as_str()).collect();
     let worst = |m: &Metric| {
         let what = format!("{} over EEVDF, worst work: {{arm}}", m.head);
-        Target::new(what, &others, *m, "×")
-            .over("eevdf")
-            .of(Of::Most)
-            .bound(Bound::Most(MARGIN))
+        let target = Target::new(what, &others, *m, "×").over("eevdf");
+        target.of(Of::Most).bound(Bound::Most(MARGIN))
     };
-    Ok(vec![Part {
-        over: &[(
-            "eevdf",
-            &["time_us", "operation_us", "wakeup_p99_us", "request_p99_us"],
-        )],
-        targets: if others.is_empty() {
-            Vec::new()
-        } else {
-            METRICS.iter().map(worst).collect()
-        },
-        ..Part::new("work", "Ordinary work", cells, figures, &METRICS)
-    }])
+    let targets = METRICS.iter().filter(|_| !others.is_empty()).map(worst);
+    let over: Alternatives = &[(
+        "eevdf",
+        &["time_us", "operation_us", "wakeup_p99_us", "request_p99_us"],
+    )];
+    let part = Part::new("work", "Ordinary work", cells, figures, &METRICS);
+    Ok(vec![part.over(over).targets(targets)])
 }
 
 fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {

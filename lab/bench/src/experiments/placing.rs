@@ -105,7 +105,7 @@ impl Placing {
             Placing::Tidegate(_, sense, whole_cores) => Keeper::Tidegate { sense, whole_cores },
             Placing::SchedExt(_) => Keeper::SchedExt,
             Placing::Law(law) => {
-                let sibling_ppm = sim::config(&scene.model, 1)?.contention.sibling_ppm;
+                let sibling_ppm = scene.model.contention.sibling_ppm;
                 let speed = (1.0 - f64::from(sibling_ppm) / 1e6).max(0.1);
                 Keeper::Law(law, ((busy / speed).min(0.99) * 1e6) as u64)
             }

@@ -6,18 +6,21 @@
 //! works. Since then slices do not expire, and all but 1 ms goes back when the CPU has nothing left
 //! to run. The simulator has both; no kernel since 5.4 has the former.
 
+use tidegate_sim::MachineConfig;
+
 use super::{HOST_EXT, SIM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
+    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
+    metric, scaled,
 };
-use crate::scene::{Group, Keeper, Kind, MS, Max, Model, Outcome, S, Scene};
+use crate::runners::sim;
+use crate::scene::{Group, Keeper, Kind, MS, Max, Outcome, S, Scene};
 
 pub static SLICES: Experiment = Experiment {
     name: "slices",
     question: "What becomes of a quota that many CPUs share",
     places: &[HOST_EXT, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "A group with 10 ms in 100 ms. fibtest: one thread computes without end, on each other CPU one runs a moment and sleeps \
@@ -54,20 +57,23 @@ const METRICS: [Metric; 5] = [
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let seconds = ask.quick_or(3, 10);
-    Ok(vec![match ask.is_simulated() {
-        true => simulated(ask, seconds),
-        false => measured(ask, seconds),
-    }])
+    let (cells, over, targets): (_, Alternatives, _) = match ask.is_simulated() {
+        true => (
+            simulated(ask, seconds),
+            &[("expire", &["busy_thread_cpus"])],
+            simulated_targets(),
+        ),
+        false => (
+            measured(ask, seconds),
+            &[("eevdf", &["busy_thread_cpus", "burst_p99_us"])],
+            measured_targets(),
+        ),
+    };
+    let part = Part::new("fibtest", "10 ms in 100 ms", cells, figures, &METRICS);
+    Ok(vec![part.over(over).targets(targets)])
 }
 
-fn part(cells: Vec<Cell>, over: &'static [(&'static str, &'static [&'static str])]) -> Part {
-    Part {
-        over,
-        ..Part::new("fibtest", "10 ms in 100 ms", cells, figures, &METRICS)
-    }
-}
-
-fn scene(model: Model, seconds: u64, seed: u64, kind: Kind, limited: bool) -> Scene {
+fn scene(model: MachineConfig, seconds: u64, seed: u64, kind: Kind, limited: bool) -> Scene {
     let mut scene = Scene::new(model, S, seconds * S, seed);
     let max = Max::new(QUOTA_US, PERIOD_US, 0);
     let group = scene.group(Group {
@@ -78,73 +84,63 @@ fn scene(model: Model, seconds: u64, seed: u64, kind: Kind, limited: bool) -> Sc
     scene
 }
 
-fn simulated(ask: &Ask<'_>, seconds: u64) -> Part {
+fn simulated(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
     let sizes = ask.sizes(ask.quick_or(&[CPUS][..], &[16, CPUS, 256][..]));
+    let slices = [1_000, 2_500, DEFAULT_SLICE_US, 10_000, 20_000];
     let mut cells = Vec::new();
-    for &cpus in &sizes {
-        for hz in [1_000, 250] {
-            for slice_us in [1_000, 2_500, DEFAULT_SLICE_US, 10_000, 20_000] {
-                if slice_us != DEFAULT_SLICE_US && cpus != CPUS && sizes.len() > 1 {
-                    continue;
-                }
-                let label = format!("HZ {hz}, slice {} ms", slice_us as f64 / 1e3);
-                let case = Case::new(format!("{cpus} CPUs"), label)
-                    .with("cpus", cpus)
-                    .with("hz", hz)
-                    .with("slice_us", slice_us)
-                    .with("quota_us", QUOTA_US)
-                    .with("period_us", PERIOD_US);
-                for round in 0..ask.rounds(3, 8) {
-                    for expire in [true, false] {
-                        let model = Model {
-                            tick_ns: S / hz,
-                            slices: Some((slice_us, expire)),
-                            ..Model::plain(cpus)
-                        };
-                        // What a sleeping thread does between two sleeps: some hundred additions.
-                        let kind = Kind::Fibtest {
-                            busy: 1,
-                            work_ns: 200,
-                        };
-                        let seed = ask.seed(&[u64::from(round)]);
-                        let mut scene = scene(model, seconds, seed, kind, true);
-                        scene.look_ns = Some(PERIOD_US * 1_000);
-                        let arm = match expire {
-                            true => Arm::new("expire", "slices that expire"),
-                            false => Arm::new("stay", "slices that stay"),
-                        };
-                        cells.push(Cell::new(&case, arm, round, scene));
-                    }
+    for (&cpus, hz) in sizes.iter().flat_map(|cpus| [(cpus, 1_000), (cpus, 250)]) {
+        let is_swept = cpus == CPUS || sizes.len() == 1;
+        for slice_us in slices
+            .into_iter()
+            .filter(|us| is_swept || *us == DEFAULT_SLICE_US)
+        {
+            let label = format!("HZ {hz}, slice {} ms", slice_us as f64 / 1e3);
+            let case = Case::new(format!("{cpus} CPUs"), label)
+                .with("cpus", cpus)
+                .with("hz", hz)
+                .with("slice_us", slice_us)
+                .with("quota_us", QUOTA_US)
+                .with("period_us", PERIOD_US);
+            for round in 0..ask.rounds(3, 8) {
+                for (key, label, expire) in [
+                    ("expire", "slices that expire", true),
+                    ("stay", "slices that stay", false),
+                ] {
+                    let model = MachineConfig {
+                        tick_ns: S / hz,
+                        bandwidth_slice_us: slice_us,
+                        slices_expire: expire,
+                        ..sim::plain(cpus)
+                    };
+                    // What a sleeping thread does between two sleeps: some hundred additions.
+                    let (busy, work_ns) = (1, 200);
+                    let kind = Kind::Fibtest { busy, work_ns };
+                    let seed = ask.seed(&[u64::from(round)]);
+                    let mut scene = scene(model, seconds, seed, kind, true);
+                    scene.look_ns = Some(PERIOD_US * 1_000);
+                    cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
                 }
             }
         }
     }
-    let mut part = part(cells, &[("expire", &["busy_thread_cpus"])]);
-    for hz in [1_000, 250] {
-        let what = format!("the busy thread, slices that stay over slices that expire, HZ {hz}");
-        let target = Target::new(what, &["stay"], BUSY, "×")
-            .over("expire")
-            .cases("hz", hz);
-        part.targets.push(
-            target
-                .of(Of::Most)
-                .bound(Bound::Least(30.0))
-                .published(30.0),
-        );
-    }
-    let excess = Target::new(
-        "use above the quota over whole periods, worst run",
-        &["stay"],
-        EXCESS,
-        "ms a CPU",
-    );
-    let stock = excess.cases("slice_us", DEFAULT_SLICE_US).of(Of::Most);
-    part.targets
-        .push(stock.bound(Bound::Most(1.0)).published(1.0));
-    part
+    cells
 }
 
-fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
+fn simulated_targets() -> Vec<Target> {
+    let stay = |hz| {
+        let what = format!("the busy thread, slices that stay over slices that expire, HZ {hz}");
+        let target = Target::new(what, &["stay"], BUSY, "×").over("expire");
+        let target = target.cases("hz", hz).of(Of::Most);
+        target.bound(Bound::Least(30.0)).published(30.0)
+    };
+    let what = "use above the quota over whole periods, worst run";
+    let excess = Target::new(what, &["stay"], EXCESS, "ms a CPU");
+    let stock = excess.cases("slice_us", DEFAULT_SLICE_US).of(Of::Most);
+    let stock = stock.bound(Bound::Most(1.0)).published(1.0);
+    vec![stay(1_000), stay(250), stock]
+}
+
+fn measured(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
     let mut cells = Vec::new();
     for round in 0..ask.rounds(1, 1) {
         for (load, busy, work_ns, limited) in [
@@ -155,37 +151,33 @@ fn measured(ask: &Ask<'_>, seconds: u64) -> Part {
             let case = Case::new(format!("{} CPUs", ask.cpus), load)
                 .with("load", load)
                 .with("busy", busy)
-                .with("quota_us", if limited { Some(QUOTA_US) } else { None })
+                .with("quota_us", limited.then_some(QUOTA_US))
                 .with("period_us", PERIOD_US);
             for (key, label, keeper) in [
                 ("eevdf", "the kernel's own", Keeper::Nobody),
                 ("sched_ext", "sched_ext engine", Keeper::SchedExt),
             ] {
                 let kind = Kind::Fibtest { busy, work_ns };
-                let model = Model::plain(ask.cpus);
-                let mut scene = scene(model, seconds, 1, kind, limited);
+                let mut scene = scene(sim::plain(ask.cpus), seconds, 1, kind, limited);
                 scene.keeper = keeper;
                 scene.look_ns = Some(PERIOD_US * 1_000 / PHASES as u64);
                 cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
             }
         }
     }
-    let mut part = part(cells, &[("eevdf", &["busy_thread_cpus", "burst_p99_us"])]);
-    let excess = "use above the quota over whole periods, worst: {arm}";
-    let excess = Target::new(excess, &["eevdf", "sched_ext"], EXCESS, "ms a CPU").of(Of::Most);
-    part.targets
-        .push(excess.bound(Bound::Most(1.0)).published(1.0));
-    let p99 = Target::new(
-        "p99 of a burst over no limit: {arm}",
-        &["eevdf", "sched_ext"],
-        BURST,
-        "×",
-    );
-    part.targets.push(
+    cells
+}
+
+fn measured_targets() -> Vec<Target> {
+    let arms = &["eevdf", "sched_ext"];
+    let what = "use above the quota over whole periods, worst: {arm}";
+    let excess = Target::new(what, arms, EXCESS, "ms a CPU").of(Of::Most);
+    let p99 = Target::new("p99 of a burst over no limit: {arm}", arms, BURST, "×");
+    vec![
+        excess.bound(Bound::Most(1.0)).published(1.0),
         p99.over_case("bursts without limit")
             .cases("load", "bursts"),
-    );
-    part
+    ]
 }
 
 /// The greatest rise of `used − quota · n` from its lowest point so far: use above the quota over
@@ -204,40 +196,26 @@ fn excess_ns(used_ns: impl Iterator<Item = u64>) -> f64 {
 fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let phases = (PERIOD_US * 1_000 / cell.scene.look_ns.unwrap_or(MS)).max(1) as usize;
     let of_phase = |phase: usize| {
-        let looks: Vec<u64> = o
-            .looks
-            .iter()
-            .skip(phase)
-            .step_by(phases)
-            .map(|l| l.used_ns[0].0)
-            .collect();
-        let from = looks.first().copied().unwrap_or(0);
-        excess_ns(looks.into_iter().map(|used| used - from))
+        let looks = o.looks.iter().skip(phase).step_by(phases);
+        let mut used = looks.map(|look| look.used_ns[0].0).peekable();
+        let from = used.peek().copied().unwrap_or(0);
+        excess_ns(used.map(|used| used - from))
     };
     let least = (0..phases).map(of_phase).fold(f64::INFINITY, f64::min);
     let quota_ns = o.seconds() * 1e9 * QUOTA_US as f64 / PERIOD_US as f64;
-    let limited = cell.scene.groups[0].max.is_some();
-    let if_so = |is: bool, value: f64| if is { value } else { f64::NAN };
-    let Kind::Fibtest { busy, .. } = cell.scene.loads[0].kind else {
-        return Vec::new();
-    };
-    let figures = Figures::default()
-        .with(
-            "busy_thread_cpus",
-            if_so(busy > 0, o.first_ns(0) / 1e9 / o.seconds()),
-        )
+    let latency = o.latency(0, "latency");
+    let mut figures = Figures::default()
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
-        .with(
-            "throttled_periods_ratio",
-            if_so(limited, o.limits[0].throttled_ratio()),
-        )
-        .with("excess_us_per_cpu", if_so(limited, least / 1e3 / o.cpus))
-        .latency(
-            "burst",
-            &o.latency(0, "latency"),
-            &["avg", "p50", "p99", "max"],
-        )
+        .latency("burst", &latency, &["avg", "p50", "p99", "max"])
         .with("window_seconds", o.seconds());
+    if matches!(cell.scene.loads[0].kind, Kind::Fibtest { busy: 1.., .. }) {
+        figures = figures.with("busy_thread_cpus", o.first_ns(0) / 1e9 / o.seconds());
+    }
+    if cell.scene.groups[0].max.is_some() {
+        figures = figures
+            .with("throttled_periods_ratio", o.limits[0].throttled_ratio())
+            .with("excess_us_per_cpu", least / 1e3 / o.cpus);
+    }
     vec![figures]
 }
 
@@ -262,7 +240,7 @@ mod tests {
                 busy: 1,
                 work_ns: 1,
             };
-            let mut scene = scene(Model::plain(1), 3, 1, kind, true);
+            let mut scene = scene(sim::plain(1), 3, 1, kind, true);
             scene.look_ns = Some(10 * MS);
             let cell = Cell::new(&Case::new("", ""), Arm::new("sched_ext", ""), 0, scene);
             let look = |at: u64| Look {

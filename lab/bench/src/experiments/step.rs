@@ -2,7 +2,7 @@
 //! at a random moment, so no controller's period is favoured.
 
 use rand::RngExt as _;
-use tidegate_sim::Prng;
+use tidegate_sim::{MachineConfig, Prng};
 
 use super::placing::{HEADROOM_PCT, Placing};
 use super::{HOST, HOST_EXT, SIM, VM_EXT};
@@ -10,7 +10,7 @@ use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Part, Target, scaled,
 };
 use crate::options::Sense;
-use crate::scene::{Kind, Law, MS, Model, Outcome, Role, S, Scene};
+use crate::scene::{Kind, Law, MS, Outcome, Role, S, Scene};
 use crate::settle::Trace;
 use crate::{LabError, seeded};
 
@@ -18,7 +18,6 @@ pub static STEP: Experiment = Experiment {
     name: "step",
     question: "How soon side work gives way",
     places: &[HOST, HOST_EXT, VM_EXT, SIM],
-    guest_programs: None,
     parts,
     notes: &[
         "Settled: the least t for which side's mean rate over [t, t + 20 ms] and over [t, t + 200 ms] is within 5 points of its \
@@ -81,36 +80,24 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             }
         }
     }
-    let target = |arm: Placing, limit| {
-        let key = arm.arm().key;
-        let target = Target::new("main's step to side settled: {arm}", &[&key], SETTLE, "ms");
-        target.bound(Bound::Most(limit))
-    };
-    let targets = arms.iter().filter_map(|arm| match arm {
-        Placing::Tidegate(_, Some(Sense::Usage), _) => Some(target(*arm, 60.0)),
-        Placing::Tidegate(..) => Some(target(*arm, 20.0)),
-        Placing::SchedExt(_) => Some(target(*arm, 2.0)),
-        _ => None,
+    let targets = arms.iter().filter_map(|arm| {
+        let limit_ms = match arm {
+            Placing::Tidegate(_, Some(Sense::Usage), _) => 60.0,
+            Placing::Tidegate(..) => 20.0,
+            Placing::SchedExt(_) => 2.0,
+            _ => return None,
+        };
+        let (what, key) = ("main's step to side settled: {arm}", arm.arm().key);
+        let target = Target::new(what, &[&key], SETTLE, "ms");
+        Some(target.bound(Bound::Most(limit_ms)))
     });
-    Ok(vec![Part {
-        pooled: true,
-        targets: targets.collect(),
-        ..Part::new(
-            "steps",
-            "Main steps from 10 to 80 % and back, headroom 30 %",
-            cells,
-            figures,
-            &METRICS,
-        )
-    }])
+    let title = "Main steps from 10 to 80 % and back, headroom 30 %";
+    let part = Part::new("steps", title, cells, figures, &METRICS).pooled();
+    Ok(vec![part.targets(targets)])
 }
 
 fn scene(arm: Placing, cpus: u32, seed: u64, orders: Vec<(u64, u32)>) -> Result<Scene, LabError> {
-    let model = Model {
-        check: false,
-        ..Model::plain(cpus)
-    };
-    let mut scene = Scene::new(model, 0, 0, seed);
+    let mut scene = Scene::new(MachineConfig::new(cpus), 0, 0, seed);
     let (main, side) = arm.groups(&mut scene, LOW)?;
     scene.role(Role::Main, Some(main), Kind::Level(orders));
     let hogs = Kind::hogs(cpus);
@@ -165,39 +152,26 @@ fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let trace = Trace::of(o, 1);
     let (low, high) = (cell.given("low_ratio"), cell.given("high_ratio"));
     let s = o.whole(&cell.scene.loads);
-    let step = |(up_ns, down_ns, end_ns): (u64, u64, u64)| {
+    let ups = (1..orders.len()).filter(|&at| orders[at - 1].1 < orders[at].1);
+    let step = |at: usize| {
+        let (up_ns, down_ns) = (orders[at].0, orders.get(at + 1)?.0);
+        let end_ns = orders.get(at + 2).map_or(cell.scene.end_ns(), |o| o.0);
         let step = trace.step_down(up_ns, high, down_ns)?;
+        let figures = Figures::default().with("other_ratio", s.other);
         if (step.old - low).abs() > 0.1 {
-            return Some(
-                Figures::default()
-                    .with("valid", 0.0)
-                    .with("other_ratio", s.other),
-            );
+            return Some(figures.with("valid", 0.0));
         }
         let went_on_us = trace.went_on_us(up_ns, high, 1.0 - HIGH);
-        let give_back_us = trace.give_back_us(down_ns, low, end_ns);
-        let figures = Figures::default()
+        let figures = figures
             .with("settle_us", step.settle_us)
             .with("reaction_us", step.reaction_us)
             .with("went_on_us", went_on_us.unwrap_or(f64::NAN))
             .with("above_ratio", step.over)
             .with("below_ratio", step.under)
             .with("side_before_ratio", step.old)
-            .with("give_back_us", give_back_us)
-            .with("other_ratio", s.other)
+            .with("give_back_us", trace.give_back_us(down_ns, low, end_ns))
             .with("valid", 1.0);
         Some(figures)
     };
-    let ups = orders
-        .windows(2)
-        .enumerate()
-        .filter(|(_, pair)| pair[0].1 < pair[1].1);
-    let steps = ups.filter_map(|(at, pair)| {
-        let down_ns = orders.get(at + 2)?.0;
-        let end_ns = orders
-            .get(at + 3)
-            .map_or(cell.scene.end_ns(), |next| next.0);
-        step((pair[1].0, down_ns, end_ns))
-    });
-    steps.collect()
+    ups.filter_map(step).collect()
 }

@@ -4,34 +4,32 @@
 //! A child tells its CPU time on the page as it goes; when it has ended, what the kernel has
 //! charged it in all stands in its place, so that forking and ending are counted too.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
+use super::serve_commands;
 use super::shared_page::SharedPage;
 use super::spin::Spin;
-use super::{Args, serve_commands};
 use crate::LabError;
 use crate::clock::thread_cpu_ns;
 
 const LANES: usize = 4;
 
-/// `forks --page F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how
-/// many were forked.
-pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
-    let parents: usize = args.number("threads", 4)?;
-    let work_ns = 1000 * args.number::<u64>("work-us", 5000)?;
+/// `report` answers with the CPU time and how many were forked.
+pub fn run(page: &SharedPage, parents: usize, work_ns: u64) -> Result<(), LabError> {
     let spin = Spin::calibrated();
     let mut pids = Vec::new();
     for index in 0..parents {
         // SAFETY: this process has a single thread until here, so nothing that the child uses can
         // be half done.
         match unsafe { libc::fork() } {
-            -1 => return Err(failed("fork")),
+            -1 => {
+                let why = std::io::Error::last_os_error().to_string();
+                return Err(LabError::process("fork", why));
+            }
             0 => {
                 super::die_with_parent();
                 page.check_in();
-                parent(&page, index, spin, work_ns);
+                parent(page, index, spin, work_ns);
                 // SAFETY: ends the child without running what its parent has registered for its own
                 // end.
                 unsafe { libc::_exit(0) }
@@ -39,10 +37,11 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
             pid => pids.push(pid),
         }
     }
-    let served = serve_commands(
-        &page,
-        |_| json!({"cpu_ns": cpu_ns(&page, parents), "forked": forked(&page, parents)}),
-    );
+    let served = serve_commands(page, |_| {
+        let used = (0..parents * SLOTS).map(|i| page.slot(i).cpu_ns());
+        let forked = (0..parents).map(|i| page.slot(i * SLOTS).count());
+        json!({"cpu_ns": used.sum::<u64>(), "forked": forked.sum::<u64>()})
+    });
     for pid in pids {
         // SAFETY: our own children that have not been waited for; their children die with them.
         unsafe {
@@ -54,21 +53,6 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
 
 /// Slots of a parent: its own and what its ended children used, then one for each running child.
 const SLOTS: usize = LANES + 1;
-
-pub fn cpu_ns(page: &SharedPage, parents: usize) -> u64 {
-    (0..parents * SLOTS).map(|i| page.slot(i).cpu_ns()).sum()
-}
-
-pub fn forked(page: &SharedPage, parents: usize) -> u64 {
-    (0..parents).map(|i| page.slot(i * SLOTS).count()).sum()
-}
-
-fn failed(what: &str) -> LabError {
-    LabError::process(
-        "forks",
-        format!("{what}: {}", std::io::Error::last_os_error()),
-    )
-}
 
 fn parent(page: &SharedPage, index: usize, spin: Spin, work_ns: u64) {
     let own = page.slot(index * SLOTS);

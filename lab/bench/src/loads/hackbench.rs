@@ -3,12 +3,11 @@
 //! again.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
-use std::sync::Arc;
 
 use serde_json::json;
 
+use super::serve_commands;
 use super::shared_page::{SLOTS_MAX, SharedPage, Slot};
-use super::{Args, serve_commands, set_slice_us};
 use crate::LabError;
 use crate::clock::monotonic_ns;
 
@@ -17,19 +16,14 @@ const MESSAGE_BYTES: usize = 100;
 /// Receivers tell how far they are each so many messages.
 const TELL_EACH: u64 = 32;
 
-/// `hackbench --page F --groups N --loops L [--slice-us N]`.
-///
 /// `run` sends all messages and answers with the seconds; with 0 loops it answers at once, and they
 /// are sent until the worker ends. `report` answers with the messages so far.
-pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
-    let groups: usize = args.number("groups", 1)?;
-    let loops: u64 = args.number("loops", 100)?;
-    set_slice_us(args.number("slice-us", 0)?)?;
+pub fn run(page: &SharedPage, groups: usize, loops: u64) -> Result<(), LabError> {
     // This process has one thread, so a child may do after fork what its parent may.
     page.check_in();
     let mut children = Vec::new();
-    let served = serve_commands(&page, |command| match command {
-        "run" => match started(&page, groups, loops, &mut children) {
+    let served = serve_commands(page, |command| match command {
+        "run" => match started(page, groups, loops, &mut children) {
             Ok(from_ns) => {
                 if loops > 0 {
                     wait_for(&mut children);

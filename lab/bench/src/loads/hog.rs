@@ -4,46 +4,37 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared_page::{SharedPage, Slot};
-use super::spin::{Spin, Stops};
-use super::{Args, pin, serve_commands, set_slice_us};
+use super::spin::Spin;
+use super::{pin, serve_commands};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
-#[derive(Clone, Copy)]
-struct Want {
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Options {
+    /// Thread n stays on CPU n.
+    pub is_pinned: bool,
     /// CPU time between two sleeps; 0: it never sleeps.
-    work_ns: u64,
-    sleep_ns: u64,
+    pub work_us: u64,
+    pub sleep_us: u64,
     /// ... or that it sleeps until the next multiple of this; what it missed is left out.
-    period_ns: u64,
+    pub period_us: u64,
 }
 
-/// `hog --page F [--threads N] [--pin 1] [--work-us W (--sleep-us S | --period-us P)] [--slice-us
-/// N]`.
-///
 /// `measure` forgets the stops, `report` answers with the CPU time and the longest stop.
-pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
-    let threads: usize = args.number("threads", 1)?;
-    let pinned = args.number("pin", 0)? != 0;
-    let us = |name| args.number::<u64>(name, 0).map(|us| us * 1000);
-    let want = Want {
-        work_ns: us("work-us")?,
-        sleep_ns: us("sleep-us")?,
-        period_ns: us("period-us")?,
-    };
-    set_slice_us(args.number("slice-us", 0)?)?;
+pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<(), LabError> {
     let longest_ns = Arc::new(AtomicU64::new(0));
     for index in 0..threads {
         let (page, longest_ns) = (Arc::clone(&page), Arc::clone(&longest_ns));
         std::thread::spawn(move || {
-            if pinned {
+            if options.is_pinned {
                 pin(index);
             }
             page.check_in();
-            burn(&page, page.slot(index), want, &longest_ns);
+            burn(&page, page.slot(index), options, &longest_ns);
         });
     }
     serve_commands(&page, |command| {
@@ -55,10 +46,12 @@ pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     })
 }
 
-fn burn(page: &SharedPage, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
+fn burn(page: &SharedPage, slot: &Slot, options: Options, longest_ns: &AtomicU64) {
+    let (work_ns, period_ns) = (options.work_us * 1000, options.period_us * 1000);
     let spin = Spin::calibrated();
-    let mut stops = Stops::new();
-    let mut sleep_at_ns = match want.work_ns {
+    // When it was last seen to run, or to end a sleep of its own.
+    let mut last_ns = monotonic_ns();
+    let mut sleep_at_ns = match work_ns {
         0 => u64::MAX,
         ns => thread_cpu_ns() + ns,
     };
@@ -69,21 +62,20 @@ fn burn(page: &SharedPage, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
         let cpu_ns = thread_cpu_ns();
         looks += 1;
         slot.publish(cpu_ns, looks);
-        stops.look();
-        longest_ns.fetch_max(stops.longest_ns, Ordering::Relaxed);
-        stops.longest_ns = 0;
+        let now = monotonic_ns();
+        longest_ns.fetch_max(now.saturating_sub(last_ns), Ordering::Relaxed);
+        last_ns = now;
         if cpu_ns < sleep_at_ns {
             continue;
         }
-        let now = monotonic_ns();
-        if want.period_ns == 0 {
-            sleep_until(now + want.sleep_ns);
+        if period_ns == 0 {
+            sleep_until(now + options.sleep_us * 1000);
         } else {
-            period_end_ns += want.period_ns;
-            period_end_ns = period_end_ns.max(now.saturating_sub(want.period_ns));
+            period_end_ns += period_ns;
+            period_end_ns = period_end_ns.max(now.saturating_sub(period_ns));
             sleep_until(period_end_ns);
         }
-        stops.slept();
-        sleep_at_ns = thread_cpu_ns() + want.work_ns;
+        last_ns = monotonic_ns();
+        sleep_at_ns = thread_cpu_ns() + work_ns;
     }
 }

@@ -1,77 +1,61 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate-lab worker server|constant|timer|hackbench|hog|forks --page FILE ...`. A worker obeys
-//! lines on its standard input and answers each with one line of JSON on its standard output; it
-//! ends when its input ends or the process that started it dies, so that nothing outlives the lab.
+//! `tidegate-lab worker PAGE JOB`, with a [`Job`] in JSON. A worker obeys lines on its standard
+//! input and answers each with one line of JSON on its standard output; it ends when its input ends
+//! or the process that started it dies, so that nothing outlives the lab.
 
-pub mod constant;
 pub mod forks;
 pub mod hackbench;
 pub mod hog;
+pub mod level;
 pub mod server;
 pub mod shared_page;
 pub mod spin;
 pub mod timer;
 pub mod work;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
 use tidegate_cgroup::sched_attr::SchedWrite;
 use tidegate_cgroup::{KernelFs as _, RealFs};
+use tidegate_sim::Histogram;
 
 use self::shared_page::SharedPage;
 use crate::LabError;
-use crate::scene::{Latency, histogram};
+use crate::scene::Latency;
 
-/// The arguments of a worker: `--name value` pairs after its kind.
-pub struct Args {
-    values: BTreeMap<String, String>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    pub generator: Generator,
+    pub threads: usize,
+    /// A slice of the EEVDF class; 0: the default.
+    pub slice_us: u64,
 }
 
-impl Args {
-    fn parse(args: &[String]) -> Result<Self, LabError> {
-        let mut values = BTreeMap::new();
-        for pair in args.chunks(2) {
-            match pair {
-                [name, value] if name.starts_with("--") => {
-                    values.insert(name[2..].to_string(), value.clone());
-                }
-                other => {
-                    let why = format!("arguments are '--name value' pairs, not {other:?}");
-                    return Err(LabError::process("worker", why));
-                }
-            }
-        }
-        Ok(Args { values })
-    }
-
-    /// A number; `default` when absent.
-    pub fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> Result<T, LabError> {
-        let Some(text) = self.values.get(name) else {
-            return Ok(default);
-        };
-        text.parse()
-            .map_err(|_| LabError::process("worker", format!("--{name} {text}: not a number")))
-    }
-
-    fn page(&self) -> Result<SharedPage, LabError> {
-        let path = self
-            .values
-            .get("page")
-            .map(PathBuf::from)
-            .ok_or_else(|| LabError::process("worker", "--page FILE is missing"))?;
-        SharedPage::open(&path)
-    }
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Generator {
+    Server(server::Options),
+    Level,
+    Timer(timer::Options),
+    /// 0 loops: without end.
+    Hackbench {
+        groups: usize,
+        loops: u64,
+    },
+    Hog(hog::Options),
+    /// Each thread is a parent, whose children work for so long.
+    Forks {
+        work_us: u64,
+    },
 }
 
-/// Runs `tidegate-lab worker ARGS`; returns the exit code (0, or 2 with a message on stderr).
-pub fn worker_main(args: &[String]) -> i32 {
-    match run(args) {
+/// Runs `tidegate-lab worker PAGE JOB`; returns the exit code (0, or 2 with a message on stderr).
+pub fn worker_main(words: &[String]) -> i32 {
+    match run(words) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("tidegate-lab: worker: {e}");
@@ -80,26 +64,24 @@ pub fn worker_main(args: &[String]) -> i32 {
     }
 }
 
-fn run(args: &[String]) -> Result<(), LabError> {
+fn run(words: &[String]) -> Result<(), LabError> {
     die_with_parent();
     crate::clock::no_timer_slack();
-    let (kind, rest) = args
-        .split_first()
-        .ok_or_else(|| LabError::process("worker", "which kind?"))?;
-    let args = Args::parse(rest)?;
-    let run = match kind.as_str() {
-        "server" => server::run,
-        "constant" => constant::run,
-        "timer" => timer::run,
-        "hackbench" => hackbench::run,
-        "hog" => hog::run,
-        "forks" => forks::run,
-        other => {
-            let why = format!("unknown kind '{other}'");
-            return Err(LabError::process("worker", why));
-        }
+    let failed = |why: String| LabError::process("worker", why);
+    let [page, job] = words else {
+        return Err(failed("takes a page and a job".into()));
     };
-    run(Arc::new(args.page()?), &args)
+    let page = Arc::new(SharedPage::open(Path::new(page))?);
+    let job: Job = serde_json::from_str(job).map_err(|e| failed(e.to_string()))?;
+    set_slice_us(job.slice_us)?;
+    match job.generator {
+        Generator::Server(options) => server::run(page, job.threads, options),
+        Generator::Level => level::run(page, job.threads),
+        Generator::Timer(options) => timer::run(page, job.threads, options),
+        Generator::Hackbench { groups, loops } => hackbench::run(&page, groups, loops),
+        Generator::Hog(options) => hog::run(page, job.threads, options),
+        Generator::Forks { work_us } => forks::run(&page, job.threads, work_us * 1000),
+    }
 }
 
 /// The kernel kills this process when the thread that started it ends; that survives the exec of
@@ -133,21 +115,20 @@ pub fn serve_commands(
 }
 
 pub struct Windows {
-    named: Vec<(&'static str, Mutex<Histogram<u64>>)>,
+    named: Vec<(&'static str, Mutex<Histogram>)>,
 }
 
 impl Windows {
     pub fn new(names: &[&'static str]) -> Arc<Self> {
-        let named = names.iter().map(|name| (*name, Mutex::new(histogram())));
+        let named = names.iter().map(|name| (*name, Mutex::default()));
         Arc::new(Windows {
             named: named.collect(),
         })
     }
 
-    /// Records a latency in the window of this number; what is beyond the histogram saturates
-    /// instead of being lost.
+    /// Records a latency in the window of this number.
     pub fn record(&self, at: usize, ns: u64) {
-        lock(&self.named[at].1).saturating_record(ns.max(1));
+        lock(&self.named[at].1).record(ns);
     }
 
     /// Obeys the parent: `measure` starts a window, `report` answers with a [`Latency`] for each
@@ -159,7 +140,7 @@ impl Windows {
                 let mut window = lock(window);
                 answer.insert((*name).into(), serde_json::json!(Latency::of(&window)));
                 if command == "measure" {
-                    window.reset();
+                    *window = Histogram::new();
                 }
             }
             answer.into()
@@ -176,7 +157,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Gives the calling thread an EEVDF slice, which the threads that it makes inherit; 0 leaves it
 /// alone.
-pub fn set_slice_us(slice_us: u64) -> Result<(), LabError> {
+fn set_slice_us(slice_us: u64) -> Result<(), LabError> {
     if slice_us == 0 {
         return Ok(());
     }
@@ -199,24 +180,7 @@ pub fn pin(index: usize) {
 }
 
 /// The CPUs that this process may run on.
-pub fn allowed_cpus() -> Vec<usize> {
+fn allowed_cpus() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_default();
     (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_pairs() {
-        let words = |s: &str| s.split(' ').map(str::to_string).collect::<Vec<_>>();
-        let args = Args::parse(&words("--threads 4 --level 250000")).expect("pairs");
-        assert_eq!(args.number("threads", 1usize).expect("a number"), 4);
-        assert_eq!(args.number("seed", 9u64).expect("the default"), 9);
-        assert!(Args::parse(&words("--threads")).is_err());
-        assert!(Args::parse(&words("threads 4")).is_err());
-        let bad = Args::parse(&words("--threads four")).expect("pairs");
-        assert!(bad.number("threads", 1usize).is_err());
-    }
 }

@@ -10,29 +10,36 @@ use std::sync::{Arc, Mutex};
 
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, Exp};
-use rand_xoshiro::Xoshiro256StarStar;
+use serde::{Deserialize, Serialize};
+use tidegate_sim::Prng;
 
 use super::shared_page::SharedPage;
 use super::spin::Spin;
 use super::work::Work;
-use super::{Args, Windows, lock};
+use super::{Windows, lock};
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::{LabError, seeded};
 
-/// The batches, as in the simulator: the time between two, the time over which one is due, and the
-/// requests of most and of one in three.
+/// The batches: the time between two, the time over which one is due, and the requests of most and
+/// of one in three.
 const BATCH_GAP_NS: u64 = 40_000_000;
 const BATCH_SPREAD_NS: u64 = 20_000_000;
 const BATCH_SMALL: u64 = 15;
 const BATCH_LARGE: u64 = 30;
+/// Longer than any window.
+const BATCHES_NS: u64 = 600_000_000_000;
 
-struct Arrivals {
-    rng: Xoshiro256StarStar,
-    /// Gaps of the Poisson process in seconds; absent for batches.
-    gaps: Option<Exp<f64>>,
-    next_ns: u64,
-    /// What is left of the batch, the latest first.
-    batch_ns: Vec<u64>,
+/// When the requests of batches are due, here and on the simulator.
+pub fn batches(seed: u64, length_ns: u64) -> Vec<u64> {
+    let mut rng = Prng::new(seed);
+    let mut due_ns = Vec::new();
+    for from_ns in (0..length_ns).step_by(BATCH_GAP_NS as usize) {
+        let is_large = rng.below(3) == 0;
+        let count = if is_large { BATCH_LARGE } else { BATCH_SMALL };
+        due_ns.extend((0..count).map(|_| from_ns + rng.below(BATCH_SPREAD_NS)));
+    }
+    due_ns.sort_unstable();
+    due_ns
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,40 +49,27 @@ struct Request {
     size: f64,
 }
 
-impl Arrivals {
-    /// A rate of 0 means batches.
-    fn new(seed: u64, start_ns: u64, per_second: f64) -> Result<Self, LabError> {
-        let gaps = (per_second != 0.0)
-            .then(|| Exp::new(per_second))
-            .transpose();
-        Ok(Arrivals {
-            rng: seeded(seed),
-            gaps: gaps.map_err(|e| LabError::process("server", format!("its rate: {e}")))?,
-            next_ns: start_ns,
-            batch_ns: Vec::new(),
-        })
-    }
+type Arrivals = Box<dyn Iterator<Item = Request> + Send>;
 
-    fn next(&mut self) -> Request {
-        if let Some(gaps) = &self.gaps {
-            self.next_ns += (gaps.sample(&mut self.rng) * 1e9) as u64;
-            return Request {
-                due_ns: self.next_ns,
-                size: self.rng.random_range(0.5..1.5),
-            };
-        }
-        loop {
-            if let Some(due_ns) = self.batch_ns.pop() {
-                return Request { due_ns, size: 1.0 };
-            }
-            let is_large = self.rng.random_ratio(1, 3);
-            let count = if is_large { BATCH_LARGE } else { BATCH_SMALL };
-            let due_ns = |_| self.next_ns + self.rng.random_range(0..BATCH_SPREAD_NS);
-            self.batch_ns.extend((0..count).map(due_ns));
-            self.batch_ns.sort_unstable_by(|a, b| b.cmp(a));
-            self.next_ns += BATCH_GAP_NS;
-        }
+/// A rate of 0 means batches.
+fn arrivals(seed: u64, start_ns: u64, per_second: f64) -> Result<Arrivals, LabError> {
+    if per_second == 0.0 {
+        let due = batches(seed, BATCHES_NS).into_iter();
+        return Ok(Box::new(due.map(move |due_ns| Request {
+            due_ns: start_ns + due_ns,
+            size: 1.0,
+        })));
     }
+    let gaps =
+        Exp::new(per_second).map_err(|e| LabError::process("server", format!("its rate: {e}")))?;
+    let (mut rng, mut due_ns) = (seeded(seed), start_ns);
+    Ok(Box::new(std::iter::repeat_with(move || {
+        due_ns += (gaps.sample(&mut rng) * 1e9) as u64;
+        Request {
+            due_ns,
+            size: rng.random_range(0.5..1.5),
+        }
+    })))
 }
 
 struct Server {
@@ -88,29 +82,30 @@ struct Server {
     in_memory: bool,
 }
 
-/// `server --page F --threads N --request-us U [--per-second R] [--steps-per-ms K] --seed X`;
-/// reports `wakeup` (a free thread took the request) and `latency`. A request walks through memory
-/// if the speed of that is given.
-pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
-    let threads: usize = args.number("threads", 4)?;
-    let request_us: f64 = args.number("request-us", 1000.0)?;
-    let steps_per_ms: f64 = args.number("steps-per-ms", 0.0)?;
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Options {
+    /// 0: batches.
+    pub per_second: f64,
+    pub request_us: f64,
+    /// The speed of a walk through memory, which a request is; 0: it is no-operations.
+    pub steps_per_ms: u64,
+    pub seed: u64,
+}
+
+/// Reports `wakeup` (a free thread took the request) and `latency`.
+pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<(), LabError> {
     let start_ns = monotonic_ns() + 50_000_000;
-    let per_second = args.number("per-second", 0.0)?;
+    let arrivals = arrivals(options.seed, start_ns, options.per_second)?;
     let spin = Spin::calibrated();
-    let in_memory = steps_per_ms > 0.0;
+    let in_memory = options.steps_per_ms > 0;
     let server = Arc::new(Server {
         page: Arc::clone(&page),
-        arrivals: Mutex::new(Arrivals::new(
-            args.number("seed", 1)?,
-            start_ns,
-            per_second,
-        )?),
+        arrivals: Mutex::new(arrivals),
         windows: Windows::new(&["wakeup", "latency"]),
         spin,
         amount: match in_memory {
-            true => request_us * steps_per_ms / 1000.0,
-            false => spin.blocks_for((request_us * 1000.0) as u64) as f64,
+            true => options.request_us * options.steps_per_ms as f64 / 1000.0,
+            false => spin.blocks_for((options.request_us * 1000.0) as u64) as f64,
         },
         in_memory,
     });
@@ -131,7 +126,9 @@ fn serve(server: &Server, index: usize) {
     page.check_in();
     let mut served = 0;
     while !page.stopped() {
-        let request = lock(&server.arrivals).next();
+        let Some(request) = lock(&server.arrivals).next() else {
+            return;
+        };
         let late_ns = || monotonic_ns().saturating_sub(request.due_ns);
         sleep_until(request.due_ns);
         server.windows.record(0, late_ns());
@@ -149,6 +146,7 @@ fn serve(server: &Server, index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scene::{MS, S};
 
     #[test]
     fn arrivals_keep_their_rate_their_work_and_their_seed() {
@@ -156,8 +154,10 @@ mod tests {
         let batches = (2 * BATCH_SMALL + BATCH_LARGE) as f64 / 3.0 * 1e9 / BATCH_GAP_NS as f64;
         for (per_second, rate) in [(2000.0, 2000.0), (0.0, batches)] {
             let of = |seed| -> Vec<Request> {
-                let mut arrivals = Arrivals::new(seed, 500, per_second).expect("a rate");
-                (0..n).map(|_| arrivals.next()).collect()
+                arrivals(seed, 500, per_second)
+                    .expect("a rate")
+                    .take(n)
+                    .collect()
             };
             let all = of(3);
             let seconds = (all[n - 1].due_ns - 500) as f64 / 1e9;
@@ -170,23 +170,26 @@ mod tests {
     }
 
     #[test]
-    fn some_periods_ask_for_more_than_seven_fifths_of_the_mean() {
-        let mut arrivals = Arrivals::new(1, 0, 0.0).expect("batches");
-        let mut asked = vec![0u64; 2000];
-        while let Some(n) = asked.get_mut((arrivals.next().due_ns / 100_000_000) as usize) {
-            *n += 1;
+    fn batches_exceed_the_quota_now_and_then_and_not_on_average() {
+        let length_ns = 600 * S;
+        let due = batches(1, length_ns);
+        let mean = due.len() as f64 * 10e6 / length_ns as f64;
+        assert!((4.8..5.2).contains(&mean), "{mean} CPUs");
+        let mut asked = vec![0u64; 6000];
+        for due_ns in due {
+            if let Some(period) = asked.get_mut((due_ns / (100 * MS)) as usize) {
+                *period += 10 * MS;
+            }
         }
-        let mean = asked.iter().sum::<u64>() as f64 / asked.len() as f64;
-        let over = asked.iter().filter(|n| **n as f64 > 1.4 * mean).count();
-        let pct = 100.0 * over as f64 / asked.len() as f64;
-        assert!((5.0..25.0).contains(&pct), "{pct} %");
+        let over = asked.iter().filter(|ns| **ns > 700 * MS).count() as f64 / 6000.0;
+        assert!((0.05..0.25).contains(&over), "{over} of the periods");
     }
 
     #[test]
     fn latency_counts_from_when_a_request_was_due() {
         // Requests due at once on one thread: the tenth waits for the nine before it.
         let page = Arc::new(SharedPage::create().expect("a page"));
-        let arrivals = Arrivals::new(1, monotonic_ns(), 1e6).expect("a rate");
+        let arrivals = arrivals(1, monotonic_ns(), 1e6).expect("a rate");
         let server = Arc::new(Server {
             page: Arc::clone(&page),
             arrivals: Mutex::new(arrivals),
@@ -202,7 +205,7 @@ mod tests {
         }
         page.stop();
         thread.join().expect("the worker ends");
-        let worst_ns = lock(&server.windows.named[1].1).max();
+        let worst_ns = lock(&server.windows.named[1].1).max_ns();
         assert!(worst_ns > 10_000_000, "the tenth waited only {worst_ns} ns");
     }
 }

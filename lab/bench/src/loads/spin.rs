@@ -7,7 +7,7 @@
 //! an amount: a thread that shares its core with another takes longer for the same amount, as real
 //! work would.
 
-use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::clock::thread_cpu_ns;
 
 /// Set where time is virtual: side work of the older experiments then burns like this as well, not
 /// by arithmetic.
@@ -76,42 +76,6 @@ impl Spin {
     }
 }
 
-/// The longest time for which a thread that wanted to run did not, seen by itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Stops {
-    last_ns: u64,
-    pub longest_ns: u64,
-}
-
-impl Stops {
-    /// From now on.
-    pub fn new() -> Self {
-        Stops {
-            last_ns: monotonic_ns(),
-            longest_ns: 0,
-        }
-    }
-
-    /// Called after each little while of work. Returns the time.
-    pub fn look(&mut self) -> u64 {
-        let now = monotonic_ns();
-        self.longest_ns = self.longest_ns.max(now.saturating_sub(self.last_ns));
-        self.last_ns = now;
-        now
-    }
-
-    /// Called after a sleep of its own, which is no stop.
-    pub fn slept(&mut self) {
-        self.last_ns = monotonic_ns();
-    }
-}
-
-impl Default for Stops {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,18 +88,5 @@ mod tests {
         let took_ns = thread_cpu_ns() - from;
         // The fastest stretch calibrates, and a neighbour on the core halves the speed.
         assert!((1_200_000..40_000_000).contains(&took_ns), "{took_ns} ns");
-    }
-
-    #[test]
-    fn a_stop_is_seen_and_a_sleep_is_none() {
-        let mut stops = Stops::new();
-        crate::clock::sleep_until(monotonic_ns() + 3_000_000);
-        stops.look();
-        assert!(stops.longest_ns >= 3_000_000);
-        let mut stops = Stops::new();
-        crate::clock::sleep_until(monotonic_ns() + 30_000_000);
-        stops.slept();
-        stops.look();
-        assert!(stops.longest_ns < 30_000_000, "{} ns", stops.longest_ns);
     }
 }

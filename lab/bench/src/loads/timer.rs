@@ -5,50 +5,40 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::shared_page::SharedPage;
 use super::spin::Spin;
-use super::{Args, Windows, pin, set_slice_us};
+use super::{Windows, pin};
 use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
-struct Timer {
-    start_ns: u64,
-    interval_ns: u64,
-    /// Blocks of [`Spin`] at each moment.
-    amount: u64,
-    spin: Spin,
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Options {
+    pub interval_us: u64,
+    /// Work at each moment.
+    pub work_us: u64,
+    /// So many threads compute without end.
+    pub busy: usize,
+    /// Thread n stays on CPU n.
+    pub is_pinned: bool,
 }
 
-/// `timer --page F [--threads N] [--busy B] [--work-us W] [--interval-us P] [--pin 1] [--slice-us
-/// N]`; reports `latency`. Pinned, thread n is on CPU n.
-pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
-    let threads: usize = args.number("threads", 1)?;
-    let busy: usize = args.number("busy", 0)?;
-    let pinned = args.number("pin", 0)? != 0;
-    let work_ns = 1000 * args.number::<u64>("work-us", 0)?;
-    set_slice_us(args.number("slice-us", 0)?)?;
+/// Reports `latency`.
+pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<(), LabError> {
     let windows = Windows::new(&["latency"]);
     let spin = Spin::calibrated();
-    let timer = Arc::new(Timer {
-        start_ns: monotonic_ns() + 50_000_000,
-        interval_ns: 1000 * args.number::<u64>("interval-us", 1000)?.max(10),
-        amount: if work_ns == 0 {
-            0
-        } else {
-            spin.blocks_for(work_ns)
-        },
-        spin,
-    });
+    let start_ns = monotonic_ns() + 50_000_000;
     for index in 0..threads {
-        let (page, windows, timer) = (Arc::clone(&page), Arc::clone(&windows), Arc::clone(&timer));
+        let (page, windows) = (Arc::clone(&page), Arc::clone(&windows));
         std::thread::spawn(move || {
-            if pinned {
+            if options.is_pinned {
                 pin(index);
             }
             page.check_in();
-            match index < busy {
+            match index < options.busy {
                 true => compute(&page, index, spin),
-                false => tick(&page, index, &windows, &timer),
+                false => tick(&page, index, &windows, spin, (start_ns, options)),
             }
         });
     }
@@ -62,15 +52,24 @@ fn compute(page: &SharedPage, index: usize, spin: Spin) {
     }
 }
 
-fn tick(page: &SharedPage, index: usize, windows: &Windows, timer: &Timer) {
-    let (mut due_ns, mut ticks) = (timer.start_ns, 0);
+fn tick(
+    page: &SharedPage,
+    index: usize,
+    windows: &Windows,
+    spin: Spin,
+    (mut due_ns, options): (u64, Options),
+) {
+    let interval_ns = options.interval_us * 1000;
+    let mut ticks = 0;
     while !page.stopped() {
         sleep_until(due_ns);
-        timer.spin.work(timer.amount);
+        if options.work_us > 0 {
+            spin.work(spin.blocks_for(options.work_us * 1000));
+        }
         let late_ns = monotonic_ns().saturating_sub(due_ns);
         windows.record(0, late_ns);
         ticks += 1;
         page.slot(index).publish(thread_cpu_ns(), ticks);
-        due_ns += timer.interval_ns * (1 + late_ns / timer.interval_ns);
+        due_ns += interval_ns * (1 + late_ns / interval_ns);
     }
 }

@@ -1,68 +1,71 @@
 //! The one report of an experiment: for each part a table of medians with 95 % intervals, ratios in
 //! pairs against the strongest simple alternative, the targets, and a drawing of the first metric.
 
-use super::{Headline, Met, Report, Table, plots};
+use super::{Headline, Report, Table, plots};
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
 use crate::machine::Machine;
-use crate::options::On;
 use crate::stats::{bootstrap95, geometric_mean, least, mean, median, most, with_interval};
 
 /// More than this of the machine for other programs, and a measurement is theirs as much as ours.
-pub const LOUD: f64 = 0.10;
+const LOUD: f64 = 0.10;
 
+/// The report on samples in the order of the experiment's design.
 pub fn report(
     experiment: &Experiment,
-    on: On,
     machine: Machine,
     parts: &[Part],
     samples: &[Sample],
 ) -> Report {
+    let is_simulated = matches!(machine, Machine::Simulated(_));
     let mut report = Report::new(experiment.name, machine);
     report.title = experiment.question;
     report.rows = samples.iter().map(Sample::row).collect();
     for part in parts {
-        let of_part = Samples::of(part, samples);
-        if of_part.all.is_empty() {
-            continue;
+        let groups = groups(part, samples);
+        for group in &groups {
+            report.tables.extend(group.tables());
+            report.plots.extend(group.plot());
         }
-        for group in of_part.groups() {
-            report.tables.extend(of_part.tables(&group));
-            report.plots.extend(of_part.plot(&group));
+        for target in &part.targets {
+            let lines = groups.iter().flat_map(|group| group.headlines(target));
+            report.headline.extend(lines);
         }
-        let targets = part.targets.iter().flat_map(|t| of_part.headlines(t));
-        report.headline.extend(targets);
     }
     report.notes = experiment.notes.iter().map(|n| (*n).to_string()).collect();
-    let others: Vec<f64> = samples
-        .iter()
-        .map(|s| s.figures.get("other_ratio"))
-        .collect();
-    let others: Vec<f64> = others.into_iter().filter(|v| !v.is_nan()).collect();
+    let others = samples.iter().map(|s| s.figures.get("other_ratio"));
+    let others: Vec<f64> = others.filter(|v| !v.is_nan()).collect();
     let loud = median(&others).filter(|v| *v > LOUD);
     for headline in &mut report.headline {
         if loud.is_some() {
-            headline.met = Met::Unknown;
-        } else if on == On::Sim {
+            headline.met = None;
+        } else if is_simulated && headline.target.is_some() && headline.met.is_none() {
             // Nothing disturbs a simulation: a figure without a value misses its target.
-            headline.missed_without_a_value();
+            headline.met = Some(false);
         }
     }
     report.notes.extend(loud.map(|ratio| {
         format!(
-            "Other programs used {:.0} % of the machine, so no target is judged: run it again on a quiet machine.",
+            "Other programs used {:.0} % of the machine, so no target is judged: run it again on \
+             a quiet machine.",
             100.0 * ratio
         )
     }));
     report
 }
 
-struct Samples<'a> {
+/// The samples of a part that share a table.
+pub struct Samples<'a> {
     part: &'a Part,
     all: Vec<&'a Sample>,
+    cases: Vec<&'a Case>,
+    arms: Vec<&'a Arm>,
+    /// What tells them from another group: `, 16 CPUs`.
+    suffix: String,
+    has_others: bool,
 }
 
 /// Each once, in the order of appearance.
-fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+pub fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for item in items {
         if !all.contains(&item) {
@@ -72,225 +75,182 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-impl<'a> Samples<'a> {
-    fn of(part: &'a Part, samples: &'a [Sample]) -> Self {
+pub fn groups<'a>(part: &'a Part, samples: &'a [Sample]) -> Vec<Samples<'a>> {
+    let of_part = || samples.iter().filter(|s| s.part == part.key);
+    let names = distinct(of_part().map(|s| s.case.group.as_str()));
+    let has_others = names.len() > 1;
+    let group = |name: &str| {
+        let all: Vec<&Sample> = of_part().filter(|s| s.case.group == name).collect();
         Samples {
             part,
-            all: samples.iter().filter(|s| s.part == part.key).collect(),
+            cases: distinct(all.iter().map(|s| &s.case)),
+            arms: distinct(all.iter().map(|s| &s.arm)),
+            all,
+            suffix: match name {
+                "" => String::new(),
+                _ => format!(", {name}"),
+            },
+            has_others,
         }
-    }
+    };
+    names.into_iter().map(group).collect()
+}
 
-    fn groups(&self) -> Vec<String> {
-        distinct(self.all.iter().map(|s| s.case.group.clone()))
-    }
-
-    fn cases(&self, group: &str) -> Vec<&'a Case> {
-        // The design's order; runs are shuffled.
-        let planned = self.part.cells.iter().map(|c| &c.case);
-        let planned = distinct(planned.filter(|c| c.group == group));
-        let all = self.all.iter().map(|s| &s.case);
-        let run = distinct(all.filter(|c| c.group == group));
-        let at = |case: &&Case| planned.iter().position(|p| p == case);
-        let mut cases = run;
-        cases.sort_by_key(at);
-        cases
-    }
-
-    fn arms(&self, group: &str) -> Vec<&'a Arm> {
-        let planned = distinct(self.part.cells.iter().map(|c| &c.arm));
-        let all = self.all.iter().filter(|s| s.case.group == group);
-        let mut arms = distinct(all.map(|s| &s.arm));
-        arms.sort_by_key(|arm| planned.iter().position(|p| p == arm));
-        arms
-    }
-
+impl Samples<'_> {
     fn pick(&self, pick: impl Fn(&Sample) -> bool, name: &str) -> Vec<f64> {
         let picked = self.all.iter().filter(|s| pick(s));
         let values = picked.map(|s| s.figures.get(name));
         values.filter(|v| !v.is_nan()).collect()
     }
 
+    fn has_run(&self, case: &Case, arm: &Arm) -> bool {
+        self.all.iter().any(|s| s.case == *case && s.arm == *arm)
+    }
+
     /// A figure over the other arm's in the same round of this case. A main that was never served
     /// is infinitely slow, not a run to leave out.
     fn ratios(&self, case: &Case, arm: &str, over: &str, name: &str) -> Vec<f64> {
-        let of = |key: &str| -> Vec<&&Sample> {
-            let own = self
-                .all
-                .iter()
-                .filter(|s| s.case == *case && s.arm.key == key);
-            own.collect()
-        };
-        let (own, base) = (of(arm), of(over));
+        let of_case = || self.all.iter().filter(|s| s.case == *case);
         let ratio = |s: &&Sample| {
-            let same = base.iter().find(|b| b.round == s.round)?;
+            let same = of_case().find(|b| b.arm.key == over && b.round == s.round)?;
             let (value, base) = (s.figures.get(name), same.figures.get(name));
             let ratio = value / base;
             (ratio > 0.0 && base.is_finite()).then_some(ratio)
         };
-        own.into_iter().filter_map(ratio).collect()
+        let own = of_case().filter(|s| s.arm.key == arm);
+        own.filter_map(ratio).collect()
     }
 
-    fn tables(&self, group: &str) -> Vec<Table> {
-        let mut tables = vec![self.table(group)];
-        let cases = self.cases(group);
-        for (over, figures) in self.part.over {
-            tables.extend(
-                figures
-                    .iter()
-                    .map(|name| self.pairs(group, &cases, over, name)),
-            );
-        }
+    pub fn tables(&self) -> Vec<Table> {
+        let over = self.part.over.iter();
+        let pairs = over.flat_map(|(arm, names)| names.iter().map(|name| self.pairs(arm, name)));
+        let mut tables: Vec<Table> = std::iter::once(self.table()).chain(pairs).collect();
         tables.retain(|t| !t.rows.is_empty());
         tables
     }
 
-    fn title(&self, group: &str) -> String {
-        match group {
-            "" => self.part.title.clone(),
-            _ => format!("{}, {group}", self.part.title),
-        }
+    fn title(&self) -> String {
+        format!("{}{}", self.part.title, self.suffix)
     }
 
-    fn table(&self, group: &str) -> Table {
-        let metrics = self.part.metrics.iter().filter(|m| {
-            let of_group = |s: &Sample| s.case.group == group;
-            !self.pick(of_group, m.name).is_empty()
-        });
-        let metrics: Vec<&Metric> = metrics.collect();
-        let mut heads = if self.part.pooled {
-            vec![""]
+    fn table(&self) -> Table {
+        let metrics = self.part.metrics.iter();
+        let metrics: Vec<&Metric> = metrics
+            .filter(|m| !self.pick(|_| true, m.name).is_empty())
+            .collect();
+        let labels = if self.part.pooled {
+            &[""][..]
         } else {
-            vec!["", "arm"]
+            &["", "arm"]
         };
-        heads.extend(metrics.iter().map(|m| m.head));
-        let mut table = Table::new(&self.title(group), &heads);
-        let arms = self.arms(group);
+        let heads = labels.iter().copied().chain(metrics.iter().map(|m| m.head));
+        let mut table = Table::new(&self.title(), &heads.collect::<Vec<_>>());
+        let mut push = |labels: Vec<String>, own: &dyn Fn(&Sample) -> bool| {
+            let cells = metrics.iter().map(|m| shown(&self.pick(own, m.name), m));
+            table.push(labels.into_iter().chain(cells));
+        };
         if self.part.pooled {
-            for arm in arms {
-                let own = |s: &Sample| s.case.group == group && s.arm == *arm;
-                let cells = metrics.iter().map(|m| shown(&self.pick(own, m.name), m));
-                table.push(std::iter::once(arm.label.clone()).chain(cells));
+            for arm in &self.arms {
+                push(vec![arm.label.clone()], &|s| s.arm == **arm);
             }
             return table;
         }
-        for case in self.cases(group) {
-            for arm in &arms {
-                let own = |s: &Sample| s.case == *case && s.arm == **arm;
-                if !self.all.iter().any(|s| own(s)) {
-                    continue;
-                }
-                let cells = metrics.iter().map(|m| shown(&self.pick(own, m.name), m));
-                let labels = [case.label.clone(), arm.label.clone()];
-                table.push(labels.into_iter().chain(cells));
+        for case in &self.cases {
+            for arm in self.arms.iter().filter(|arm| self.has_run(case, arm)) {
+                let labels = vec![case.label.clone(), arm.label.clone()];
+                push(labels, &|s| s.case == **case && s.arm == **arm);
             }
         }
         table
     }
 
     /// Ratios to the alternative, a column for each case.
-    fn pairs(&self, group: &str, cases: &[&Case], over: &str, name: &str) -> Table {
-        let base = self.arms(group).into_iter().find(|arm| arm.key == over);
+    fn pairs(&self, over: &str, name: &str) -> Table {
+        let base = self.arms.iter().find(|arm| arm.key == over);
+        let base = base.map_or(over, |arm| &arm.label);
         let head = self.part.metrics.iter().find(|m| m.name == name);
         let head = head.map_or(name, |m| m.head.split(',').next().unwrap_or(m.head));
-        let base = base.map_or(over, |arm| &arm.label);
-        let title = format!("{}: {head} over {base}, in pairs", self.title(group));
+        let title = format!("{}: {head} over {base}, in pairs", self.title());
+        let has_several = self.cases.len() > 1;
         let mut heads = vec![""];
-        heads.extend(cases.iter().map(|c| c.label.as_str()));
-        if cases.len() > 1 {
-            heads.push("all");
-        }
+        heads.extend(self.cases.iter().map(|c| c.label.as_str()));
+        heads.extend(has_several.then_some("all"));
         let mut table = Table::new(&title, &heads);
-        for arm in self.arms(group).into_iter().filter(|arm| arm.key != over) {
-            let by_case = cases.iter().map(|c| self.ratios(c, &arm.key, over, name));
-            let by_case: Vec<Vec<f64>> = by_case.collect();
-            let all = by_case.concat();
+        for arm in self.arms.iter().filter(|arm| arm.key != over) {
+            let ratios = |case: &&Case| self.ratios(case, &arm.key, over, name);
+            let mut columns: Vec<Vec<f64>> = self.cases.iter().map(ratios).collect();
+            let all = columns.concat();
             if all.is_empty() {
                 continue;
             }
-            let mut cells: Vec<String> = by_case.iter().map(|r| ratio_cell(r)).collect();
-            if cases.len() > 1 {
-                cells.push(ratio_cell(&all));
-            }
+            columns.extend(has_several.then_some(all));
+            let cells = columns.iter().map(|ratios| ratio_cell(ratios));
             table.push(std::iter::once(arm.label.clone()).chain(cells));
         }
         table
     }
 
-    fn headlines(&self, target: &Target) -> Vec<Headline> {
-        let groups = self.groups();
+    pub fn headlines(&self, target: &Target) -> Vec<Headline> {
         let mut lines = Vec::new();
-        for group in &groups {
-            for arm in self.arms(group).into_iter() {
-                if !target.arms.is_empty() && !target.arms.contains(&arm.key) {
-                    continue;
-                }
-                let values = self.values(target, group, arm);
-                let Some(values) = values else { continue };
-                let mut name = target.what.replace("{arm}", &arm.label);
-                if name == target.what && self.part.cells.iter().any(|c| c.arm != *arm) {
-                    name = format!("{name}: {}", arm.label);
-                }
-                if groups.len() > 1 && !group.is_empty() {
-                    name = format!("{name}, {group}");
-                }
-                lines.push(line(target, name, &values));
+        for arm in &self.arms {
+            if !target.arms.is_empty() && !target.arms.contains(&arm.key) {
+                continue;
             }
+            let Some(values) = self.values(target, arm) else {
+                continue;
+            };
+            let mut name = target.what.replace("{arm}", &arm.label);
+            if name == target.what && self.arms.len() > 1 {
+                name = format!("{name}: {}", arm.label);
+            }
+            if self.has_others {
+                name += &self.suffix;
+            }
+            lines.push(line(target, name, &values));
         }
         lines
     }
 
     /// What a target looks at; nothing if no case of it was run.
-    fn values(&self, target: &Target, group: &str, arm: &Arm) -> Option<Vec<f64>> {
-        let chosen = |case: &Case| match &target.cases {
+    fn values(&self, target: &Target, arm: &Arm) -> Option<Vec<f64>> {
+        let is_chosen = |case: &&&Case| match &target.cases {
             None => true,
             Some((field, value)) => case.fields.iter().any(|f| f.0 == *field && f.1 == *value),
         };
-        let cases = self.cases(group);
-        let cases: Vec<&Case> = cases.into_iter().filter(|c| chosen(c)).collect();
+        let cases: Vec<&Case> = self.cases.iter().filter(is_chosen).copied().collect();
         let metric = &target.metric;
         let of = |case: &Case| self.pick(|s| s.case == *case && s.arm == *arm, metric.name);
-        let was_run = |case: &&Case| {
-            let mut all = self.all.iter();
-            all.any(|s| s.case == **case && s.arm == *arm)
-        };
-        if !cases.iter().any(was_run) {
+        if !cases.iter().any(|case| self.has_run(case, arm)) {
             return None;
         }
+        let cases = cases.into_iter();
         Some(match &target.over {
-            Over::Itself => {
-                let all = cases.iter().flat_map(|c| of(c));
-                all.map(|v| v * metric.scale).collect()
-            }
+            Over::Itself => cases.flat_map(of).map(|v| v * metric.scale).collect(),
             Over::Arm(over) if arm.key == *over => return None,
-            Over::Arm(over) => {
-                let pairs = cases
-                    .iter()
-                    .map(|c| self.ratios(c, &arm.key, over, metric.name));
-                pairs
-                    .filter(|r| !r.is_empty())
-                    .map(|r| together(&r))
-                    .collect()
-            }
+            Over::Arm(over) => cases
+                .map(|case| self.ratios(case, &arm.key, over, metric.name))
+                .filter(|ratios| !ratios.is_empty())
+                .map(|ratios| together(&ratios))
+                .collect(),
             Over::Case(label) => {
-                let base = self.cases(group).into_iter().find(|c| c.label == *label)?;
-                let base = mean(&of(base))?;
-                let others = cases.iter().filter(|c| c.label != *label);
+                let base = mean(&of(self.cases.iter().find(|c| c.label == *label)?))?;
+                let others = cases.filter(|c| c.label != *label);
                 others.filter_map(|c| Some(mean(&of(c))? / base)).collect()
             }
         })
     }
 
-    fn plot(&self, group: &str) -> Option<plots::Plot> {
+    pub fn plot(&self) -> Option<plots::Plot> {
         let metric = self.part.metrics.first()?;
         let mut rows = Vec::new();
-        for case in self.cases(group) {
-            for arm in self.arms(group) {
-                let values = self.pick(|s| s.case == *case && s.arm == *arm, metric.name);
+        for case in &self.cases {
+            for arm in &self.arms {
+                let values = self.pick(|s| s.case == **case && s.arm == **arm, metric.name);
                 let values = values.into_iter().map(|v| v * metric.scale).collect();
                 rows.push((format!("{} {}", case.label, arm.label), values));
             }
         }
-        let title = format!("{}: {}", self.title(group), metric.head);
+        let title = format!("{}: {}", self.title(), metric.head);
         plots::dots(&title, "Each dot is a run, the bar is the median.", &rows)
     }
 }
@@ -337,65 +297,38 @@ fn line(target: &Target, name: String, values: &[f64]) -> Headline {
         Bound::None => return headline,
         Bound::Most(limit) => (format!("≤ {limit}"), value <= limit),
         Bound::Least(limit) => (format!("≥ {limit}"), value >= limit),
-        Bound::Within(low, high) => (format!("{low} to {high}"), (low..=high).contains(&value)),
     };
     headline.target = Some(text.replace('-', "−"));
-    headline.met = if value.is_nan() {
-        Met::Unknown
-    } else {
-        Met::of(met)
-    };
+    headline.met = Some(met).filter(|_| !value.is_nan());
     headline
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Cell, Figures, metric};
-    use crate::scene::{Model, Scene};
+    use crate::experiment::{Figures, metric};
 
     const AVG: Metric = metric("avg_us", "average, us", 1);
 
-    fn cell(load: f64, arm: &str, round: u32) -> Cell {
-        let case = Case::new("16 CPUs", format!("load {load}")).with("load", load);
-        Cell {
-            case,
-            arm: Arm::new(arm, arm),
-            round,
-            due: Vec::new(),
-            scene: Scene::new(Model::plain(1), 0, 0, 1),
-        }
-    }
-
     /// A part with these runs: load, arm, round, average.
     fn part(runs: &[(f64, &str, u32, f64)], target: Target) -> (Part, Vec<Sample>) {
-        let part = Part {
-            pooled: true,
-            over: &[("alone", &["avg_us"])],
-            targets: vec![target],
-            ..Part::new(
-                "loads",
-                "Main",
-                runs.iter().map(|r| cell(r.0, r.1, r.2)).collect(),
-                |_, _| Vec::new(),
-                &[AVG],
-            )
-        };
-        let sample = |(cell, run): (&Cell, &(f64, &str, u32, f64))| Sample {
+        let part = Part::new("loads", "Main", Vec::new(), |_, _| Vec::new(), &[AVG])
+            .pooled()
+            .over(&[("alone", &["avg_us"])])
+            .targets([target]);
+        let sample = |&(load, arm, round, avg_us): &(f64, &str, u32, f64)| Sample {
             part: "loads".into(),
-            case: cell.case.clone(),
-            arm: cell.arm.clone(),
-            round: cell.round,
-            figures: Figures::default().with("avg_us", run.3),
+            case: Case::new("16 CPUs", format!("load {load}")).with("load", load),
+            arm: Arm::new(arm, arm),
+            round,
+            figures: Figures::default().with("avg_us", avg_us),
         };
-        let samples = part.cells.iter().zip(runs).map(sample).collect();
-        (part, samples)
+        (part, runs.iter().map(sample).collect())
     }
 
     fn headline(runs: &[(f64, &str, u32, f64)], target: Target) -> Vec<Headline> {
         let (part, samples) = part(runs, target);
-        let of_part = Samples::of(&part, &samples);
-        of_part.headlines(&part.targets[0])
+        groups(&part, &samples)[0].headlines(&part.targets[0])
     }
 
     fn worst() -> Target {
@@ -424,7 +357,7 @@ mod tests {
         );
         assert_eq!(
             (lines[0].met, lines[0].target.as_deref()),
-            (Met::No, Some("≤ 2.5"))
+            (Some(false), Some("≤ 2.5"))
         );
     }
 
@@ -432,9 +365,9 @@ mod tests {
     fn a_starved_main_is_the_worst_and_not_left_out() {
         let runs = [(1.0, "alone", 0, 1.0), (1.0, "idle", 0, f64::INFINITY)];
         let (part, samples) = part(&runs, worst());
-        let of_part = Samples::of(&part, &samples);
-        assert_eq!(of_part.headlines(&part.targets[0])[0].value, f64::INFINITY);
-        let tables = of_part.tables("16 CPUs");
+        let group = &groups(&part, &samples)[0];
+        assert_eq!(group.headlines(&part.targets[0])[0].value, f64::INFINITY);
+        let tables = group.tables();
         assert_eq!(tables[1].rows, [["idle", "never"]]);
     }
 
@@ -444,10 +377,10 @@ mod tests {
         let lines = headline(&[(1.0, "alone", 0, f64::NAN)], target());
         assert_eq!(
             (lines[0].met, lines[0].name.as_str()),
-            (Met::Unknown, "average of alone")
+            (None, "average of alone")
         );
         let lines = headline(&[(1.0, "alone", 0, 0.5)], target());
-        assert_eq!(lines[0].met, Met::No);
+        assert_eq!(lines[0].met, Some(false));
     }
 
     #[test]

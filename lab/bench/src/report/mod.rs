@@ -9,95 +9,38 @@ pub(crate) mod text;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::machine::Machine;
 use crate::{Engine, LabError};
-
-/// A row of the report from a JSON object; anything else would be a mistake of ours and gives an
-/// empty row.
-pub fn row(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
 
 pub(crate) fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('"', "&quot;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A number for JSON: rounded to three decimals, `null` where it is not finite.
-pub fn num(value: f64) -> Value {
-    if value.is_finite() {
-        json!((value * 1000.0).round() / 1000.0)
-    } else {
-        Value::Null
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    Yes,
-    No,
-    /// There is no target, or it cannot be judged here.
-    Unknown,
-}
-
-impl Met {
-    /// From a comparison.
-    pub fn of(met: bool) -> Met {
-        if met { Met::Yes } else { Met::No }
-    }
-
-    /// `met`, `not met` or nothing.
-    pub fn word(self) -> &'static str {
-        match self {
-            Met::Yes => "met",
-            Met::No => "NOT met",
-            Met::Unknown => "",
-        }
-    }
-}
-
-impl Serialize for Met {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Met::Yes => s.serialize_some(&true),
-            Met::No => s.serialize_some(&false),
-            Met::Unknown => s.serialize_none(),
-        }
-    }
-}
-
-/// One measured figure beside the published one and its target.
+/// One measured figure with the published one and its target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headline {
     pub name: String,
     #[serde(serialize_with = "rounded")]
     pub value: f64,
     pub unit: String,
-    #[serde(serialize_with = "rounded_option")]
     pub published: Option<f64>,
     pub target: Option<String>,
-    pub met: Met,
+    /// Absent without a target, or if it cannot be judged here.
+    pub met: Option<bool>,
     /// 95 % interval of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval95: Option<(f64, f64)>,
 }
 
-/// JSON has no infinity: an event that was not seen to happen is `null`.
+/// To three decimals. JSON has no infinity: an event that was not seen to happen is `null`.
 fn rounded<S: serde::Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
-    num(*value).serialize(s)
-}
-
-fn rounded_option<S: serde::Serializer>(value: &Option<f64>, s: S) -> Result<S::Ok, S::Error> {
-    value.map(num).serialize(s)
+    s.serialize_f64((value * 1000.0).round() / 1000.0)
 }
 
 impl Headline {
-    /// A figure without target.
     pub fn new(name: &str, value: f64, unit: &str) -> Self {
         Headline {
             name: name.into(),
@@ -105,15 +48,8 @@ impl Headline {
             unit: unit.into(),
             published: None,
             target: None,
-            met: Met::Unknown,
+            met: None,
             interval95: None,
-        }
-    }
-
-    /// A target without a value is missed.
-    pub fn missed_without_a_value(&mut self) {
-        if self.target.is_some() && self.met == Met::Unknown {
-            self.met = Met::No;
         }
     }
 }
@@ -126,7 +62,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
     pub fn new(title: &str, columns: &[&str]) -> Self {
         Table {
             title: title.into(),
@@ -137,16 +72,6 @@ impl Table {
 
     pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
-    }
-
-    /// Drops columns in which every cell is empty.
-    pub fn drop_empty_columns(&mut self) {
-        for at in (0..self.columns.len()).rev() {
-            if self.rows.iter().all(|row| row[at].is_empty()) {
-                self.columns.remove(at);
-                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
-            }
-        }
     }
 }
 
@@ -168,7 +93,6 @@ pub struct Report {
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Subject>,
-    /// The machine, or the simulated one.
     pub machine: Machine,
     pub rows: Vec<Map<String, Value>>,
     pub headline: Vec<Headline>,
@@ -186,7 +110,6 @@ fn is_cgroup(engine: &Engine) -> bool {
 }
 
 impl Report {
-    /// An empty report.
     pub fn new(experiment: &'static str, machine: Machine) -> Self {
         Report {
             experiment,
@@ -243,7 +166,7 @@ impl Report {
         }
     }
 
-    fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         match &self.scenario {
             Some(scenario) => format!("tidegate-lab sim {}", scenario.name),
             None => format!("tidegate-lab {}", self.experiment),

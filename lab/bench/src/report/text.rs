@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{Headline, Met, Report, Table};
+use tidegate_api::cli::wrapped;
+
+use super::build::distinct;
+use super::{Headline, Report, Table};
 use crate::stats;
 
 pub fn render(report: &Report) -> String {
@@ -10,7 +13,7 @@ pub fn render(report: &Report) -> String {
     if let Some(scenario) = &report.scenario
         && !scenario.about.is_empty()
     {
-        out += &format!("\n{}\n", wrap(&scenario.about, 100));
+        out += &format!("\n{}", wrapped("", &scenario.about));
     }
     for t in &report.tables {
         out += &format!("\n{}\n{}", t.title, table(t));
@@ -19,7 +22,7 @@ pub fn render(report: &Report) -> String {
         out += &format!("\nHeadline\n{}", table(&headline_table(&report.headline)));
     }
     for note in &report.notes {
-        out += &format!("\n{}\n", wrap(note, 100));
+        out += &format!("\n{}", wrapped("", note));
     }
     for file in report.files() {
         out += &format!("\n{}", file.display());
@@ -43,7 +46,11 @@ pub fn headline_table(headline: &[Headline]) -> Table {
             short(h.value, h.interval95),
             h.unit.clone(),
             h.target.clone().unwrap_or_else(|| "-".into()),
-            h.met.word().to_string(),
+            match h.met {
+                Some(true) => "met".into(),
+                Some(false) => "NOT met".into(),
+                None => String::new(),
+            },
         ]);
     }
     t
@@ -62,8 +69,8 @@ pub fn headlines(reports: &[Report]) -> String {
             .iter()
             .zip(headline_table(&report.headline).rows)
         {
-            targets += u32::from(h.met != Met::Unknown);
-            met += u32::from(h.met == Met::Yes);
+            targets += u32::from(h.met.is_some());
+            met += u32::from(h.met == Some(true));
             all.push(std::iter::once(report.experiment.to_string()).chain(cells));
         }
     }
@@ -92,37 +99,23 @@ fn short(value: f64, interval: Option<(f64, f64)>) -> String {
 
 /// Columns as wide as their widest cell; numbers to the right, text to the left.
 pub fn table(t: &Table) -> String {
-    let width = |i: usize| {
-        let cells = t
-            .rows
-            .iter()
-            .filter_map(|r| r.get(i))
-            .chain(t.columns.get(i));
-        cells.map(|c| c.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..t.columns.len()).map(width).collect();
-    let numeric: Vec<bool> = (0..t.columns.len())
-        .map(|i| t.rows.iter().filter_map(|r| r.get(i)).any(|c| is_number(c)))
-        .collect();
-    let line = |cells: &[String]| {
-        let mut text = String::from(" ");
-        for (i, cell) in cells.iter().enumerate().take(widths.len()) {
-            let pad = " ".repeat(widths[i] - cell.chars().count());
-            let joined = if numeric[i] {
-                format!(" {pad}{cell} ")
-            } else {
-                format!(" {cell}{pad} ")
+    let mut lines = vec![String::new(); t.rows.len() + 2];
+    for (i, head) in t.columns.iter().enumerate() {
+        let cells = || t.rows.iter().map(|row| row[i].as_str());
+        let all = std::iter::once(head.as_str()).chain(cells());
+        let width = all.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let rule = "─".repeat(width);
+        let column = [head, rule.as_str()].into_iter().chain(cells());
+        let is_numeric = cells().any(is_number);
+        for (line, cell) in lines.iter_mut().zip(column) {
+            *line += &match is_numeric {
+                true => format!("  {cell:>width$}"),
+                false => format!("  {cell:width$}"),
             };
-            text += &joined;
         }
-        text.trim_end().to_string() + "\n"
-    };
-    let rule: Vec<String> = widths.iter().map(|w| "─".repeat(*w)).collect();
-    let mut out = line(&t.columns) + &line(&rule);
-    for row in &t.rows {
-        out += &line(row);
     }
-    out
+    let lines = lines.iter().map(|line| line.trim_end());
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Whether a cell begins like a number, with its sign.
@@ -131,47 +124,22 @@ pub fn is_number(cell: &str) -> bool {
         .starts_with(|c: char| c.is_ascii_digit())
 }
 
-pub fn wrap(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += length;
-    }
-    out
-}
-
-/// RFC 4180, with a header.
+/// One column for each name that any row has, in order of appearance.
 pub fn csv(rows: &[Map<String, Value>]) -> String {
-    let mut columns: Vec<&str> = Vec::new();
-    for name in rows.iter().flat_map(|r| r.keys()) {
-        if !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
-    }
-    let mut out = columns.join(",") + "\n";
+    let columns = distinct(rows.iter().flat_map(Map::keys));
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // Writing to memory cannot fail.
+    let _ = out.write_record(&columns);
     for row in rows {
-        let cells: Vec<String> = columns.iter().map(|c| cell(row.get(*c))).collect();
-        out += &(cells.join(",") + "\n");
+        let _ = out.write_record(columns.iter().map(|name| cell(row.get(*name))));
     }
-    out
+    String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(s)) if s.contains([',', '"', '\n']) => {
-            format!("\"{}\"", s.replace('"', "\"\""))
-        }
-        Some(Value::String(s)) => s.clone(),
+        Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }
 }
@@ -189,23 +157,6 @@ mod tests {
             table(&t),
             "  name      n\n  ────  ─────\n  a         1\n  long  -10.5\n"
         );
-    }
-
-    #[test]
-    fn csv_quotes_what_it_must() {
-        let rows = vec![
-            super::super::row(serde_json::json!({"a": "x,y", "b": 1.5})),
-            super::super::row(serde_json::json!({"a": "say \"hi\"", "c": null})),
-        ];
-        let text = csv(&rows);
-        assert!(text.starts_with("a,b,c\n"));
-        assert!(text.contains("\"x,y\",1.5,\n") && text.contains("\"say \"\"hi\"\"\",,\n"));
-    }
-
-    #[test]
-    fn wrapping_keeps_every_word() {
-        let text = "one two three four";
-        assert_eq!(wrap(text, 9), "one two\nthree\nfour");
     }
 
     #[test]

@@ -1,109 +1,63 @@
 //! Where an experiment runs: this machine ([`host`]), a simulated one ([`sim`]), or a stock kernel
-//! in virtual time ([`vm`], where a guest runs the host's lab); and what a report says of each.
+//! in virtual time ([`vm`], where a guest runs the host's lab).
 
 pub mod host;
-pub mod jobs;
 pub mod sim;
 pub mod vm;
 
-use std::fmt::Write as _;
+use std::cmp::Reverse;
 
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
+use tidegate_sim::{Scheduler, sweep};
 
 use self::host::Host;
-use crate::experiment::LabOptions;
-use crate::experiment::{Ask, Cell, Part, Sample};
-use crate::machine::{Guest, HostMachine, Machine, Simulated};
+use crate::experiment::{Ask, Cell, LabOptions, Part, Sample};
+use crate::machine::{HostMachine, Machine, Simulated};
 use crate::options::On;
 use crate::progress::Progress;
+use crate::report::build::distinct;
 use crate::report::{Report, build};
-use crate::scene::{FairClass, Keeper, MS, Outcome, S, Scene};
+use crate::scene::{Keeper, MS, Outcome, S, Scene};
 use crate::{LabError, seeded};
 
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
-    let (machine, parts, samples, missing) = match options.on {
-        On::Sim => simulated(options)?,
+    let (machine, measured) = match options.on {
+        On::Sim => return simulated(options),
         On::Host => {
             let measured = measured(options)?;
-            let parts = parts(options, &measured.machine)?;
             if options.serialise {
                 measured.write(options)?;
             }
-            let machine = Machine::Host(measured.machine);
-            (machine, parts, measured.samples, measured.missing)
+            (Machine::Host(measured.machine.clone()), measured)
         }
         On::Vm => {
-            let done = vm::run(options)?;
-            let parts = parts(options, &done.measured.machine)?;
-            let mut missing = done.measured.missing;
-            missing.push(done.note);
-            let guest = Guest {
-                machine: done.measured.machine,
-                package: done.package,
-                series: done.series,
-            };
-            (Machine::Guest(guest), parts, done.measured.samples, missing)
+            let (guest, measured) = vm::run(options)?;
+            (Machine::Guest(guest), measured)
         }
     };
+    let parts = parts(options, measured.machine.cpus as u32)?;
+    let (samples, missing) = (measured.samples, measured.missing);
     if samples.is_empty() {
         return Err(LabError::process(
             options.experiment.name,
             missing.join(" "),
         ));
     }
-    let mut report = build::report(options.experiment, options.on, machine, &parts, &samples);
+    let mut report = build::report(options.experiment, machine, &parts, &samples);
     report.engine = options.engine;
     report.notes.extend(missing);
     Ok(report)
 }
 
-type Found = (Machine, Vec<Part>, Vec<Sample>, Vec<String>);
+fn parts(options: &LabOptions, cpus: u32) -> Result<Vec<Part>, LabError> {
+    (options.experiment.parts)(&Ask { options, cpus })
+}
 
-fn simulated(options: &LabOptions) -> Result<Found, LabError> {
-    if options.main_cmd.is_some() || options.side_cmd.is_some() {
-        return Err(LabError::asked(
-            "--main-cmd and --side-cmd",
-            "a simulated machine cannot run a command",
-            "leave them out, or run it with --on host",
-        ));
-    }
-    let parts = (options.experiment.parts)(&Ask {
-        options,
-        cpus: 0,
-        hz: 250,
-    })?;
-    let cells: Vec<(&Part, &Cell)> = parts
-        .iter()
-        .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)))
-        .collect();
-    // About a million events for each 16 CPUs and second.
-    let cost = |(_, cell): &(&Part, &Cell)| {
-        (cell.scene.expected_ns() / MS) * u64::from(cell.scene.model.cpus.max(4)) / 160
-    };
-    let jobs = options
-        .jobs
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let seconds = |ms: u64| ms as f64 / 1e3 / jobs as f64;
-    let total: u64 = cells.iter().map(cost).sum();
-    let progress = Progress::new(options.experiment.name, seconds(total), options.quiet);
-    let samples = jobs::map(Some(jobs), &cells, cost, |(part, cell)| {
-        let outcome = sim::run(&cell.scene).map_err(|e| match e {
-            // The whole experiment repeats the cell.
-            LabError::Simulation { what, why, .. } => LabError::Simulation {
-                what: format!("{}: {what}", cell.label()),
-                why,
-                again: again(options),
-            },
-            other => other,
-        })?;
-        progress.done(seconds(cost(&(part, cell))));
-        Ok(samples(part, cell, &outcome))
-    })?;
-    let scenes: Vec<&Scene> = cells.iter().map(|c| &c.1.scene).collect();
-    let machine = Simulated::of(options, &scenes)?;
-    let samples = samples.concat();
-    Ok((Machine::Simulated(machine), parts, samples, Vec::new()))
+fn cells(parts: &[Part]) -> Vec<(&Part, &Cell)> {
+    let of = parts.iter();
+    of.flat_map(|part| part.cells.iter().map(move |cell| (part, cell)))
+        .collect()
 }
 
 fn samples(part: &Part, cell: &Cell, outcome: &Outcome) -> Vec<Sample> {
@@ -118,12 +72,49 @@ fn samples(part: &Part, cell: &Cell, outcome: &Outcome) -> Vec<Sample> {
     figures.into_iter().map(sample).collect()
 }
 
-fn parts(options: &LabOptions, machine: &HostMachine) -> Result<Vec<Part>, LabError> {
-    (options.experiment.parts)(&Ask {
-        options,
-        cpus: machine.cpus as u32,
-        hz: machine.hz,
-    })
+fn simulated(options: &LabOptions) -> Result<Report, LabError> {
+    if options.main_cmd.is_some() || options.side_cmd.is_some() {
+        return Err(LabError::asked(
+            "--main-cmd and --side-cmd",
+            "a simulated machine cannot run a command",
+            "leave them out, or run it with --on host",
+        ));
+    }
+    let parts = parts(options, 0)?;
+    let cells = cells(&parts);
+    // About a million events for each 16 CPUs and second.
+    let cost = |cell: &Cell| {
+        (cell.scene.expected_ns() / MS) * u64::from(cell.scene.model.topology.cpus().max(4)) / 160
+    };
+    // The greatest first, so that no thread is left with a long one at the end.
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.sort_by_key(|&at| (Reverse(cost(cells[at].1)), at));
+    let jobs = options
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let seconds = |ms: u64| ms as f64 / 1e3 / jobs as f64;
+    let total: u64 = cells.iter().map(|(_, cell)| cost(cell)).sum();
+    let progress = Progress::new(options.experiment.name, seconds(total), options.quiet);
+    let outcomes = sweep::parallel(jobs, cells.len(), |nth| {
+        let (part, cell) = cells[order[nth]];
+        let outcome = sim::run(&cell.scene).map_err(|e| match e {
+            // The whole experiment repeats the cell.
+            LabError::Simulation { what, why, .. } => LabError::Simulation {
+                what: format!("{}: {what}", cell.label()),
+                why,
+                again: again(options),
+            },
+            other => other,
+        })?;
+        progress.done(seconds(cost(cell)));
+        Ok::<_, LabError>((order[nth], samples(part, cell, &outcome)))
+    });
+    let mut found = outcomes.into_iter().collect::<Result<Vec<_>, LabError>>()?;
+    found.sort_by_key(|(at, _)| *at);
+    let samples: Vec<Sample> = found.into_iter().flat_map(|(_, samples)| samples).collect();
+    let scenes: Vec<&Scene> = cells.iter().map(|c| &c.1.scene).collect();
+    let machine = Machine::Simulated(Simulated::of(options, &scenes)?);
+    Ok(build::report(options.experiment, machine, &parts, &samples))
 }
 
 /// What was measured on a real machine; it travels from a guest to its host as text.
@@ -147,39 +138,38 @@ impl Measured {
 
 /// Cells of a round in random order, so that a machine that changes by the hour does not favour an
 /// arm; those of one keeper one after another, so that one start does for all of them.
-fn order(parts: &[Part], seed: u64) -> Vec<(&Part, &Cell)> {
-    let mut rng = seeded(seed);
-    let mut cells: Vec<(&Part, &Cell)> = parts
-        .iter()
-        .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)))
-        .collect();
-    cells.shuffle(&mut rng);
+fn measured(options: &LabOptions) -> Result<Measured, LabError> {
+    host::cleanup::sweep();
+    let mut host = Host::new(options)?;
+    let parts = parts(options, host.machine.cpus as u32)?;
+    let cells = cells(&parts);
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.shuffle(&mut seeded(options.seed));
     let keeper = |keeper: Keeper| match keeper {
         Keeper::Tidegate { sense, .. } => (1, sense.map_or(0, |s| s as usize + 1)),
         Keeper::SchedExt => (2, 0),
         Keeper::Peer(at) => (3, at),
         _ => (0, 0),
     };
-    cells.sort_by_key(|(_, cell)| (cell.round, keeper(cell.scene.keeper)));
-    cells
-}
-
-fn measured(options: &LabOptions) -> Result<Measured, LabError> {
-    host::cleanup::sweep();
-    let mut host = Host::new(options)?;
-    let parts = parts(options, &host.machine)?;
-    let cells = order(&parts, options.seed);
+    order.sort_by_key(|&at| (cells[at].1.round, keeper(cells[at].1.scene.keeper)));
     // A worker starts and ends in half a second.
     let seconds = |cell: &Cell| cell.scene.expected_ns() as f64 / S as f64 + 0.5;
     let total: f64 = cells.iter().map(|(_, cell)| seconds(cell)).sum();
     let progress = Progress::new(options.experiment.name, total, options.quiet);
-    let (mut all, mut missing) = (Vec::new(), Vec::new());
-    for (part, cell) in cells {
+    let mut found = vec![Vec::new(); cells.len()];
+    let (mut is_first, mut missing) = (true, Vec::new());
+    for at in order {
+        let (part, cell) = cells[at];
+        // Such a scene needs no group.
+        let is_bare = cell.scene.keeper == Keeper::Nobody;
         progress.stage(&cell.label());
         match host.run(&cell.scene) {
-            Ok(outcome) => all.extend(samples(part, cell, &outcome)),
+            Ok(outcome) => {
+                found[at] = samples(part, cell, &outcome);
+                is_first = false;
+            }
             Err(e @ LabError::Interrupted) => return Err(e),
-            Err(e @ LabError::Needs { .. }) if all.is_empty() && !is_bare(cell) => return Err(e),
+            Err(e @ LabError::Needs { .. }) if is_first && !is_bare => return Err(e),
             Err(e) => missing.push(format!("{} was left out: {e}.", cell.label())),
         }
         progress.done(seconds(cell));
@@ -187,14 +177,9 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
     drop(progress);
     Ok(Measured {
         machine: host.finish(),
-        samples: all,
+        samples: found.concat(),
         missing,
     })
-}
-
-/// Returns true if it needs no group.
-fn is_bare(cell: &Cell) -> bool {
-    cell.scene.keeper == Keeper::Nobody
 }
 
 /// The command line that repeats a simulated run to the byte.
@@ -202,51 +187,27 @@ pub fn again(options: &LabOptions) -> String {
     let name = options.experiment.name;
     // The demonstration runs in both places.
     let on = if name == "demo" { "" } else { " --on sim" };
-    let mut line = format!("tidegate-lab {name}{on} --seed {}", options.seed);
-    let mut list = |name: &str, items: Vec<String>| {
-        // Writing to a string cannot fail.
-        let _ = write!(line, " --{name} {}", items.join(","));
-    };
-    if let Some(cpus) = &options.cpus {
-        list("cpus", cpus.iter().map(u32::to_string).collect());
-    }
-    if let Some(loads) = &options.loads {
-        list("loads", loads.iter().map(f64::to_string).collect());
-    }
-    if let Some(rounds) = options.rounds {
-        list("rounds", vec![rounds.to_string()]);
-    }
-    if let Some(sense) = options.sense {
-        list("sense", vec![sense.name().into()]);
-    }
-    line + if options.quick { " --quick" } else { "" }
+    format!("tidegate-lab {name}{on} {}", options.words().join(" "))
 }
 
 impl Simulated {
     /// Of all simulated scenes.
     pub fn of(options: &LabOptions, scenes: &[&Scene]) -> Result<Self, LabError> {
-        let mut cpus: Vec<u32> = scenes.iter().map(|s| s.model.cpus).collect();
+        let mut cpus = distinct(scenes.iter().map(|s| s.model.topology.cpus()));
         cpus.sort_unstable();
-        cpus.dedup();
-        let mut classes: Vec<&str> = Vec::new();
-        for scene in scenes {
-            let class = match scene.model.class {
-                FairClass::Eevdf => "EEVDF",
-                _ => "CFS",
-            };
-            if !classes.contains(&class) {
-                classes.push(class);
-            }
-        }
+        let classes = scenes.iter().map(|scene| match scene.model.scheduler {
+            Scheduler::Eevdf(_) => "EEVDF",
+            Scheduler::Cfs(_) => "CFS",
+        });
         let Some(first) = scenes.first() else {
             return Err(LabError::process(options.experiment.name, "has no cell"));
         };
-        let config = sim::config(&first.model, options.seed)?;
+        let config = &first.model;
         Ok(Simulated {
             cpus,
             threads_per_core: config.topology.threads_per_core(),
             cpus_per_llc: config.topology.cpus_per_llc(),
-            scheduler: classes.join(" and "),
+            scheduler: distinct(classes).join(" and "),
             tick_us: config.tick_ns / 1_000,
             contention: sim::contention_words(&config.contention),
             seed: options.seed,

@@ -6,23 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_law::latency as hints;
 use tidegate_sim::engines::cgroup::{
-    CgroupConfig, CgroupEngine, CgroupLog, Sensing, Yields as Class, compile,
+    CgroupConfig, CgroupEngine, Sensing, Yields as Class, compile,
 };
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader, Sides};
 use tidegate_sim::workloads::{
-    Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, LockHolder, OpenLoop,
-    Pattern, Request, TaskSet, Work,
+    Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, OpenLoop, Pattern,
+    Request, TaskSet, Work,
 };
 use tidegate_sim::{
-    Bandwidth, CapTerms, CfsConfig, Class as GroupClass, Contention, Controller, CpuId, CpuSet,
-    Ctx, DelayObjective, EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine, MachineConfig,
-    Ns, Op, Prng, Program, Scheduler, SeriesId, SimError, Simulation, TaskId, Topology, Tracer,
+    Bandwidth, CapTerms, Class as GroupClass, Contention, Controller, CpuId, CpuSet, Ctx,
+    EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine, MachineConfig, Ns, Op, Program,
+    Scheduler, SeriesId, SimError, Simulation, TaskId, Topology, Tracer,
 };
 
+use crate::loads::level::{Level, Orders};
+use crate::loads::server::batches;
 use crate::options::Sense;
 use crate::scene::{
-    Counted, FairClass, Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max,
-    Model, Outcome, Role, S, Scene, Slowdown, Terms,
+    Counted, Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max, Outcome,
+    Role, S, Scene, Terms,
 };
 use crate::{LabError, stop};
 
@@ -30,28 +32,14 @@ use crate::{LabError, stop};
 const CPUS_PER_LLC: u32 = 16;
 const HEADROOM_PPM: u64 = 300_000;
 
-/// The batches of [`Kind::Bursty`]: each 40 ms, spread over 20 ms, 15 requests or with odds of one
-/// in three 30.
-const BATCH: (u64, u64, u64, u64) = (40 * MS, 20 * MS, 15, 30);
-
 pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
-    let config = config(&scene.model, scene.seed)?;
+    let config = scene.model.clone();
     let mut specs: Vec<GroupSpec> = scene.groups.iter().map(|g| spec(g, scene.keeper)).collect();
-    let log = &mut None;
-    let controllers = controllers(&config, scene, &mut specs, log);
+    let controllers = controllers(&config, scene, &mut specs);
     let mut machine = built(Machine::new(config))?;
     let mut groups = Vec::new();
     for spec in specs {
         groups.push(built(machine.add_group(spec))?);
-    }
-    let late = scene.groups.iter().find_map(|g| g.terms.objective);
-    let counted = scene
-        .loads
-        .iter()
-        .find(|l| l.role == Role::Main && late.is_some());
-    let main = counted.and_then(|l| l.group).map(|at| groups[at]);
-    if let (Some(main), Some((late_after_us, _, _))) = (main, late) {
-        built(machine.count_runs(main, late_after_us * 1_000))?;
     }
     let mut made = Vec::new();
     for load in &scene.loads {
@@ -61,8 +49,6 @@ pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
         scene,
         groups: &groups,
         made: &made,
-        main,
-        log: log.take(),
         writes: Arc::default(),
     };
     run.measure(Simulation::new(machine, controllers))
@@ -72,8 +58,6 @@ struct Run<'a> {
     scene: &'a Scene,
     groups: &'a [GroupId],
     made: &'a [TaskSet],
-    main: Option<GroupId>,
-    log: Option<Arc<std::sync::Mutex<CgroupLog>>>,
     writes: Arc<AtomicU64>,
 }
 
@@ -110,7 +94,7 @@ impl Run<'_> {
                 .collect()
         };
         let (limits_from, work_from) = (limits(&sim), work(&sim));
-        let (busy_from, own_from) = (sim.machine.busy_ns(), self.own(&sim));
+        let busy_from = sim.machine.busy_ns();
         let mut looks = vec![self.look(&sim)];
         let end_ns = scene.end_ns();
         let mut at_ns = scene.warm_ns;
@@ -137,11 +121,14 @@ impl Run<'_> {
             work_per_second: (to - from) as f64 / wall_ns,
             output: None,
         });
-        let mut extra = self.extra(&sim, own_from, wall_ns);
-        extra.push((
-            "busy_cpus",
-            (sim.machine.busy_ns() - busy_from) as f64 / wall_ns,
-        ));
+        let busy_ns = (sim.machine.busy_ns() - busy_from) as f64;
+        let writes = self.writes.load(Ordering::Relaxed) as f64;
+        let mut extra = vec![
+            ("busy_cpus", busy_ns / wall_ns),
+            ("writes_per_second", writes / (wall_ns / S as f64)),
+        ];
+        let done = scene.until_done.map(|load| self.finished(&sim, load));
+        extra.extend(done.map(|h| ("elapsed_seconds", h.max_ns() as f64 / S as f64)));
         Ok(Outcome {
             cpus: f64::from(sim.machine.cpus()),
             looks,
@@ -177,37 +164,6 @@ impl Run<'_> {
         }
     }
 
-    /// Runs of main, those that waited too long, and what the engine has noted.
-    fn own(&self, sim: &Simulation) -> ((u64, u64), (u64, u64)) {
-        let runs = self.main.map_or((0, 0), |main| sim.machine.runs(main));
-        let noted = self.log.as_ref().and_then(|log| log.lock().ok());
-        let noted = noted.map_or((0, 0), |log| (log.extra_sum_ppm, log.steps));
-        (runs, noted)
-    }
-
-    fn extra(
-        &self,
-        sim: &Simulation,
-        (runs, noted): ((u64, u64), (u64, u64)),
-        wall_ns: f64,
-    ) -> Vec<(&'static str, f64)> {
-        let writes = self.writes.load(Ordering::Relaxed) as f64;
-        let mut extra = vec![("writes_per_second", writes / (wall_ns / S as f64))];
-        let (runs_to, noted_to) = self.own(sim);
-        if self.main.is_some() {
-            let all = (runs_to.0 - runs.0).max(1) as f64;
-            extra.push(("late_ratio", (runs_to.1 - runs.1) as f64 / all));
-            let steps = (noted_to.1 - noted.1).max(1) as f64;
-            extra.push((
-                "extra_headroom_ratio",
-                (noted_to.0 - noted.0) as f64 / steps / 1e6,
-            ));
-        }
-        let done = self.scene.until_done.map(|load| self.finished(sim, load));
-        extra.extend(done.map(|h| ("elapsed_seconds", h.max_ns() as f64 / S as f64)));
-        extra
-    }
-
     fn finished<'a>(&self, sim: &'a Simulation, load: usize) -> &'a Histogram {
         sim.machine.series(self.made[load].series[0].1)
     }
@@ -223,22 +179,11 @@ fn work_done_ns(sim: &Simulation, made: &TaskSet) -> u64 {
 }
 
 fn latencies(sim: &Simulation, made: &TaskSet) -> Vec<(String, Latency)> {
-    let of = |(name, id): &(&'static str, SeriesId)| {
-        let h = sim.machine.series(*id);
-        let at = |ppm: u32| h.percentile_ns(ppm) as f64 / 1000.0;
-        let latency = Latency {
-            offered: h.count(),
-            completed: h.count(),
-            avg_us: h.sum_ns() as f64 / 1000.0 / h.count().max(1) as f64,
-            p50_us: at(500_000),
-            p90_us: at(900_000),
-            p99_us: at(990_000),
-            p999_us: at(999_000),
-            max_us: h.max_ns() as f64 / 1000.0,
-        };
-        ((*name).to_string(), latency)
-    };
-    made.series.iter().map(of).collect()
+    let series = made.series.iter();
+    let latency = |id: &SeriesId| Latency::of(sim.machine.series(*id));
+    series
+        .map(|(name, id)| ((*name).to_string(), latency(id)))
+        .collect()
 }
 
 /// Runs to a time, in pieces, so that Ctrl-C is seen.
@@ -260,41 +205,21 @@ fn built<T>(result: Result<T, SimError>) -> Result<T, LabError> {
     result.map_err(|e| LabError::simulation("building the machine", e.to_string()))
 }
 
-pub fn config(model: &Model, seed: u64) -> Result<MachineConfig, LabError> {
-    let mut config = MachineConfig {
-        seed,
-        check: model.check,
-        tick_ns: model.tick_ns,
-        ..MachineConfig::new(model.cpus)
-    };
-    config.scheduler = match model.class {
-        FairClass::Eevdf => Scheduler::Eevdf(EevdfConfig::for_cpus(model.cpus)),
-        class => Scheduler::Cfs(CfsConfig {
-            latency_nice: class == FairClass::CfsHinted,
-            ..CfsConfig::for_cpus(model.cpus)
-        }),
-    };
-    if let Some((slice_us, expire)) = model.slices {
-        (config.bandwidth_slice_us, config.slices_expire) = (slice_us, expire);
+/// CPUs that do not slow each other: for what is arithmetic.
+pub fn plain(cpus: u32) -> MachineConfig {
+    MachineConfig {
+        check: true,
+        ..MachineConfig::new(cpus)
     }
-    if let Some(slowdown) = model.contention {
-        config.topology = topology(model.cpus);
-        config.contention = contention(slowdown)?;
-    }
-    Ok(config)
 }
 
-fn contention(slowdown: Slowdown) -> Result<Contention, LabError> {
-    let failed = |e: tidegate_sim::contention::ContentionError| {
-        LabError::simulation("the shipped coefficients", e.to_string())
-    };
-    let shipped = Contention::shipped().map_err(failed)?;
-    Ok(match slowdown {
-        Slowdown::Shipped => shipped,
-        Slowdown::Absent => Contention::NONE,
-        Slowdown::Low => Contention::shipped_sweep().map_err(failed)?.low,
-        Slowdown::High => Contention::shipped_sweep().map_err(failed)?.high,
-    })
+/// A server: two threads a core, caches of up to 16 CPUs.
+pub fn server(cpus: u32, contention: Contention) -> MachineConfig {
+    MachineConfig {
+        topology: topology(cpus),
+        contention,
+        ..MachineConfig::new(cpus)
+    }
 }
 
 /// Two threads a core if the number is even, and the largest caches that divide the machine.
@@ -346,14 +271,6 @@ fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
         weight: if group.weight == 0 { 100 } else { group.weight },
         bandwidth: group.max.or(terms.max).map(bandwidth),
         headroom_ppm: terms.headroom_pct.unwrap_or(0) * 10_000,
-        objective: terms
-            .objective
-            .filter(|o| o.1 > 0)
-            .map(|(late_us, share_ppm, start_ppm)| DelayObjective {
-                late_after_ns: late_us * 1_000,
-                share_ppm,
-                start_ppm,
-            }),
         cap: (terms.cap_hard_ppt.is_some() || terms.cap_soft_ppt.is_some()).then(|| CapTerms {
             hard_ppt: terms.cap_hard_ppt.unwrap_or(tidegate_law::cap::NONE),
             soft_ppt: terms.cap_soft_ppt.or(terms.cap_hard_ppt).unwrap_or(0),
@@ -368,7 +285,6 @@ fn controllers(
     config: &MachineConfig,
     scene: &Scene,
     specs: &mut [GroupSpec],
-    log: &mut Option<Arc<std::sync::Mutex<CgroupLog>>>,
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     match scene.keeper {
@@ -388,9 +304,7 @@ fn controllers(
                 whole_cores,
                 ..CgroupConfig::new(sensing)
             };
-            let engine = CgroupEngine::new(cgroup, &compiled);
-            *log = Some(engine.log());
-            vec![Box::new(engine)]
+            vec![Box::new(CgroupEngine::new(cgroup, &compiled))]
         }
         Keeper::Law(law, busy_ppm) => {
             let threads = config.topology.threads_per_core();
@@ -430,37 +344,34 @@ fn start(
     groups: &[GroupId],
     machine: &mut Machine,
 ) -> Result<TaskSet, LabError> {
-    let seed = scene.seed + load.seed_plus;
+    let seed = scene.model.seed;
     let mut common = Common {
         record_from_ns: scene.warm_ns,
         seed,
         start_ns: load.start_ns,
         ..Common::new(load.name, load.group.map_or(GroupId::ROOT, |at| groups[at]))
     };
-    match (load.hint, scene.model.class) {
-        (Hint::Latency(hint), FairClass::CfsHinted) => common.latency = hint,
-        (Hint::Latency(hint), FairClass::Eevdf) => {
-            let base_ns = EevdfConfig::for_cpus(scene.model.cpus).base_slice_ns;
-            common.slice_ns = Some(hints::slice_ns(i32::from(hint), base_ns));
+    match (load.hint, &scene.model.scheduler) {
+        (Hint::Latency(hint), Scheduler::Cfs(_)) => common.latency = hint,
+        (Hint::Latency(hint), Scheduler::Eevdf(class)) => {
+            let slice_ns = hints::slice_ns(i32::from(hint), class.base_slice_ns);
+            common.slice_ns = Some(slice_ns);
         }
-        (Hint::SliceUs(us), FairClass::Eevdf) => common.slice_ns = Some(us * 1_000),
+        (Hint::SliceUs(us), Scheduler::Eevdf(_)) => common.slice_ns = Some(us * 1_000),
         _ => {}
     }
-    let cpus = scene.model.cpus;
-    let server = |pattern| {
-        Workload::OpenLoop(OpenLoop {
-            workers: 2 * cpus,
-            work: Work::uniform(MS),
-            pattern,
-        })
-    };
+    let cpus = scene.model.topology.cpus();
     let workload = match &load.kind {
         Kind::Server { share } => {
             let per_second = share * f64::from(cpus) * 1_000.0;
-            let gap_ns = (S as f64 / per_second) as u64;
-            server(Pattern::Poisson { gap_ns })
+            Workload::OpenLoop(OpenLoop {
+                workers: 2 * cpus,
+                work: Work::uniform(MS),
+                pattern: Pattern::Poisson {
+                    gap_ns: (S as f64 / per_second) as u64,
+                },
+            })
         }
-        Kind::Requests(pattern) => server(pattern.clone()),
         Kind::Level(orders) => return level(machine, &common, orders),
         Kind::Hogs { tasks, .. } => Workload::Hog(Hog {
             tasks: *tasks,
@@ -499,7 +410,7 @@ fn start(
             workers: 30,
             work: Work::fixed(request_us * 1_000),
             pattern: Pattern::Listed {
-                requests: batches(seed, scene.end_ns(), request_us * 1_000).into(),
+                requests: requests(seed, scene.end_ns(), request_us * 1_000).into(),
                 repeat_ns: None,
             },
         }),
@@ -519,15 +430,6 @@ fn start(
             depth: 1,
         }),
         Kind::Build { jobs, each } => return build(machine, &common, *jobs, *each),
-        Kind::Lock { side } => Workload::LockHolder(LockHolder {
-            tasks: 1,
-            interval_ns: 10 * MS,
-            work: Work::fixed(MS / 5),
-            side_group: groups[*side],
-            side_tasks: 1,
-            hold: Work::fixed(2 * MS),
-            outside: Work::fixed(2 * MS),
-        }),
         Kind::Command { .. } => {
             let why = "a simulated machine cannot run it";
             return Err(LabError::simulation(load.name, why));
@@ -536,21 +438,9 @@ fn start(
     built(workload.build(&common, machine))
 }
 
-fn batches(seed: u64, length_ns: u64, work_ns: u64) -> Vec<Request> {
-    let (gap_ns, spread_ns, small, large) = BATCH;
-    let mut rng = Prng::new(seed);
-    let mut requests = Vec::new();
-    let mut due_ns = 0;
-    while due_ns < length_ns {
-        let size = if rng.below(3) == 0 { large } else { small };
-        requests.extend((0..size).map(|_| Request {
-            due_ns: due_ns + rng.below(spread_ns),
-            work_ns,
-        }));
-        due_ns += gap_ns;
-    }
-    requests.sort_by_key(|r| r.due_ns);
-    requests
+fn requests(seed: u64, length_ns: u64, work_ns: u64) -> Vec<Request> {
+    let due = batches(seed, length_ns).into_iter();
+    due.map(|due_ns| Request { due_ns, work_ns }).collect()
 }
 
 fn one(
@@ -618,88 +508,33 @@ fn build(
     })
 }
 
-/// A thread on each CPU that works its share of every 2 ms, makes up in the next period what it
-/// lacked (up to 20 ms), and follows its orders at the moment they name: as
-/// [`crate::loads::constant`] does.
+/// A thread on each CPU that holds its level, as [`crate::loads::level`] does.
 fn level(
     machine: &mut Machine,
     common: &Common,
     orders: &[(u64, u32)],
 ) -> Result<TaskSet, LabError> {
     let cpus = machine.config().topology.cpus();
-    let orders: Arc<[(Ns, u32)]> = orders.into();
+    let orders: Orders = orders.into();
     let mut tasks = Vec::new();
     for cpu in 0..cpus {
         let mut common = common.clone();
         common.cpus = Some(CpuSet::single(CpuId(cpu)));
-        let program = Level {
-            orders: Arc::clone(&orders),
-            phase_ns: PERIOD_NS * u64::from(cpu) / u64::from(cpus),
-            index: 0,
-            since_ns: 0,
-            done_ns: 0,
-            running_ns: 0,
+        let mut level = Level::new(&orders, u64::from(cpu), u64::from(cpus));
+        let mut running_ns = 0;
+        let program = move |ctx: &mut Ctx<'_>| {
+            level.done(running_ns);
+            let (work_ns, at_ns) = level.next(ctx.now_ns);
+            running_ns = work_ns;
+            match work_ns {
+                0 => Op::SleepUntil { at_ns },
+                _ => Op::Run { work_ns },
+            }
         };
-        tasks.push(built(
-            machine.spawn(common.task(&cpu.to_string(), program)),
-        )?);
+        let task = common.task(&cpu.to_string(), program);
+        tasks.push(built(machine.spawn(task))?);
     }
     Ok(made(tasks))
-}
-
-const PERIOD_NS: u64 = 2_000_000;
-const DEBT_MAX_NS: u64 = 20_000_000;
-/// The least work that is worth a run; less waits for the next period.
-const LEAST_NS: u64 = 1_000;
-
-struct Level {
-    orders: Arc<[(Ns, u32)]>,
-    phase_ns: u64,
-    index: usize,
-    since_ns: Ns,
-    /// Work done since then, and debt that was given up.
-    done_ns: u64,
-    running_ns: u64,
-}
-
-impl Level {
-    fn next_change_ns(&self) -> Ns {
-        self.orders.get(self.index + 1).map_or(Ns::MAX, |o| o.0)
-    }
-
-    fn owed_ns(&self, at_ns: Ns) -> u64 {
-        let level_ppm = self.orders.get(self.index).map_or(0, |o| o.1);
-        // A day at the full level: 8.64e13 · 10^6 < 2^67, so in 128 bits.
-        let span = u128::from(at_ns.saturating_sub(self.since_ns));
-        (span * u128::from(level_ppm) / 1_000_000) as u64
-    }
-}
-
-impl Program for Level {
-    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        let now = ctx.now_ns;
-        self.done_ns += std::mem::take(&mut self.running_ns);
-        while self.next_change_ns() <= now {
-            self.index += 1;
-            (self.since_ns, self.done_ns) = (self.orders[self.index].0, 0);
-        }
-        let owed_ns = self.owed_ns(now);
-        self.done_ns = self.done_ns.max(owed_ns.saturating_sub(DEBT_MAX_NS));
-        let mut period_end = now - now % PERIOD_NS + self.phase_ns;
-        if period_end <= now {
-            period_end += PERIOD_NS;
-        }
-        let until = period_end.min(self.next_change_ns());
-        let lacking_ns = self.owed_ns(until).saturating_sub(self.done_ns);
-        if lacking_ns < LEAST_NS {
-            return Op::SleepUntil { at_ns: until };
-        }
-        // Not past a change of orders, which may end the work.
-        self.running_ns = lacking_ns.min(self.next_change_ns() - now);
-        Op::Run {
-            work_ns: self.running_ns,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -712,21 +547,5 @@ mod tests {
             assert_eq!(topology(cpus).validate(), Ok(()), "{cpus} CPUs");
         }
         assert_eq!(topology(64).llcs(), 4);
-    }
-
-    #[test]
-    fn batches_exceed_the_quota_now_and_then_and_not_on_average() {
-        let length_ns = 600 * S;
-        let requests = batches(1, length_ns, 10 * MS);
-        let mean = requests.len() as f64 * 10e6 / length_ns as f64;
-        assert!((4.8..5.2).contains(&mean), "{mean} CPUs");
-        let mut asked = vec![0u64; 6000];
-        for r in &requests {
-            if let Some(period) = asked.get_mut((r.due_ns / (100 * MS)) as usize) {
-                *period += r.work_ns;
-            }
-        }
-        let over = asked.iter().filter(|ns| **ns > 700 * MS).count() as f64 / 6000.0;
-        assert!((0.03..0.3).contains(&over), "{over} of the periods");
     }
 }

@@ -10,7 +10,9 @@ use tidegate_vm::{Job, Mode, Setup};
 use super::Measured;
 use super::host::tidegate;
 use crate::experiment::LabOptions;
+use crate::experiments::peers;
 use crate::loads::spin::NOPS_VARIABLE;
+use crate::machine::Guest;
 use crate::progress::{Progress, position};
 use crate::{Engine, LabError};
 
@@ -23,14 +25,7 @@ const LIMIT_S: u32 = 3000;
 /// overloaded one.
 const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
-pub struct Done {
-    pub measured: Measured,
-    pub package: String,
-    pub series: String,
-    pub note: String,
-}
-
-pub fn run(options: &LabOptions) -> Result<Done, LabError> {
+pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
     let name = options.experiment.name;
     let engine = match options.engine {
         Engine::Cgroup => "",
@@ -42,8 +37,8 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
         ("/bin/tidegate".to_string(), tidegate::executable()?),
         ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
     ];
-    if let Some(of_experiment) = options.experiment.guest_programs {
-        programs.extend(of_experiment(options));
+    if name == "peers" {
+        programs.extend(peers::programs(options));
     }
     let job = Job {
         setup: Setup {
@@ -82,7 +77,7 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
     let path = done.results.join(format!("{name}.samples"));
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|e| LabError::file("read the guest's samples", &path, e))?;
-    let measured = serde_json::from_str(&text)
+    let mut measured: Measured = serde_json::from_str(&text)
         .map_err(|e| LabError::process("the guest's samples", e.to_string()))?;
     let worth = match cpus {
         1 => {
@@ -95,16 +90,15 @@ pub fn run(options: &LabOptions) -> Result<Done, LabError> {
              some turns (80 us on eight CPUs), and nothing outside the guest can be seen in them."
         }
     };
-    let note = format!(
-        "{worth} The guest ran for {:.0} s of its time.",
-        done.guest_s
-    );
-    Ok(Done {
-        measured,
+    let seconds = done.guest_s;
+    let note = format!("{worth} The guest ran for {seconds:.0} s of its time.");
+    measured.missing.push(note);
+    let guest = Guest {
+        machine: measured.machine.clone(),
         package: done.kernel,
         series,
-        note,
-    })
+    };
+    Ok((guest, measured))
 }
 
 /// One CPU is exact; an experiment about several has one size, since each is a boot.
@@ -122,32 +116,12 @@ fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
 }
 
 fn command(options: &LabOptions) -> Vec<String> {
-    let mut words: Vec<String> = ["/bin/tidegate-lab", options.experiment.name]
-        .map(str::to_string)
-        .to_vec();
-    let engine = Some(options.engine).filter(|e| *e != Engine::Cgroup);
-    let mut add = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            words.extend([name.to_string(), value]);
-        }
-    };
-    add("--on", Some("host".into()));
-    add("--engine", engine.map(|e| e.name().into()));
-    add("--out", Some(".".into()));
-    add("--seed", Some(options.seed.to_string()));
-    add("--rounds", options.rounds.map(|n| n.to_string()));
-    let loads = options.loads.as_ref().map(|loads| {
-        let words: Vec<String> = loads.iter().map(f64::to_string).collect();
-        words.join(",")
-    });
-    add("--loads", loads);
-    add("--sense", options.sense.map(|s| s.name().into()));
+    let run = ["/bin/tidegate-lab", options.experiment.name];
+    let place = ["--on", "host", "--out", ".", "--serialise"];
+    let mut words: Vec<String> = run.iter().chain(&place).map(ToString::to_string).collect();
+    words.extend(options.words());
     for (name, _) in &options.peers {
         words.extend(["--peer".into(), format!("{name}=/bin/{name}")]);
-    }
-    words.push("--serialise".into());
-    if options.quick {
-        words.push("--quick".into());
     }
     words
 }
@@ -194,15 +168,12 @@ mod tests {
         options.rounds = Some(2);
         assert_eq!(
             command(&options).join(" "),
-            "/bin/tidegate-lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
+            "/bin/tidegate-lab burst --on host --out . --serialise --seed 1 --rounds 2 --quick"
         );
         options.engine = Engine::SchedExt;
         options.loads = Some(vec![1.0, 1.4]);
-        assert!(
-            command(&options)
-                .join(" ")
-                .contains("--on host --engine sched_ext")
-        );
-        assert!(command(&options).join(" ").contains("--loads 1,1.4"));
+        let words = command(&options).join(" ");
+        assert!(words.contains("--on host") && words.contains("--engine sched_ext"));
+        assert!(words.contains("--loads 1,1.4"));
     }
 }

@@ -1,5 +1,5 @@
-//! Help and messages, word for word. `TRYCMD=overwrite cargo test -p tidegate-lab --test all golden` takes what is printed
-//! now as what is expected: read the difference before you commit it.
+//! Help and messages, word for word. `TRYCMD=overwrite cargo test -p tidegate-lab --test all
+//! golden` takes what is printed now as what is expected: read the difference before you commit it.
 
 #[test]
 fn what_is_printed_is_what_is_expected() {

@@ -5,7 +5,7 @@ use crate::support::golden;
 use serde_json::json;
 use tidegate_lab::machine::HostMachine;
 use tidegate_lab::machine::{Machine, Simulated};
-use tidegate_lab::report::{Headline, Met, Report, Table, plots};
+use tidegate_lab::report::{Headline, Report, Table, plots};
 
 fn sample() -> Report {
     let machine = HostMachine {
@@ -29,25 +29,20 @@ fn sample() -> Report {
             .rows
             .push(value.as_object().expect("an object").clone());
     }
-    let headline = |name: &str, value, unit: &str, target: Option<(&str, Met)>| Headline {
-        target: target.map(|t| t.0.to_string()),
-        met: target.map_or(Met::Unknown, |t| t.1),
-        ..Headline::new(name, value, unit)
-    };
-    let ratio = headline(
-        "main's average over no side work",
-        1.31,
-        "×",
-        Some(("≤ 1.05", Met::No)),
-    );
     report.headline = vec![
-        headline("idle against due", 0.12, "points", Some(("≤ 1", Met::Yes))),
+        Headline {
+            target: Some("≤ 1".into()),
+            met: Some(true),
+            ..Headline::new("idle against due", 0.12, "points")
+        },
         Headline {
             published: Some(1.26),
+            target: Some("≤ 1.05".into()),
+            met: Some(false),
             interval95: Some((1.2, 1.4)),
-            ..ratio
+            ..Headline::new("main's average over no side work", 1.31, "×")
         },
-        headline("never settled", f64::INFINITY, "ms", None),
+        Headline::new("never settled", f64::INFINITY, "ms"),
     ];
     let mut table = Table::new("A table", &["main", "side <b>", "idle"]);
     table.push(["30".into(), "40.1".into(), "29.9".into()]);

@@ -8,9 +8,10 @@
 use std::path::Path;
 
 use tidegate_lab::clock::{monotonic_ns, sleep_until};
+use tidegate_lab::loads::{Generator, Job, hog, server, timer};
 use tidegate_lab::runners::host::groups::{Group, Tree};
 use tidegate_lab::runners::host::plain;
-use tidegate_lab::runners::host::proc::{Worker, WorkerPlan, group_members};
+use tidegate_lab::runners::host::proc::{Worker, group_members};
 use tidegate_lab::scene::{Latency, Max};
 
 const SECOND: u64 = 1_000_000_000;
@@ -43,32 +44,27 @@ fn main() {
     }
 }
 
-fn start(exe: &Path, kind: &str, threads: usize, args: &[&str]) -> Worker {
-    let args = args.iter().map(|a| (*a).to_string()).collect();
-    Worker::start(
-        &WorkerPlan {
-            exe,
-            kind,
-            args,
-            threads,
-        },
-        &[],
-        &plain,
-    )
-    .expect("the worker starts")
+fn start(exe: &Path, threads: usize, generator: Generator) -> Worker {
+    let job = Job {
+        generator,
+        threads,
+        slice_us: 0,
+    };
+    Worker::start(exe, &job, &[], &plain).expect("the worker starts")
+}
+
+/// Tiny requests, so that even a crowded machine can serve them.
+fn tiny(per_second: f64, steps_per_ms: u64) -> Generator {
+    Generator::Server(server::Options {
+        per_second,
+        request_us: 50.0,
+        steps_per_ms,
+        seed: 1,
+    })
 }
 
 fn server(exe: &Path) {
-    // Tiny requests, so that even a crowded machine can serve them.
-    let args = [
-        "--per-second",
-        "200",
-        "--request-us",
-        "50",
-        "--steps-per-ms",
-        "2000",
-    ];
-    let mut worker = start(exe, "server", 4, &args);
+    let mut worker = start(exe, 4, tiny(200.0, 2000));
     sleep_until(monotonic_ns() + SECOND / 4);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
@@ -83,9 +79,12 @@ fn latency(worker: &mut Worker, name: &str) -> Latency {
 }
 
 fn level(exe: &Path) {
-    let worker = start(exe, "constant", 1, &["--level", "0"]);
+    let mut worker = start(exe, 1, Generator::Level);
     let now = monotonic_ns();
-    worker.page.order_level(300_000, now + SECOND / 5, now);
+    let orders = [(0, 0), (SECOND / 5, 300_000)];
+    worker
+        .ask(&serde_json::json!([now, orders]).to_string())
+        .expect("an answer");
     sleep_until(now + SECOND / 5);
     let before = worker.page.cpu_ns();
     sleep_until(now + SECOND / 5 + SECOND);
@@ -104,20 +103,15 @@ fn groups(exe: &Path) {
     };
     let group = Group::create(&tree, "side").expect("a group");
     group.set_idle().expect("idle");
-    let max = Max {
-        quota_us: 20_000,
-        period_us: 100_000,
-        burst_us: 0,
-    };
+    let max = Max::new(20_000, 100_000, 0);
     group.set_max(max).expect("a quota");
-    let plan = WorkerPlan {
-        exe,
-        kind: "hog",
-        args: Vec::new(),
+    let job = Job {
+        generator: Generator::Hog(hog::Options::default()),
         threads: 2,
+        slice_us: 0,
     };
     let files = group.membership();
-    let side = Worker::start(&plan, &files, &plain).expect("the hog starts");
+    let side = Worker::start(exe, &job, &files, &plain).expect("the hog starts");
     let (own, used) = (side.page.cpu_ns(), tree.usage_ns(&group.path));
     sleep_until(monotonic_ns() + SECOND);
     let own = side.page.cpu_ns() - own;
@@ -136,7 +130,14 @@ fn groups(exe: &Path) {
 }
 
 fn timer(exe: &Path) {
-    let mut worker = start(exe, "timer", 1, &["--interval-us", "2000"]);
+    let mut worker = start(
+        exe,
+        1,
+        Generator::Timer(timer::Options {
+            interval_us: 2000,
+            ..timer::Options::default()
+        }),
+    );
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 2);
     let l = latency(&mut worker, "latency");
@@ -145,7 +146,8 @@ fn timer(exe: &Path) {
 }
 
 fn messages(exe: &Path) {
-    let mut worker = start(exe, "hackbench", 1, &["--groups", "2", "--loops", "16"]);
+    let hackbench = |groups, loops| Generator::Hackbench { groups, loops };
+    let mut worker = start(exe, 1, hackbench(2, 16));
     let answer = worker.ask_within("run", 120).expect("an answer");
     assert!(
         answer["seconds"].as_f64().expect("seconds") > 0.0,
@@ -153,7 +155,7 @@ fn messages(exe: &Path) {
     );
     // 20 senders, 20 receivers, 16 messages from each to each, in two groups.
     assert_eq!(answer["messages"], 2 * 20 * 20 * 16);
-    let mut endless = start(exe, "hackbench", 1, &["--groups", "1", "--loops", "0"]);
+    let mut endless = start(exe, 1, hackbench(1, 0));
     endless.ask_within("run", 60).expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 3);
     assert!(endless.page.count() > 0, "nothing was sent");
@@ -174,7 +176,7 @@ fn ended(pid: i32) -> bool {
 }
 
 fn batches(exe: &Path) {
-    let mut worker = start(exe, "server", 8, &["--request-us", "50"]);
+    let mut worker = start(exe, 8, tiny(0.0, 0));
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
     let request = latency(&mut worker, "latency");
@@ -188,7 +190,15 @@ fn batches(exe: &Path) {
 }
 
 fn stops(exe: &Path) {
-    let mut worker = start(exe, "hog", 1, &["--work-us", "2000", "--sleep-us", "2000"]);
+    let mut worker = start(
+        exe,
+        1,
+        Generator::Hog(hog::Options {
+            work_us: 2000,
+            sleep_us: 2000,
+            ..hog::Options::default()
+        }),
+    );
     worker.ask("measure").expect("an answer");
     let used = worker.page.cpu_ns();
     sleep_until(monotonic_ns() + SECOND / 2);
@@ -212,7 +222,7 @@ fn stops(exe: &Path) {
 }
 
 fn forks(exe: &Path) {
-    let mut worker = start(exe, "forks", 2, &["--work-us", "1000"]);
+    let mut worker = start(exe, 2, Generator::Forks { work_us: 1000 });
     sleep_until(monotonic_ns() + SECOND / 2);
     let told = worker.ask("report").expect("an answer");
     let (forked, cpu_ns) = (told["forked"].as_u64(), told["cpu_ns"].as_u64());
@@ -223,11 +233,12 @@ fn forks(exe: &Path) {
 }
 
 fn broken(exe: &Path) {
-    let plan = WorkerPlan {
-        exe,
-        kind: "no-such-kind",
-        args: Vec::new(),
+    let job = Job {
+        generator: Generator::Level,
         threads: 1,
+        slice_us: 0,
     };
-    assert!(Worker::start(&plan, &[], &plain).is_err());
+    // Without its page and its job.
+    let wrap = |words: &[String]| plain(&words[..2]);
+    assert!(Worker::start(exe, &job, &[], &wrap).is_err());
 }

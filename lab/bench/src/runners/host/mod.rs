@@ -12,29 +12,25 @@ pub mod tidegate;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_cgroup::group_path::GroupPath;
 
 use self::foreign::Frames;
 use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
-use self::proc::{Guarded, Worker, WorkerPlan};
-use self::tidegate::Tidegate;
+use self::proc::{Guarded, Worker};
+use self::tidegate::{Peer, Tidegate};
 use crate::experiment::LabOptions;
 use crate::loads::work::Work;
+use crate::loads::{Generator, Job, hog, server, timer};
 use crate::machine::{self, HostMachine};
-use crate::options::Sense;
+use crate::options::name;
 use crate::scene::{
     Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, S, Scene,
 };
 use crate::{LabError, clock, stop};
-
-/// Options of a load's generator and their values.
-type Words = Vec<(&'static str, String)>;
 
 /// Looks that come more often are made at real-time priority.
 const OFTEN_NS: u64 = 50 * MS;
@@ -48,17 +44,12 @@ pub struct Host<'a> {
     tree: Result<Tree, LabError>,
     writable: bool,
     pub machine: HostMachine,
-    running: Running,
+    /// What runs now: a start takes seconds (BPF programs are verified), so it stays for as long as
+    /// cells want the same.
+    keeper: Keeper,
+    agent: Option<Tidegate>,
+    peer: Option<Peer>,
     steps_per_ms: u64,
-}
-
-/// What keeps terms now: a start takes seconds (BPF programs are verified), so it stays for as long
-/// as cells want the same.
-enum Running {
-    Nothing,
-    Agent(Option<Sense>, Tidegate),
-    SchedExt(Tidegate),
-    Peer(usize, tidegate::Peer),
 }
 
 struct Active {
@@ -118,54 +109,52 @@ impl<'a> Host<'a> {
             writable: tree.is_ok(),
             tree,
             machine,
-            running: Running::Nothing,
+            keeper: Keeper::Nobody,
+            agent: None,
+            peer: None,
             steps_per_ms: Work::new(1).calibrate(30),
         })
     }
 
     fn keep(&mut self, keeper: Keeper) -> Result<(), LabError> {
-        match (keeper, &self.running) {
-            (Keeper::Tidegate { sense, .. }, Running::Agent(own, _))
-                if sense.or(self.options.sense) == *own => {}
-            (Keeper::SchedExt, Running::SchedExt(_)) => {}
-            (Keeper::Peer(at), Running::Peer(own, _)) if at == *own => {}
-            (Keeper::Tidegate { sense, .. }, _) => {
-                let sense = sense.or(self.options.sense);
-                self.running = Running::Nothing;
-                let agent = Tidegate::start(&self.tidegate, sense)?;
-                if let Some(wanted) = sense.filter(|s| s.name() != agent.sensing()) {
-                    let why = format!("the agent senses by {} here", agent.sensing());
-                    return Err(LabError::process(wanted.name(), why));
-                }
-                self.running = Running::Agent(sense, agent);
-            }
-            (Keeper::SchedExt, _) => {
-                self.running = Running::Nothing;
-                self.running = Running::SchedExt(Tidegate::start_sched_ext(&self.tidegate)?);
-            }
-            (Keeper::Peer(at), _) => {
-                self.running = Running::Nothing;
-                let (name, path) = &self.options.peers[at];
-                let peer = tidegate::Peer::start(name, path, &self.options.out_dir())?;
-                self.running = Running::Peer(at, peer);
-            }
-            _ => self.running = Running::Nothing,
+        let keeper = match keeper {
+            Keeper::Tidegate { sense, .. } => Keeper::Tidegate {
+                sense: sense.or(self.options.sense),
+                whole_cores: false,
+            },
+            other => other,
+        };
+        if self.keeper == keeper {
+            return Ok(());
         }
+        (self.keeper, self.agent, self.peer) = (Keeper::Nobody, None, None);
+        match keeper {
+            Keeper::Tidegate { sense, .. } => {
+                let agent = Tidegate::start(&self.tidegate, sense)?;
+                if let Some(wanted) = sense.filter(|s| name(*s) != agent.sensing()) {
+                    let why = format!("the agent senses by {} here", agent.sensing());
+                    return Err(LabError::process(name(wanted), why));
+                }
+                self.agent = Some(agent);
+            }
+            Keeper::SchedExt => self.agent = Some(Tidegate::start_sched_ext(&self.tidegate)?),
+            Keeper::Peer(at) => {
+                let (name, path) = &self.options.peers[at];
+                self.peer = Some(Peer::start(name, path, &self.options.out_dir())?);
+            }
+            _ => {}
+        }
+        self.keeper = keeper;
         Ok(())
     }
 
     pub fn run(&mut self, scene: &Scene) -> Result<Outcome, LabError> {
         self.keep(scene.keeper)?;
-        let agent = match &self.running {
-            Running::Agent(_, agent) | Running::SchedExt(agent) => Some(agent),
-            _ => None,
-        };
-        let is_sched_ext = matches!(self.running, Running::SchedExt(_));
         let run = Run {
             scene,
             host: self,
-            agent,
-            is_sched_ext,
+            agent: self.agent.as_ref(),
+            is_sched_ext: self.keeper == Keeper::SchedExt,
         };
         // Declared first, so that the groups go after what lives in them.
         let groups = run.groups()?;
@@ -173,16 +162,15 @@ impl<'a> Host<'a> {
         let limiter = run.limiter(&loads)?;
         let outcome = run.measure(&mut loads);
         drop(limiter);
-        match &self.running {
-            Running::SchedExt(agent) => agent.sched_ext_in_force()?,
-            Running::Peer(_, peer) => peer.in_force()?,
-            _ => {}
+        if let Some(agent) = run.agent.filter(|_| run.is_sched_ext) {
+            agent.sched_ext_in_force()?;
         }
+        self.peer.as_ref().map_or(Ok(()), Peer::in_force)?;
         outcome
     }
 
     pub fn finish(mut self) -> HostMachine {
-        self.running = Running::Nothing;
+        (self.agent, self.peer) = (None, None);
         self.machine.finish();
         self.machine
     }
@@ -227,7 +215,7 @@ impl<'a> Run<'a> {
                 .agent
                 .filter(|_| self.is_sched_ext && !words.is_empty())
             {
-                agent.set(&format!("cgroup:{}", own.path), &words.join(" "))?;
+                agent.set(&format!("cgroup:{}", own.path), &words)?;
             }
             made.push(Some(own));
         }
@@ -238,20 +226,10 @@ impl<'a> Run<'a> {
         let mut active = Vec::new();
         for load in &self.scene.loads {
             let group = load.group.and_then(|at| groups[at].as_ref());
-            let join = group.map(Group::membership).unwrap_or_default();
-            let flags = match (load.group, group) {
-                (Some(at), None) => self.scene.groups[at].terms.flags(),
-                _ => Vec::new(),
-            };
-            let wrap = |words: &[String]| match self.agent.filter(|_| !flags.is_empty()) {
-                Some(agent) => agent.run(&flags, words),
-                None => plain(words),
-            };
-            let kind = self.start_one(load, &join, &wrap)?;
             let mut one = Active {
                 clock: None,
                 frames: None,
-                kind,
+                kind: self.start_one(load, group)?,
             };
             if let (Process::Command(guard), true) = (&mut one.kind, load.is_ffmpeg()) {
                 one.frames = Some(Frames::watch(guard));
@@ -265,101 +243,101 @@ impl<'a> Run<'a> {
         Ok(active)
     }
 
-    fn start_one(
-        &self,
-        load: &Load,
-        join: &[PathBuf],
-        wrap: &dyn Fn(&[String]) -> Command,
-    ) -> Result<Process, LabError> {
+    /// The command of these words, in the gate that the agent makes for a load where it has one.
+    fn command(&self, load: &Load, has_group: bool, words: &[String]) -> Command {
+        let flags = match load.group {
+            Some(at) if !has_group => self.scene.groups[at].terms.flags(),
+            _ => Vec::new(),
+        };
+        match self.agent.filter(|_| !flags.is_empty()) {
+            Some(agent) => agent.run(&flags, words),
+            None => plain(words),
+        }
+    }
+
+    fn start_one(&self, load: &Load, group: Option<&Group<'_>>) -> Result<Process, LabError> {
+        let join = group.map(Group::membership).unwrap_or_default();
+        let wrap = |words: &[String]| self.command(load, group.is_some(), words);
         if let Kind::Command { words, measures } = &load.kind {
             if *measures {
                 return Ok(Process::Pending(words.clone()));
             }
             let mut command = wrap(words);
             command.stdin(Stdio::null()).stdout(Stdio::piped());
-            let guard = Guarded::start(load.name, command, join)?;
+            let guard = Guarded::start(load.name, command, &join)?;
             return Ok(Process::Command(guard));
         }
-        let (kind, threads, args) = self.worker(load)?;
-        let plan = WorkerPlan {
-            exe: &self.host.exe,
-            kind,
-            args: args
-                .into_iter()
-                .flat_map(|(name, n)| [format!("--{name}"), n])
-                .collect(),
-            threads,
-        };
-        let mut worker = Worker::start(&plan, join, wrap)?;
+        let job = self.job(load)?;
+        let mut worker = Worker::start(&self.host.exe, &job, &join, &wrap)?;
         if matches!(load.kind, Kind::Hackbench { loops: 0, .. }) {
             worker.ask_within("run", 60)?;
         }
         Ok(Process::Worker(worker))
     }
 
-    /// A load's generator, its threads and its arguments.
-    fn worker(&self, load: &Load) -> Result<(&'static str, usize, Words), LabError> {
+    fn job(&self, load: &Load) -> Result<Job, LabError> {
         let cpus = self.host.machine.cpus;
-        let us = |ns: u64| (ns / 1_000).to_string();
-        let text = |n: u64| n.to_string();
-        let pin = |pinned: bool| ("pin", u64::from(pinned).to_string());
-        let (kind, threads, mut args) = match &load.kind {
+        let server = |per_second, request_us, steps_per_ms| {
+            Generator::Server(server::Options {
+                per_second,
+                request_us,
+                steps_per_ms,
+                seed: self.scene.model.seed,
+            })
+        };
+        let hog = |is_pinned, work_ns: u64, sleep_ns: u64, period_ns: u64| {
+            Generator::Hog(hog::Options {
+                is_pinned,
+                work_us: work_ns / 1_000,
+                sleep_us: sleep_ns / 1_000,
+                period_us: period_ns / 1_000,
+            })
+        };
+        let timer = |interval_us, work_ns: u64, busy| {
+            Generator::Timer(timer::Options {
+                interval_us,
+                work_us: work_ns / 1_000,
+                busy,
+                is_pinned: load.kind != Kind::Cyclictest,
+            })
+        };
+        let (threads, generator) = match load.kind {
             Kind::Server { share } => {
                 let per_second = share * cpus as f64 * 1e3;
-                let args = vec![
-                    ("per-second", per_second.to_string()),
-                    ("request-us", "1000".into()),
-                    ("steps-per-ms", text(self.host.steps_per_ms)),
-                ];
-                ("server", 2 * cpus, args)
+                let steps = self.host.steps_per_ms;
+                (2 * cpus, server(per_second, 1000.0, steps))
             }
-            Kind::Level(orders) => {
-                let level = orders.first().map_or(0, |o| o.1);
-                ("constant", cpus, vec![("level", level.to_string())])
-            }
-            Kind::Hogs { tasks, pinned } => ("hog", *tasks as usize, vec![pin(*pinned)]),
+            Kind::Bursty { request_us } => (30, server(0.0, request_us as f64, 0)),
+            Kind::Level(_) => (cpus, Generator::Level),
+            Kind::Hogs { tasks, pinned } => (tasks as usize, hog(pinned, 0, 0, 0)),
             Kind::Periodic {
                 tasks,
                 work_ns,
                 period_ns,
                 pinned,
-            } => {
-                let args = vec![
-                    pin(*pinned),
-                    ("work-us", us(*work_ns)),
-                    ("period-us", us(*period_ns)),
-                ];
-                ("hog", *tasks as usize, args)
-            }
-            Kind::Sleeper { work_ns, sleep_ns } => {
-                let args = vec![("work-us", us(*work_ns)), ("sleep-us", us(*sleep_ns))];
-                ("hog", 1, args)
-            }
-            Kind::Cyclictest => ("timer", 1, vec![("interval-us", "1000".into())]),
-            Kind::Hackbench { groups, loops } => {
-                let args = vec![("groups", groups.to_string()), ("loops", loops.to_string())];
-                ("hackbench", 1, args)
-            }
-            Kind::Bursty { request_us } => ("server", 30, vec![("request-us", text(*request_us))]),
+            } => (tasks as usize, hog(pinned, work_ns, 0, period_ns)),
+            Kind::Sleeper { work_ns, sleep_ns } => (1, hog(false, work_ns, sleep_ns, 0)),
+            Kind::Cyclictest => (1, timer(1_000, 0, 0)),
             Kind::Fibtest { busy, work_ns } => {
-                let args = vec![
-                    ("busy", busy.to_string()),
-                    ("work-us", us((*work_ns).max(1_000))),
-                    ("interval-us", "10000".into()),
-                    pin(true),
-                ];
-                ("timer", cpus, args)
+                (cpus, timer(10_000, work_ns.max(1_000), busy as usize))
             }
-            Kind::Forks { parents } => ("forks", *parents as usize, Vec::new()),
-            Kind::Requests(_) | Kind::Build { .. } | Kind::Lock { .. } | Kind::Command { .. } => {
+            Kind::Hackbench { groups, loops } => {
+                let (groups, loops) = (groups as usize, loops.into());
+                (1, Generator::Hackbench { groups, loops })
+            }
+            Kind::Forks { parents } => (parents as usize, Generator::Forks { work_us: 5_000 }),
+            Kind::Build { .. } | Kind::Command { .. } => {
                 return Err(LabError::process(load.name, "is simulated only"));
             }
         };
-        args.push(("seed", (self.scene.seed >> 1).to_string()));
-        if let Hint::SliceUs(us) = load.hint {
-            args.push(("slice-us", us.to_string()));
-        }
-        Ok((kind, threads, args))
+        Ok(Job {
+            generator,
+            threads,
+            slice_us: match load.hint {
+                Hint::SliceUs(us) => us,
+                _ => 0,
+            },
+        })
     }
 
     /// perf's clock of a load's group, on version 2 (version 1 has a hierarchy of its own for
@@ -384,7 +362,7 @@ impl<'a> Run<'a> {
             (_, _, Some(pid)) => format!("pid:{pid}"),
             _ => return Ok(()),
         };
-        agent.set(&target, &format!("latency={hint}"))
+        agent.set(&target, &[format!("latency={hint}")])
     }
 
     fn limiter(&self, loads: &[Active]) -> Result<Option<Guarded>, LabError> {
@@ -392,36 +370,18 @@ impl<'a> Run<'a> {
             return Ok(None);
         };
         let pid = loads.first().and_then(Active::pid).unwrap_or(0);
-        let words = format!("cpulimit -l {} -i -p {pid}", ppt / 10);
-        let words: Vec<String> = words.split(' ').map(String::from).collect();
-        Guarded::start("cpulimit", quiet(plain(&words)), &[]).map(Some)
+        let mut command = Command::new("cpulimit");
+        command.args(["-l", &(ppt / 10).to_string(), "-i", "-p", &pid.to_string()]);
+        Guarded::logged("cpulimit", command, Path::new("/dev/null")).map(Some)
     }
 
     fn measure(&self, loads: &mut [Active]) -> Result<Outcome, LabError> {
         let began_ns = clock::monotonic_ns();
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for (load, active) in self.scene.loads.iter().zip(loads.iter()) {
-                if let (Kind::Level(orders), Process::Worker(worker)) = (&load.kind, &active.kind) {
-                    let (page, done) = (Arc::clone(&worker.page), &done);
-                    scope.spawn(move || {
-                        for pair in orders.windows(2) {
-                            // One order is pending at a time: the next is given once this one is in
-                            // force.
-                            wait_until(began_ns + pair[0].0 + MS, done);
-                            let (at_ns, level) = (began_ns + pair[1].0, pair[1].1);
-                            page.order_level(level, at_ns, clock::monotonic_ns());
-                        }
-                    });
-                }
+        for (load, active) in self.scene.loads.iter().zip(loads.iter_mut()) {
+            if let (Kind::Level(orders), Process::Worker(worker)) = (&load.kind, &mut active.kind) {
+                worker.ask(&json!([began_ns, orders]).to_string())?;
             }
-            let outcome = self.window(loads, began_ns);
-            done.store(true, Ordering::Release);
-            outcome
-        })
-    }
-
-    fn window(&self, loads: &mut [Active], began_ns: u64) -> Result<Outcome, LabError> {
+        }
         let scene = self.scene;
         stop::sleep_until(began_ns + scene.warm_ns)?;
         for (load, active) in scene.loads.iter().zip(loads.iter_mut()) {
@@ -433,21 +393,19 @@ impl<'a> Run<'a> {
         }
         let clocks = Clocks::new(self, loads, began_ns);
         let limits_from = self.limits(loads);
-        let status_from = self
-            .agent
-            .filter(|_| !self.is_sched_ext)
-            .map(Tidegate::status)
-            .transpose()?;
+        let agent = self.agent.filter(|_| !self.is_sched_ext);
+        let status_from = agent.map(Tidegate::status).transpose()?;
         let mut looks = vec![clocks.look(loads)];
-        let work_from: Vec<f64> = loads
-            .iter()
-            .map(|l| l.work(clock::monotonic_ns()))
-            .collect();
+        let work = |loads: &[Active]| -> Vec<f64> {
+            let now = clock::monotonic_ns();
+            // ffmpeg reports ten times a second: a little later, what it had done by now is known.
+            if loads.iter().any(|l| l.frames.is_some()) {
+                clock::sleep_until(now + 120 * MS);
+            }
+            loads.iter().map(|l| l.work(now)).collect()
+        };
+        let work_from = work(loads);
         let mut extra = Vec::new();
-        let measures = loads
-            .iter()
-            .position(|l| matches!(&l.kind, Process::Command(_)));
-        let measures = measures.filter(|at| scene.loads[*at].measures());
         if let Some(at) = scene.until_done {
             if let Process::Worker(worker) = &mut loads[at].kind {
                 let answer = worker.ask_within("run", 300)?;
@@ -457,19 +415,12 @@ impl<'a> Run<'a> {
                 extra.extend(answer["seconds"].as_f64().map(|s| ("elapsed_seconds", s)));
             }
             looks.push(clocks.look(loads));
-        } else if let Some(at) = measures {
+        } else if let Some(at) = scene.loads.iter().position(Load::measures) {
             clocks.while_it_runs(loads, at, &mut looks)?;
         } else {
             looks.extend(clocks.looks(loads)?);
         }
-        let work: Vec<f64> = {
-            // ffmpeg reports ten times a second: a little later, what it had done by now is known.
-            let now = clock::monotonic_ns();
-            if loads.iter().any(|l| l.frames.is_some()) {
-                stop::sleep_ns(120 * MS)?;
-            }
-            loads.iter().map(|l| l.work(now)).collect()
-        };
+        let work_to = work(loads);
         let limits = self.limits(loads).into_iter().zip(limits_from);
         let mut outcome = Outcome {
             cpus: self.host.machine.cpus as f64,
@@ -479,23 +430,13 @@ impl<'a> Run<'a> {
             ..Outcome::default()
         };
         let seconds = outcome.seconds();
-        if let Some(from) = status_from {
-            let to = self
-                .agent
-                .map(Tidegate::status)
-                .transpose()?
-                .unwrap_or_default();
-            outcome
-                .extra
-                .push(("writes_per_second", writes(&from, &to, seconds)));
+        if let (Some(agent), Some(from)) = (agent, status_from) {
+            let writes = writes(&from, &agent.status()?, seconds);
+            outcome.extra.push(("writes_per_second", writes));
         }
-        for ((active, load), (to, from)) in loads
-            .iter_mut()
-            .zip(&scene.loads)
-            .zip(work.iter().zip(&work_from))
-        {
+        for (at, active) in loads.iter_mut().enumerate() {
             let mut one = LoadOutcome {
-                work_per_second: (to - from) / seconds,
+                work_per_second: (work_to[at] - work_from[at]) / seconds,
                 ..LoadOutcome::default()
             };
             match &mut active.kind {
@@ -503,12 +444,11 @@ impl<'a> Run<'a> {
                     let answer = worker.ask("report")?;
                     one.latencies = latencies(&answer);
                     for name in ["longest_stop_us", "forked"] {
-                        outcome
-                            .extra
-                            .extend(answer[name].as_f64().map(|v| (name, v)));
+                        let value = answer[name].as_f64();
+                        outcome.extra.extend(value.map(|value| (name, value)));
                     }
                 }
-                Process::Command(guard) if load.measures() => {
+                Process::Command(guard) if scene.loads[at].measures() => {
                     one.output = Some(self.output(guard)?)
                 }
                 _ => {}
@@ -521,25 +461,14 @@ impl<'a> Run<'a> {
     /// Starts a program that is a measurement, with its output in files: a pipe that fills would
     /// hold it up.
     fn begin(&self, load: &Load, words: &[String]) -> Result<Process, LabError> {
-        let mut command = plain(words);
-        command.stdin(Stdio::null());
+        let mut command = self.command(load, self.is_sched_ext, words);
         let open = |name: &str| {
             let path = self.host.options.out_dir().join(name);
             let file = fs::File::create(&path);
             file.map_err(|e| LabError::file("keep a program's output", path, e))
         };
+        command.stdin(Stdio::null());
         command.stdout(open("load.out")?).stderr(open("load.err")?);
-        let terms = load.group.map(|at| self.scene.groups[at].terms.flags());
-        let gated = self
-            .agent
-            .filter(|_| !self.is_sched_ext)
-            .zip(terms.filter(|t| !t.is_empty()));
-        if let Some((agent, flags)) = gated {
-            let mut through = agent.run(&flags, words);
-            through.stdin(Stdio::null());
-            through.stdout(open("load.out")?).stderr(open("load.err")?);
-            command = through;
-        }
         Guarded::start(load.name, command, &[]).map(Process::Command)
     }
 
@@ -550,8 +479,8 @@ impl<'a> Run<'a> {
         let (stdout, stderr) = (read("load.out"), read("load.err"));
         match guard.ended() {
             Some(status) if !status.success() => {
-                let said = stderr.lines().last().unwrap_or_default();
-                let why = format!("ended with {status}: {said}");
+                let last = stderr.lines().last().unwrap_or_default();
+                let why = format!("ended with {status}: {last}");
                 Err(LabError::process(guard.name(), why))
             }
             _ => Ok(Output { stdout, stderr }),
@@ -560,24 +489,18 @@ impl<'a> Run<'a> {
 
     /// By group: what its limit has counted, or the scheduler's counts of all limits.
     fn limits(&self, loads: &[Active]) -> Vec<Counted> {
-        let sched_ext = self
-            .agent
-            .filter(|_| self.is_sched_ext)
-            .and_then(|a| a.sched_ext().ok());
-        let Ok(tree) = &self.host.tree else {
-            return vec![Counted::default(); self.scene.groups.len()];
-        };
+        let agent = self.agent.filter(|_| self.is_sched_ext);
+        let sched_ext = agent.and_then(|agent| agent.sched_ext().ok());
         let of = |at: usize| {
+            let tree = self.host.tree.as_ref().ok()?;
             if let Some(sched_ext) = &sched_ext {
-                return sched_ext_counted(&sched_ext["quotas"]);
+                return Some(sched_ext_counted(&sched_ext["quotas"]));
             }
-            let first = self.scene.loads.iter().position(|l| l.group == Some(at));
-            let group = first
-                .and_then(|l| loads[l].pid())
-                .and_then(|pid| tree.group_of(pid));
-            group.map_or_else(Counted::default, |group| tree.counted(&group))
+            let load = self.scene.loads.iter().position(|l| l.group == Some(at))?;
+            Some(tree.counted(&tree.group_of(loads[load].pid()?)?))
         };
-        (0..self.scene.groups.len()).map(of).collect()
+        let groups = 0..self.scene.groups.len();
+        groups.map(|at| of(at).unwrap_or_default()).collect()
     }
 }
 
@@ -738,12 +661,6 @@ fn still_runs(guard: &mut Guarded) -> Result<(), LabError> {
     Err(LabError::process(guard.name(), why))
 }
 
-fn wait_until(at_ns: u64, done: &AtomicBool) {
-    while clock::monotonic_ns() < at_ns && !done.load(Ordering::Acquire) {
-        clock::sleep_until(at_ns.min(clock::monotonic_ns() + 50 * MS));
-    }
-}
-
 /// First in, first out at a low real-time priority, or else the best nice value.
 fn raise_priority() {
     let param = libc::sched_param { sched_priority: 10 };
@@ -759,15 +676,6 @@ fn raise_priority() {
 pub fn plain(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("true", String::as_str));
     command.args(words.iter().skip(1));
-    command
-}
-
-/// The command, which reads nothing and whose output is dropped.
-pub fn quiet(mut command: Command) -> Command {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
     command
 }
 

@@ -2,6 +2,7 @@
 //! behind.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -13,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::loads::die_with_parent;
 use crate::loads::shared_page::SharedPage;
+use crate::loads::{Job, die_with_parent};
 use crate::{LabError, clock, stop};
 
 /// A child that is killed, with its process group, when the guard is dropped.
@@ -54,6 +55,16 @@ impl Guarded {
             child,
             name: name.to_string(),
         })
+    }
+
+    /// Starts it with its output in a file, and nothing to read.
+    pub fn logged(name: &str, mut command: Command, log: &Path) -> Result<Self, LabError> {
+        let open = || {
+            let file = File::options().create(true).append(true).open(log);
+            file.map_err(|e| LabError::file("make a log", log, e))
+        };
+        command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
+        Guarded::start(name, command, &[])
     }
 
     pub fn pid(&self) -> i32 {
@@ -130,38 +141,24 @@ pub struct Worker {
     output: BufReader<ChildStdout>,
 }
 
-/// How to start a worker: the words before `worker` differ from arm to arm.
-pub struct WorkerPlan<'a> {
-    /// The executable that has the `worker` subcommand.
-    pub exe: &'a Path,
-    /// `server`, `constant`, ...: see [`crate::loads`].
-    pub kind: &'a str,
-    /// The arguments after `--page FILE`.
-    pub args: Vec<String>,
-    pub threads: usize,
-}
-
 impl Worker {
-    /// Starts a worker. `wrap` makes the command out of its words (plain, or through `tidegate
-    /// run`); `join` are membership files to enter.
+    /// Starts the program that has the `worker` subcommand on a job. `wrap` makes the command out
+    /// of its words (plain, or through `tidegate run`); `join` are membership files to enter.
     pub fn start(
-        plan: &WorkerPlan<'_>,
+        exe: &Path,
+        job: &Job,
         join: &[PathBuf],
         wrap: &dyn Fn(&[String]) -> Command,
     ) -> Result<Self, LabError> {
         let page = Arc::new(SharedPage::create()?);
-        let mut words = vec![plan.exe.display().to_string(), "worker".to_string()];
-        words.push(plan.kind.to_string());
-        words.extend(["--page".to_string(), page.path().display().to_string()]);
-        words.extend(["--threads".to_string(), plan.threads.to_string()]);
-        words.extend(plan.args.iter().cloned());
-        let mut command = wrap(&words);
+        let job_text = serde_json::to_string(job).unwrap_or_default();
+        let (exe, path) = (exe.display().to_string(), page.path().display().to_string());
+        let mut command = wrap(&[exe, "worker".into(), path, job_text]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut guard = Guarded::start(plan.kind, command, join)?;
-        let input = guard.child.stdin.take();
-        let output = guard.child.stdout.take();
-        let (Some(input), Some(output)) = (input, output) else {
-            return Err(LabError::process(plan.kind, "has no pipes"));
+        let name = format!("{:?}", job.generator);
+        let mut guard = Guarded::start(&name, command, join)?;
+        let (Some(input), Some(output)) = (guard.child.stdin.take(), guard.take_stdout()) else {
+            return Err(LabError::process(name, "has no pipes"));
         };
         let mut worker = Worker {
             page,
@@ -169,25 +166,23 @@ impl Worker {
             input,
             output: BufReader::new(output),
         };
-        worker.wait_ready(plan.threads)?;
+        worker.wait_ready(job.threads)?;
         Ok(worker)
     }
 
     /// Throttled side work may take long to come up, a broken command comes never.
     fn wait_ready(&mut self, threads: usize) -> Result<(), LabError> {
-        let until = clock::monotonic_ns() + READY_NS;
-        while self.page.ready() < threads {
-            if let Some(status) = self.guard.ended() {
-                let why = format!("ended before it was ready ({status}); its message is above");
-                return Err(LabError::process(self.guard.name(), why));
+        let is_ready = stop::wait_for(READY_NS, || {
+            Ok(self.page.ready() >= threads || self.guard.ended().is_some())
+        })?;
+        let why = match self.guard.ended() {
+            Some(status) if self.page.ready() < threads => {
+                format!("ended before it was ready ({status}); its message is above")
             }
-            if clock::monotonic_ns() > until {
-                let why = format!("is not ready after {} s", READY_NS / 1_000_000_000);
-                return Err(LabError::process(self.guard.name(), why));
-            }
-            stop::sleep_ns(2_000_000)?;
-        }
-        Ok(())
+            _ if !is_ready => format!("is not ready after {} s", READY_NS / 1_000_000_000),
+            _ => return Ok(()),
+        };
+        Err(LabError::process(self.guard.name(), why))
     }
 
     /// Sends one command and reads its one line of answer, for which there are ten seconds.
@@ -200,14 +195,13 @@ impl Worker {
         command: &str,
         seconds: u32,
     ) -> Result<serde_json::Value, LabError> {
-        let fail = |why: String| LabError::process(self.guard.name().to_string(), why);
+        let fail = |why: String| LabError::process(self.guard.name(), why);
         writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
         for _ in 0..20 * seconds {
             if readable(self.output.get_ref(), 50_000_000) {
                 let mut line = String::new();
-                self.output
-                    .read_line(&mut line)
-                    .map_err(|e| fail(format!("no answer: {e}")))?;
+                let read = self.output.read_line(&mut line);
+                read.map_err(|e| fail(format!("no answer: {e}")))?;
                 return serde_json::from_str(&line)
                     .map_err(|e| fail(format!("answered '{}': {e}", line.trim())));
             }
@@ -239,7 +233,8 @@ pub fn group_members(pgid: i32) -> Vec<i32> {
         .collect()
 }
 
-/// The process group of a process, from `/proc/PID/stat`; 0 for a kernel thread, which getpgid(2) of rustix refuses.
+/// The process group of a process, from `/proc/PID/stat`; 0 for a kernel thread, which getpgid(2)
+/// of rustix refuses.
 fn group_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
