@@ -117,6 +117,10 @@ pub struct HeadroomSample {
     pub valid: bool,
 }
 
+#[expect(
+    clippy::derivable_impls,
+    reason = "bindgen generates the enum and marks no variant as its default"
+)]
 impl Default for Reason {
     fn default() -> Self {
         Self::Warmup

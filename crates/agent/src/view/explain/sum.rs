@@ -66,7 +66,10 @@ fn of_headroom(status: &StatusView) -> Vec<SumLineView> {
 /// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
 pub(super) fn of(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Vec<SumLineView> {
     let has_quota = status.decision.limit != Limit::IdleClass;
-    let mut lines = has_quota.then(|| of_headroom(status)).unwrap_or_default();
+    let mut lines = match has_quota {
+        true => of_headroom(status),
+        false => Vec::new(),
+    };
     if let Some(own) = &gate.own_limit {
         let why = format!(
             "{} us in each {} us, burst {} us",
