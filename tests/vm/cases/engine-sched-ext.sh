@@ -30,6 +30,9 @@ within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.8
 tidegate status >/tmp/status
 cat /tmp/status
 grep -q "by the scheduler; for the time without it, 1.0 ms in each 100.0 ms" /tmp/status || fail "status does not tell of the copy"
+# Means of the same second, and not one step of the scheduler's law within one turn of main.
+within "CPUs that status says main uses" "$(sed -n 's/.*Decision: main uses \([0-9.]*\) CPUs;.*/\1/p' /tmp/status)" 0.35 0.45
+within "CPUs that status says side work may use" "$(sed -n 's/.*; side work may use \([0-9.]*\).*/\1/p' /tmp/status)" 0.25 0.35
 held || fail "no copy of side work's floor in $(cat $ROOT/$SIDE/cpu.max)"
 same "the copy of side work's floor" "$(cat $ROOT/$SIDE/cpu.max)" "1000 100000"
 tidegate explain pid:$side >/tmp/explain

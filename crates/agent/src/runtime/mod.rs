@@ -115,8 +115,11 @@ impl Runtime {
     /// The last decision on side work: the control loop's, or the scheduler's while that is in
     /// force. The kernel's quotas are then those for the time without the scheduler.
     pub(crate) fn decision(&self) -> Decision {
-        let by_loop = self.control().decided();
-        let Some(law) = sched_ext_decision(&self.sched_ext) else {
+        let (by_loop, second) = {
+            let control = self.control();
+            (control.decided(), control.meter.second())
+        };
+        let Some(law) = sched_ext_decision(&self.sched_ext, &second) else {
             return by_loop;
         };
         let decision = decision_of(&law);

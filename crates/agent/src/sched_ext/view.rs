@@ -2,6 +2,7 @@
 
 use tidegate_api::{CapCounts, Decision, GateCounts, SchedExtView};
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
+use tidegate_engine::control::Use;
 use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_sched_ext::{CapStat, HeadroomStats};
@@ -77,27 +78,29 @@ pub(crate) fn sched_ext_view(sched_ext: &SchedExtSupervisor, now_ns: u64) -> Opt
     Some(view)
 }
 
-/// The scheduler's own decision on side work, while it is in force and there is any.
-pub(crate) fn sched_ext_decision(sched_ext: &SchedExtSupervisor) -> Option<HeadroomDecision> {
+/// The scheduler's own decision on side work, while it is in force and there is any. `second` is the
+/// use of the last second.
+pub(crate) fn sched_ext_decision(
+    sched_ext: &SchedExtSupervisor,
+    second: &Use,
+) -> Option<HeadroomDecision> {
     if !sched_ext.holds() {
         return None;
     }
     let found = lock(&sched_ext.inner).loaded.as_ref()?.headroom()?;
-    Some(mean_decision(&found))
+    Some(mean_decision(&found, second))
 }
 
 /// The scheduler's law steps each millisecond: a main that works and sleeps by turns has whole CPUs
 /// at one step and none at the next, and side work the tolerance or the rest. Readers get main and
-/// the allowance as means of about a second, in which the use of side work and the idle are
-/// measured. They need no trim, which corrects the law's estimate of main.
-fn mean_decision(found: &HeadroomStats) -> HeadroomDecision {
-    let used_ucpu = found.side_ucpu + found.idle_ucpu;
+/// the allowance as means of a second. They need no trim, which corrects the law's estimate of main.
+fn mean_decision(found: &HeadroomStats, second: &Use) -> HeadroomDecision {
     let decision = HeadroomDecision {
         allowance_ucpu: found.allowance_ucpu,
         floor_ucpu: found.floor_ucpu,
         capacity_ucpu: found.capacity_ucpu,
         asked_ucpu: found.asked_ucpu,
-        main_est_ucpu: found.capacity_ucpu.saturating_sub(used_ucpu),
+        main_est_ucpu: found.main_ucpu,
         main_now_ucpu: found.main_ucpu,
         side_ucpu: found.side_ucpu,
         idle_ucpu: found.idle_ucpu,
@@ -105,14 +108,19 @@ fn mean_decision(found: &HeadroomStats) -> HeadroomDecision {
         reason: found.reason,
         ..HeadroomDecision::default()
     };
-    if matches!(found.reason, Reason::Warmup | Reason::Stale) {
+    if second.capacity_ns == 0 || matches!(found.reason, Reason::Warmup | Reason::Stale) {
         return decision;
     }
-    let room_ucpu = used_ucpu
-        .min(found.capacity_ucpu)
-        .saturating_sub(found.asked_ucpu);
+    let ucpu = |ns: u64| (second.cpus(ns) * 1e6).round() as u64;
+    let main_ns = second.busy_ns.saturating_sub(second.side_ns);
+    let left_ns = second.capacity_ns.saturating_sub(main_ns);
+    let room_ucpu = ucpu(left_ns).saturating_sub(found.asked_ucpu);
     HeadroomDecision {
         allowance_ucpu: room_ucpu.max(found.floor_ucpu),
+        capacity_ucpu: ucpu(second.capacity_ns),
+        main_est_ucpu: ucpu(main_ns),
+        side_ucpu: ucpu(second.side_ns),
+        idle_ucpu: ucpu(second.idle_ns()),
         reason: match room_ucpu > found.floor_ucpu {
             true => Reason::Track,
             false => Reason::Floor,
@@ -231,16 +239,16 @@ pub(crate) fn sched_ext_alerts(decision: &Decision, tolerance_ratio: f64) -> Opt
 mod tests {
     use super::*;
 
-    fn found(reason: Reason, side_ucpu: u64, idle_ucpu: u64) -> HeadroomStats {
+    fn found(reason: Reason) -> HeadroomStats {
         HeadroomStats {
             reason,
             allowance_ucpu: 10_000,
             floor_ucpu: 10_000,
             capacity_ucpu: 1_000_000,
             asked_ucpu: 300_000,
-            idle_ucpu,
+            idle_ucpu: 0,
             main_ucpu: 1_000_000,
-            side_ucpu,
+            side_ucpu: 0,
             trim_ucpu: 7_000,
             cpus: 0,
             running: 0,
@@ -256,19 +264,31 @@ mod tests {
         }
     }
 
+    /// A second of one CPU.
+    fn second(main_ms: u64, side_ms: u64) -> Use {
+        Use {
+            wall_ns: 1_000_000_000,
+            capacity_ns: 1_000_000_000,
+            busy_ns: (main_ms + side_ms) * 1_000_000,
+            side_ns: side_ms * 1_000_000,
+            ..Use::default()
+        }
+    }
+
     #[test]
     fn the_decision_is_a_mean_while_main_works_by_turns() {
-        let by_turns = mean_decision(&found(Reason::Floor, 300_000, 300_000));
+        let by_turns = mean_decision(&found(Reason::Floor), &second(400, 300));
         assert_eq!(by_turns.allowance_ucpu, 300_000);
         assert_eq!(by_turns.main_est_ucpu, 400_000);
+        assert_eq!(by_turns.idle_ucpu, 300_000);
         assert_eq!(by_turns.reason, Reason::Track);
 
-        let full = mean_decision(&found(Reason::Floor, 10_000, 0));
+        let full = mean_decision(&found(Reason::Floor), &second(990, 10));
         assert_eq!(full.allowance_ucpu, 10_000);
         assert_eq!(full.main_est_ucpu, 990_000);
         assert_eq!(full.reason, Reason::Floor);
 
-        let warmup = mean_decision(&found(Reason::Warmup, 0, 900_000));
+        let warmup = mean_decision(&found(Reason::Warmup), &second(0, 0));
         assert_eq!(warmup.allowance_ucpu, 10_000);
         assert_eq!(warmup.reason, Reason::Warmup);
     }
