@@ -83,7 +83,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     for round in 0..rounds {
         for (placing, (key, label)) in placings.into_iter().zip(WAYS) {
             let at = (cpus, LOAD, round);
-            let mut scene = headroom::scene(ask, placing, at, Contention::shipped()?)?;
+            let mut scene = headroom::scene(ask, placing, at, Contention::MEASURED)?;
             scene.window_ns = WINDOW_NS;
             scene.warm_ns = match placing {
                 Placing::Tidegate(..) if ask.is_simulated() => SIMULATED_WARM_NS,

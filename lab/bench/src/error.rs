@@ -44,12 +44,6 @@ pub enum LabError {
     },
 }
 
-impl From<tidegate_sim::contention::ContentionError> for LabError {
-    fn from(e: tidegate_sim::contention::ContentionError) -> Self {
-        LabError::simulation("the shipped coefficients", e.to_string())
-    }
-}
-
 impl LabError {
     /// An option that the experiment cannot take, with what to give instead.
     pub(crate) fn asked(

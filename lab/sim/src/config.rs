@@ -17,7 +17,7 @@ pub struct EevdfConfig {
     /// base_slice_ns; the kernel's default is 700 µs · (1 + log2(min(CPUs, 8))),
     /// 2.8 ms from 8 CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
     pub base_slice_ns: u64,
-    /// RUN_TO_PARITY: the running task keeps the CPU until its lag is used up.
+    /// RUN_TO_PARITY: the running task keeps the CPU for the shortest slice that is queued.
     pub run_to_parity: bool,
     /// PREEMPT_SHORT: a wakeup with a shorter slice may cut that protection.
     pub preempt_short: bool,
@@ -25,9 +25,6 @@ pub struct EevdfConfig {
     /// competition until the lag is used up.
     pub delay_dequeue: bool,
     pub wakeup_preemption: bool,
-    /// The protection of RUN_TO_PARITY ends with the shortest slice that is
-    /// queued, not with the running task's own (from 6.17 on).
-    pub protect_min_slice: bool,
     /// cpu.max stops each task by itself when it would run, and a task that is
     /// let go competes afresh; before 6.18 the group left its parent's queue as
     /// a whole, and all below it stayed as it was.
@@ -43,7 +40,6 @@ impl EevdfConfig {
             preempt_short: true,
             delay_dequeue: true,
             wakeup_preemption: true,
-            protect_min_slice: true,
             throttle_tasks: true,
         }
     }

@@ -126,12 +126,11 @@ impl CpuSet {
 
     /// The CPUs that are in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
-        self.zip(other, |a, b| a & b)
-    }
-
-    /// The CPUs that are in either set.
-    pub fn or(&self, other: &CpuSet) -> CpuSet {
-        self.zip(other, |a, b| a | b)
+        let mut words = self.words;
+        for (word, other) in words.iter_mut().zip(&other.words) {
+            *word &= other;
+        }
+        CpuSet { words }
     }
 
     /// Whether the sets share a CPU.
@@ -155,14 +154,6 @@ impl CpuSet {
             next = self.next_from(CpuId(cpu.0 + 1));
             Some(cpu)
         })
-    }
-
-    fn zip(&self, other: &CpuSet, join: impl Fn(u64, u64) -> u64) -> CpuSet {
-        let mut words = [0; WORDS];
-        for (word, (&a, &b)) in words.iter_mut().zip(self.words.iter().zip(&other.words)) {
-            *word = join(a, b);
-        }
-        CpuSet { words }
     }
 }
 
@@ -246,7 +237,6 @@ mod tests {
     fn set_algebra() {
         let (a, b) = (CpuSet::first_n(4), CpuSet::range(2..1024));
         assert_eq!(a.and(&b).to_string(), "2-3");
-        assert_eq!(a.or(&b).count(), 1024);
         assert!(a.and(&b).is_subset(&a) && a.intersects(&b) && !a.is_subset(&b));
     }
 }

@@ -1,21 +1,23 @@
-//! What happens next: one heap for timers, one tournament for the CPUs.
+//! What happens next: a heap for timers, and two slots for each CPU.
 //!
 //! A CPU has two things ahead of it: the end of what its task is doing and
-//! its next tick. Both move often, so they have fixed slots in a tournament
-//! tree, and moving one costs log2(2·CPUs) comparisons and leaves no stale
-//! entry behind. Everything else (sleeps, periods of quotas) is set once and
-//! waits in a 4-ary heap, in the order (time, order of setting).
+//! its next tick. Both move often, so they have fixed slots. Everything else
+//! (sleeps, periods of quotas) is set once, and comes in the order (time, order
+//! of setting).
 //!
 //! At one instant: ends of runs first (a task that is done by then has not
 //! used the next slice), then timers, then ticks; each in the order of CPUs
 //! or of setting.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 
 pub(crate) const NEVER: Ns = Ns::MAX;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// A sleep ends, or a task starts.
     Wake(TaskId),
@@ -34,184 +36,98 @@ pub(crate) enum Next {
     Tick(CpuId),
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    at: Ns,
-    order: u64,
-    timer: Timer,
-}
-
-impl Entry {
-    fn before(&self, other: &Entry) -> bool {
-        (self.at, self.order) < (other.at, other.order)
-    }
-}
-
 pub(crate) struct EventQueue {
-    heap: Vec<Entry>,
+    /// By time and order of setting.
+    timers: BinaryHeap<Reverse<(Ns, u64, Timer)>>,
     order: u64,
-    ends: Tournament,
-    ticks: Tournament,
-    /// New ends, and whether the tree is behind.
-    moved: Vec<(Ns, bool)>,
-    dirty: Vec<u32>,
+    ends: Slots,
+    ticks: Slots,
 }
 
 impl EventQueue {
     pub(crate) fn new(cpus: usize) -> EventQueue {
         EventQueue {
-            heap: Vec::new(),
+            timers: BinaryHeap::new(),
             order: 0,
-            ends: Tournament::new(cpus),
-            ticks: Tournament::new(cpus),
-            moved: vec![(NEVER, false); cpus],
-            dirty: Vec::new(),
+            ends: Slots::new(cpus),
+            ticks: Slots::new(cpus),
         }
     }
 
     pub(crate) fn set_timer(&mut self, at: Ns, timer: Timer) {
         self.order += 1;
-        let entry = Entry {
-            at,
-            order: self.order,
-            timer,
-        };
-        let mut i = self.heap.len();
-        self.heap.push(entry);
-        while i > 0 {
-            let parent = (i - 1) / 4;
-            if !entry.before(&self.heap[parent]) {
-                break;
-            }
-            self.heap[i] = self.heap[parent];
-            i = parent;
-        }
-        self.heap[i] = entry;
+        self.timers.push(Reverse((at, self.order, timer)));
     }
 
-    /// The end of a CPU's run moves several times within one event: only the
-    /// last counts, so the tree follows at the next pop.
     pub(crate) fn set_end(&mut self, cpu: CpuId, at: Ns) {
-        let moved = &mut self.moved[cpu.index()];
-        if moved.1 {
-            moved.0 = at;
-        } else {
-            *moved = (at, true);
-            self.dirty.push(cpu.0);
-        }
-    }
-
-    fn settle_ends(&mut self) {
-        while let Some(cpu) = self.dirty.pop() {
-            let moved = &mut self.moved[cpu as usize];
-            moved.1 = false;
-            self.ends.set(cpu as usize, moved.0);
-        }
+        self.ends.set(cpu, at);
     }
 
     pub(crate) fn set_tick(&mut self, cpu: CpuId, at: Ns) {
-        self.ticks.set(cpu.index(), at);
+        self.ticks.set(cpu, at);
     }
 
     /// Takes what comes next, if it comes by `until`. The slot of an end or a tick
     /// keeps its time: its handler sets the next before the next pop.
     pub(crate) fn pop(&mut self, until: Ns) -> Option<(Ns, Next)> {
-        self.settle_ends();
-        let end = self.ends.first();
-        let timer = self.heap.first().map_or(NEVER, |entry| entry.at);
-        let tick = self.ticks.first();
+        self.ends.settle();
+        self.ticks.settle();
+        let (end, end_cpu) = self.ends.first();
+        let timer = self.timers.peek().map_or(NEVER, |Reverse(timer)| timer.0);
+        let (tick, tick_cpu) = self.ticks.first();
         let at = end.min(timer).min(tick);
         if at > until || at == NEVER {
             return None;
         }
-        if end == at {
-            let cpu = self.ends.winner();
-            return Some((at, Next::End(CpuId(cpu as u32))));
-        }
-        if timer == at {
-            return Some((at, Next::Timer(self.pop_timer())));
-        }
-        let cpu = self.ticks.winner();
-        Some((at, Next::Tick(CpuId(cpu as u32))))
-    }
-
-    fn pop_timer(&mut self) -> Timer {
-        let top = self.heap[0].timer;
-        let last = self.heap.len() - 1;
-        let moved = self.heap[last];
-        self.heap.truncate(last);
-        let mut i = 0;
-        loop {
-            let first = 4 * i + 1;
-            if first >= last {
-                break;
-            }
-            let end = (first + 4).min(last);
-            let mut best = first;
-            for child in first + 1..end {
-                if self.heap[child].before(&self.heap[best]) {
-                    best = child;
-                }
-            }
-            if !self.heap[best].before(&moved) {
-                break;
-            }
-            self.heap[i] = self.heap[best];
-            i = best;
-        }
-        if last > 0 {
-            self.heap[i] = moved;
-        }
-        top
+        let next = if end == at {
+            Next::End(end_cpu)
+        } else if timer == at {
+            let Reverse((_, _, timer)) = self.timers.pop()?;
+            Next::Timer(timer)
+        } else {
+            Next::Tick(tick_cpu)
+        };
+        Some((at, next))
     }
 }
 
-/// The least of a fixed number of slots: a tree of minima. The lowest slot
-/// wins a tie.
-struct Tournament {
-    /// 1 is the root; slot `i` is leaf `leaves + i`.
-    least: Vec<Ns>,
-    leaves: usize,
+/// A time for each CPU.
+struct Slots {
+    at: Vec<Ns>,
+    by_time: BTreeSet<(Ns, CpuId)>,
+    /// What was set since the last look: a slot moves several times within one event.
+    moved: Vec<(CpuId, Ns)>,
 }
 
-impl Tournament {
-    fn new(slots: usize) -> Tournament {
-        let leaves = slots.next_power_of_two().max(2);
-        Tournament {
-            least: vec![NEVER; 2 * leaves],
-            leaves,
+impl Slots {
+    fn new(cpus: usize) -> Slots {
+        Slots {
+            at: vec![NEVER; cpus],
+            by_time: BTreeSet::new(),
+            moved: Vec::new(),
         }
     }
 
-    fn first(&self) -> Ns {
-        self.least[1]
-    }
-
-    fn set(&mut self, slot: usize, at: Ns) {
-        let mut i = self.leaves + slot;
-        if self.least[i] == at {
-            return;
-        }
-        self.least[i] = at;
-        while i > 1 {
-            i /= 2;
-            let least = self.least[2 * i].min(self.least[2 * i + 1]);
-            if self.least[i] == least {
-                break;
-            }
-            self.least[i] = least;
+    fn set(&mut self, cpu: CpuId, at: Ns) {
+        match self.moved.last_mut() {
+            Some(last) if last.0 == cpu => last.1 = at,
+            _ => self.moved.push((cpu, at)),
         }
     }
 
-    fn winner(&self) -> usize {
-        let mut i = 1;
-        while i < self.leaves {
-            i *= 2;
-            if self.least[i] != self.least[i / 2] {
-                i += 1;
+    fn settle(&mut self) {
+        for (cpu, at) in self.moved.drain(..) {
+            let before = std::mem::replace(&mut self.at[cpu.index()], at);
+            if before != at {
+                self.by_time.remove(&(before, cpu));
+                self.by_time.insert((at, cpu));
             }
         }
-        i - self.leaves
+    }
+
+    /// The earliest, of equals the lowest CPU.
+    fn first(&self) -> (Ns, CpuId) {
+        self.by_time.first().copied().unwrap_or((NEVER, CpuId(0)))
     }
 }
 

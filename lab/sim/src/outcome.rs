@@ -49,8 +49,6 @@ pub struct GroupOutcome {
     pub wakeup: Histogram,
     /// Writes of its files by engines.
     pub writes: u64,
-    /// Its use in each window, in millionths of one CPU.
-    pub usage_ucpu: Histogram,
     /// Periods of its quota; these counts too are without the warm-up, but for a time throttled that ended after it.
     pub periods: u64,
     /// Those in which it was throttled.

@@ -66,8 +66,6 @@ pub enum Op {
     Sleep {
         for_ns: u64,
     },
-    /// Lets others run (sched_yield).
-    Yield,
     /// Puts one message into a pipe; waits while it is full.
     Send {
         pipe: PipeId,
@@ -87,16 +85,10 @@ pub enum Op {
     /// Creates a task. What the kernel hands on at fork is handed on here too:
     /// group, policy, nice, slice, latency hint (unless `latency_inherit` is
     /// off) and cap of the parent replace what the child's spec leaves at its
-    /// default. The id is then [`Ctx::last_forked`].
+    /// default.
     Fork {
         child: Box<TaskSpec>,
     },
-    /// Wakes a parked task; one that is not parked yet will not park.
-    Wake {
-        task: TaskId,
-    },
-    /// Waits for a [`Op::Wake`].
-    Park,
     Exit,
 }
 
@@ -138,7 +130,6 @@ pub struct Ctx<'a> {
     /// on what other tasks do.
     pub rng: &'a mut Prng,
     pub(crate) woken_ns: Ns,
-    pub(crate) last_forked: Option<TaskId>,
     pub(crate) world: &'a mut World,
 }
 
@@ -154,10 +145,5 @@ impl Ctx<'_> {
     /// When the task's last wait ended (it became runnable), or its start.
     pub fn woken_ns(&self) -> Ns {
         self.woken_ns
-    }
-
-    /// The task that the last [`Op::Fork`] created.
-    pub fn last_forked(&self) -> Option<TaskId> {
-        self.last_forked
     }
 }

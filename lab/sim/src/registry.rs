@@ -52,8 +52,9 @@ const POLICIES: &[Policy] = &[
         side_root: SideRoot::Idle,
         make: |setup| {
             let config = CgroupConfig {
+                sensing: setup.sense,
+                whole_cores: false,
                 seed: setup.seed,
-                ..CgroupConfig::new(setup.sense)
             };
             Some(Box::new(CgroupEngine::new(config, &setup.compiled)))
         },

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::Ns;
 use crate::controller::{Controller, Simulation};
 use crate::error::{SimError, Violation};
-use crate::hist::Histogram;
 use crate::ids::GroupId;
 use crate::machine::Machine;
 use crate::names::Names;
@@ -169,12 +168,6 @@ impl Stage {
         for (at, tally) in tallies.into_iter().enumerate() {
             let (usage, work, delay, stat) = after.groups[at];
             let (usage0, work0, delay0, stat0) = before.groups.get(at).copied().unwrap_or_default();
-            let mut usage_ucpu = Histogram::new();
-            for sample in &samples {
-                // Use of at most 1024 CPUs for a minute: below 2^47 · 10^6 < 2^67; the quotient fits.
-                let used = u128::from(sample.usage_ns.get(at).copied().unwrap_or(0));
-                usage_ucpu.record((used * 1_000_000 / u128::from(scenario.window_ns)) as u64);
-            }
             groups.push(GroupOutcome {
                 name: self.names.group_name(GroupId(at as u32)),
                 class: self.classes.get(at).copied().unwrap_or(Class::Neutral),
@@ -183,7 +176,6 @@ impl Stage {
                 run_delay_ns: delay.saturating_sub(delay0),
                 wakeup: tally.wakeup,
                 writes: tally.writes,
-                usage_ucpu,
                 periods: stat.nr_periods.saturating_sub(stat0.nr_periods),
                 throttled_periods: stat.nr_throttled.saturating_sub(stat0.nr_throttled),
                 throttled_ns: stat.throttled_ns.saturating_sub(stat0.throttled_ns),

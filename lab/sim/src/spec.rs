@@ -1,5 +1,6 @@
 //! What the user describes: policies, groups, limits. Tasks are in [`crate::program`].
 
+use serde::Deserialize;
 pub use tidegate_cgroup::bandwidth::Bandwidth;
 
 use crate::cpuset::CpuSet;
@@ -29,11 +30,13 @@ pub struct CapTerms {
     pub soft_ppt: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Class {
     Main,
     /// Work that uses what is left.
     Side,
+    #[default]
     Neutral,
 }
 

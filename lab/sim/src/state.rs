@@ -15,7 +15,7 @@ pub(crate) enum TaskState {
     New,
     /// On a run queue, or running.
     Runnable,
-    /// Asleep, parked, or blocked on a pipe or lock.
+    /// Asleep, or blocked on a pipe or lock.
     Waiting,
     Exited,
 }
@@ -29,13 +29,8 @@ pub(crate) enum Pending {
     Recv(PipeId),
     Lock(LockId),
     Unlock(LockId),
-    Wake(TaskId),
     SleepUntil(Ns),
     Sleep(u64),
-    Park,
-    /// Parked: asleep until it is woken.
-    Parked,
-    Yield,
     Fork,
     Exit,
 }
@@ -46,8 +41,6 @@ pub(crate) struct Task {
     pub(crate) nice: i8,
     pub(crate) latency: i8,
     pub(crate) latency_inherit: bool,
-    /// It was woken before it parked.
-    pub(crate) wake_token: bool,
     /// May use every CPU of the machine.
     pub(crate) anywhere: bool,
     /// Where it runs, waits, or ran last.
@@ -76,11 +69,9 @@ pub(crate) struct Task {
 
 /// What is seldom touched of a task.
 pub(crate) struct TaskCold {
-    pub(crate) name: String,
     pub(crate) program: Option<Box<dyn Program>>,
     pub(crate) fork: Option<Box<TaskSpec>>,
     pub(crate) rng: Prng,
-    pub(crate) last_forked: Option<TaskId>,
     pub(crate) asked: Option<CpuSet>,
     /// What it asked for, within its group's set.
     pub(crate) allowed: CpuSet,
@@ -139,8 +130,6 @@ pub(crate) struct Group {
 #[derive(Default)]
 pub(crate) struct Pipe {
     pub(crate) capacity: u32,
-    /// Messages a page: a writer is let in when one is empty.
-    pub(crate) page: u32,
     pub(crate) held: u32,
     pub(crate) readers: VecDeque<TaskId>,
     pub(crate) writers: VecDeque<TaskId>,

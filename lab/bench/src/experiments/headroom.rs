@@ -97,7 +97,6 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         (false, true) => (&MEASURED_EXT, &[][..]),
     };
     let sizes = ask.sizes(sizes);
-    let shipped = Contention::shipped()?;
     let case = |cpus: u32, label: String, load| {
         let group = ask.is_simulated().then(|| format!("{cpus} CPUs"));
         let case = Case::new(group.unwrap_or_default(), label);
@@ -113,7 +112,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             for &load in &loads {
                 let case = case(cpus, format!("load {load:.1}"), load);
                 for &arm in arms {
-                    let scene = scene(ask, arm, (cpus, load, round), shipped)?;
+                    let scene = scene(ask, arm, (cpus, load, round), Contention::MEASURED)?;
                     cells.push(cell(&case, arm, round, scene));
                 }
             }
@@ -124,11 +123,10 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         let cpus = if sizes.contains(&64) { 64 } else { sizes[0] };
         let load = if loads.contains(&1.0) { 1.0 } else { loads[0] };
         let mut cells = Vec::new();
-        let sweep = Contention::shipped_sweep()?;
         for (contention, label) in [
             (Contention::NONE, "none"),
-            (sweep.low, "least plausible"),
-            (sweep.high, "most plausible"),
+            (Contention::LOW, "least plausible"),
+            (Contention::HIGH, "most plausible"),
         ] {
             let case = case(cpus, label.into(), load).with("contention", label);
             for arm in SWEPT {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_law::latency as hints;
-use tidegate_sim::engines::cgroup::{
-    CgroupConfig, CgroupEngine, Sensing, Yields as Class, compile,
-};
+use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader, Sides};
 use tidegate_sim::workloads::{
     Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, OpenLoop, Pattern,
@@ -296,13 +294,9 @@ fn controllers(
                 _ => Sensing::Bpf,
             };
             let cgroup = CgroupConfig {
-                seed: config.seed,
-                yields: match whole_cores {
-                    true => Class::LeastWeight,
-                    false => Class::Idle,
-                },
+                sensing,
                 whole_cores,
-                ..CgroupConfig::new(sensing)
+                seed: config.seed,
             };
             vec![Box::new(CgroupEngine::new(cgroup, &compiled))]
         }
@@ -395,7 +389,8 @@ fn start(
             distance_ns: 500_000,
             pinned: false,
             work_ns: 0,
-            step: None,
+            step_work_ns: None,
+            step_at_ns: None,
         }),
         Kind::Hackbench { groups, loops } => Workload::Hackbench(Hackbench {
             groups: *groups,

@@ -25,7 +25,6 @@ fn group(name: &str, class: Class, usage_ns: u64, limited: bool) -> GroupOutcome
         run_delay_ns: usage_ns / 50,
         wakeup: histogram((1..=100).map(|us| us * 1_000)),
         writes: if limited { 12 } else { 0 },
-        usage_ucpu: histogram((0..10).map(|tenth| tenth * 100_000)),
         periods: if limited { 100 } else { 0 },
         throttled_periods: if limited { 40 } else { 0 },
         throttled_ns: if limited { 3 * S / 2 } else { 0 },

@@ -36,11 +36,6 @@ const SLICE_LEAST_NS: u64 = 100_000;
 const SLICE_MOST_NS: u64 = 100_000_000;
 
 pub struct Machine {
-    pub(crate) system: System,
-}
-
-/// What runs in it: programs, timers and the switch from task to task.
-pub(crate) struct System {
     pub(crate) k: Kernel,
     pub(crate) sched: Fair,
     checker: Option<Box<Checker>>,
@@ -83,84 +78,73 @@ impl Machine {
             .push(Group::new(GroupSpec::new("", GroupId::ROOT), 0, all));
         sched.add_group(&mut k, GroupId::ROOT);
         let checker = k.cfg.check.then(|| Box::new(Checker::new(&k)));
-        Ok(Machine {
-            system: System { k, sched, checker },
-        })
+        Ok(Machine { k, sched, checker })
     }
 
     /// Adds a group below another.
     pub fn add_group(&mut self, spec: GroupSpec) -> Result<GroupId, SimError> {
-        let above = self.system.group(spec.parent)?;
+        let above = self.group(spec.parent)?;
         range("weight", u64::from(spec.weight), 1, 10_000)?;
         if let Some(bandwidth) = &spec.bandwidth {
             check_bandwidth(bandwidth)?;
         }
         let cpus = spec.cpus.map_or(above.cpus, |own| own.and(&above.cpus));
         if cpus.is_empty() {
-            return Err(self.system.no_cpu(&spec.name));
+            return Err(self.no_cpu(&spec.name));
         }
         let depth = above.depth + 1;
-        let id = GroupId(self.system.k.groups.len() as u32);
-        self.system.k.groups.push(Group::new(spec, depth, cpus));
-        self.system.sched.add_group(&mut self.system.k, id);
-        if let Some(checker) = &mut self.system.checker {
-            checker.limit_changed(&self.system.k, id);
+        let id = GroupId(self.k.groups.len() as u32);
+        self.k.groups.push(Group::new(spec, depth, cpus));
+        self.sched.add_group(&mut self.k, id);
+        if let Some(checker) = &mut self.checker {
+            checker.limit_changed(&self.k, id);
         }
         Ok(id)
     }
 
     /// Adds a pipe that holds `capacity` messages.
     pub fn add_pipe(&mut self, capacity: u32) -> PipeId {
-        self.add_paged_pipe(capacity, 1)
-    }
-
-    /// Adds a pipe as the kernel has them: a writer that found it full is
-    /// woken when a page of `page` messages has been read, and fills it.
-    pub fn add_paged_pipe(&mut self, capacity: u32, page: u32) -> PipeId {
-        let capacity = capacity.max(1);
-        self.system.k.pipes.push(Pipe {
-            capacity,
-            page: page.clamp(1, capacity),
+        self.k.pipes.push(Pipe {
+            capacity: capacity.max(1),
             ..Pipe::default()
         });
-        PipeId(self.system.k.pipes.len() as u32 - 1)
+        PipeId(self.k.pipes.len() as u32 - 1)
     }
 
     pub fn add_lock(&mut self) -> LockId {
-        self.system.k.locks.push(LockState::default());
-        LockId(self.system.k.locks.len() as u32 - 1)
+        self.k.locks.push(LockState::default());
+        LockId(self.k.locks.len() as u32 - 1)
     }
 
     /// Adds a series for programs to record into.
     pub fn add_series(&mut self, name: &str) -> SeriesId {
-        self.system
-            .k
+        self.k
             .world
             .series
             .push((name.to_owned(), Histogram::new()));
-        SeriesId(self.system.k.world.series.len() as u32 - 1)
+        SeriesId(self.k.world.series.len() as u32 - 1)
     }
 
     /// Creates a task; it starts at `start_ns`, or now.
     pub fn spawn(&mut self, spec: TaskSpec) -> Result<TaskId, SimError> {
-        let start = spec.start_ns.max(self.system.k.now);
-        let task = self.system.create(spec, None)?;
-        self.system.k.trace(Event::Fork {
+        let start = spec.start_ns.max(self.k.now);
+        let task = self.create(spec, None)?;
+        self.k.trace(Event::Fork {
             parent: None,
             child: task,
         });
-        self.system.k.events.set_timer(start, Timer::Wake(task));
+        self.k.events.set_timer(start, Timer::Wake(task));
         Ok(task)
     }
 
     /// Has everything that happens written down.
     pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
-        self.system.k.world.traced = true;
-        self.system.k.tracer = Some(tracer);
+        self.k.world.traced = true;
+        self.k.tracer = Some(tracer);
     }
 }
 
-impl System {
+impl Machine {
     /// Puts a task into the tables; it does not run yet.
     fn create(&mut self, spec: TaskSpec, parent: Option<TaskId>) -> Result<TaskId, SimError> {
         let group = self.group(spec.group)?;
@@ -187,7 +171,6 @@ impl System {
             nice: spec.nice,
             latency: spec.latency,
             latency_inherit: spec.latency_inherit,
-            wake_token: false,
             anywhere: allowed == self.k.cfg.topology.all(),
             cpu,
             group: spec.group,
@@ -207,11 +190,9 @@ impl System {
             run_delay_ns: 0,
         });
         self.k.cold.push(TaskCold {
-            name: spec.name,
             program: Some(spec.program),
             fork: None,
             rng: Prng::stream(self.k.cfg.seed, u64::from(id.0)),
-            last_forked: None,
             asked: spec.cpus,
             allowed,
         });

@@ -4,7 +4,7 @@
 //! of the task), then has its effect. A task that was blocked on a pipe or a lock tries
 //! again when it runs: another may have been quicker.
 
-use super::System;
+use super::Machine;
 use crate::ids::{CpuId, LockId, PipeId, TaskId};
 use crate::kernel::Pending;
 use crate::program::{Ctx, Op};
@@ -13,7 +13,7 @@ use crate::trace::Event;
 /// So many ops in no time at all are a program that never ends one instant.
 const SPIN_MAX: u32 = 1_000_000;
 
-impl System {
+impl Machine {
     /// Lets the CPU's task go on with its program until it has something to
     /// run, or until another's turn has come.
     pub(super) fn go_on(&mut self, cpu: CpuId) {
@@ -51,7 +51,6 @@ impl System {
             cpu,
             rng: &mut cold.rng,
             woken_ns: self.k.tasks[task.index()].woken_ns,
-            last_forked: cold.last_forked,
             world: &mut self.k.world,
         };
         let op = program.next(&mut ctx);
@@ -72,7 +71,6 @@ impl System {
             }
             Op::SleepUntil { at_ns } => Pending::SleepUntil(at_ns),
             Op::Sleep { for_ns } => Pending::Sleep(for_ns),
-            Op::Yield => Pending::Yield,
             Op::Send { pipe } => Pending::Send(pipe),
             Op::Recv { pipe } => Pending::Recv(pipe),
             Op::Lock { lock } => Pending::Lock(lock),
@@ -81,8 +79,6 @@ impl System {
                 self.k.cold[task.index()].fork = Some(child);
                 Pending::Fork
             }
-            Op::Wake { task } => Pending::Wake(task),
-            Op::Park => Pending::Park,
             Op::Exit => Pending::Exit,
         };
         let cost = self.k.cfg.costs.op_ns;
@@ -95,28 +91,14 @@ impl System {
     fn complete(&mut self, cpu: CpuId, task: TaskId, pending: Pending) {
         self.k.task_mut(task).pending = Pending::Next;
         match pending {
-            Pending::Next | Pending::Parked => {}
+            Pending::Next => {}
             Pending::SleepUntil(at_ns) => self.sleep_until(cpu, task, at_ns),
             Pending::Sleep(for_ns) => self.sleep_until(cpu, task, self.k.now + for_ns),
-            Pending::Yield => {
-                if !self.k.is_fifo(task) {
-                    self.sched.yield_now(&mut self.k, cpu, task);
-                }
-                self.k.resched(cpu);
-            }
             Pending::Send(pipe) => self.send(cpu, task, pipe),
             Pending::Recv(pipe) => self.recv(cpu, task, pipe),
             Pending::Lock(lock) => self.lock(cpu, task, lock),
             Pending::Unlock(lock) => self.unlock(cpu, task, lock),
             Pending::Fork => self.fork(cpu, task),
-            Pending::Wake(other) => self.unpark(cpu, task, other),
-            Pending::Park => {
-                let t = self.k.task_mut(task);
-                if !std::mem::take(&mut t.wake_token) {
-                    t.pending = Pending::Parked;
-                    self.block(cpu, task);
-                }
-            }
             Pending::Exit => self.exit(cpu, task),
         }
     }
@@ -129,14 +111,8 @@ impl System {
             return self.block(cpu, task);
         }
         p.held += 1;
-        // A writer that was let in by an empty page lets the next one in while there is room.
-        let room = p.page > 1 && p.held < p.capacity;
-        let next = room.then(|| p.writers.pop_front()).flatten();
         if let Some(reader) = p.readers.pop_front() {
             self.wake_from(cpu, task, reader, true);
-        }
-        if let Some(writer) = next {
-            self.wake_from(cpu, task, writer, true);
         }
     }
 
@@ -148,8 +124,7 @@ impl System {
             return self.block(cpu, task);
         }
         p.held -= 1;
-        let emptied = p.held.is_multiple_of(p.page);
-        if let Some(writer) = emptied.then(|| p.writers.pop_front()).flatten() {
+        if let Some(writer) = p.writers.pop_front() {
             self.wake_from(cpu, task, writer, true);
         }
     }

@@ -7,48 +7,42 @@ use crate::config::MachineConfig;
 use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, SeriesId, TaskId};
 use crate::sched::BandwidthStat;
-use crate::spec::Bandwidth;
 
 impl Machine {
     pub fn now_ns(&self) -> Ns {
-        self.system.k.now
+        self.k.now
     }
 
     /// Events handled so far.
     pub fn events(&self) -> u64 {
-        self.system.k.handled
+        self.k.handled
     }
 
     /// Switches from task to task (or idle) so far.
     pub fn switches(&self) -> u64 {
-        self.system.k.cpus.iter().map(|c| c.switches).sum()
+        self.k.cpus.iter().map(|c| c.switches).sum()
     }
 
     /// What the machine was made of.
     pub fn config(&self) -> &MachineConfig {
-        &self.system.k.cfg
+        &self.k.cfg
     }
 
     /// CPUs of the machine.
     pub fn cpus(&self) -> u32 {
-        self.system.k.cpus.len() as u32
+        self.k.cpus.len() as u32
     }
 
     /// Groups, the root among them.
     pub fn groups(&self) -> u32 {
-        self.system.k.groups.len() as u32
-    }
-
-    /// Tasks ever spawned or forked.
-    pub fn tasks(&self) -> u32 {
-        self.system.k.tasks.len() as u32
+        self.k.groups.len() as u32
     }
 
     /// What a CPU's task has run since it was last charged.
     fn uncharged_ns(&self, cpu: usize) -> u64 {
-        let c = &self.system.k.cpus[cpu];
+        let c = &self.k.cpus[cpu];
         if c.curr.is_some() {
-            self.system.k.now - c.charged_to
+            self.k.now - c.charged_to
         } else {
             0
         }
@@ -65,29 +59,21 @@ impl Machine {
     /// CPUs that run a task of a group or below.
     fn running_in(&self, group: GroupId) -> impl Iterator<Item = CpuId> {
         let runs = move |cpu: &CpuId| {
-            let curr = self.system.k.cpus[cpu.index()].curr;
-            curr.is_some_and(|task| {
-                self.system
-                    .k
-                    .is_within(self.system.k.task(task).group, group)
-            })
+            let curr = self.k.cpus[cpu.index()].curr;
+            curr.is_some_and(|task| self.k.is_within(self.k.task(task).group, group))
         };
         (0..self.cpus()).map(CpuId).filter(runs)
     }
 
     /// CPU time of a group and all below it, as its files show it.
     pub fn usage_accounted_ns(&self, group: GroupId) -> u64 {
-        self.system.k.groups[group.index()].usage_ns
+        self.k.groups[group.index()].usage_ns
     }
 
     /// CPU time of a group and all below it on one CPU, exact, since that has been counted ([`Machine::count_by_cpu`]).
     pub fn usage_on_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
-        let runs = |task| {
-            self.system
-                .k
-                .is_within(self.system.k.task(task).group, group)
-        };
-        let running = self.system.k.cpus[cpu.index()].curr.is_some_and(runs);
+        let runs = |task| self.k.is_within(self.k.task(task).group, group);
+        let running = self.k.cpus[cpu.index()].curr.is_some_and(runs);
         let now_ns = if running {
             self.uncharged_ns(cpu.index())
         } else {
@@ -98,13 +84,13 @@ impl Machine {
 
     /// The same as its files show it.
     pub fn usage_on_accounted_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
-        let by_cpu = &self.system.k.groups[group.index()].usage_by_cpu_ns;
+        let by_cpu = &self.k.groups[group.index()].usage_by_cpu_ns;
         by_cpu.get(cpu.index()).copied().unwrap_or(0)
     }
 
     /// How long a CPU has run anything, exact.
     pub fn cpu_busy_ns(&self, cpu: CpuId) -> u64 {
-        self.system.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())
+        self.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())
     }
 
     /// How long all CPUs together have run anything, exact.
@@ -116,49 +102,37 @@ impl Machine {
 
     /// How long all CPUs together have been idle, exact.
     pub fn idle_ns(&self) -> u64 {
-        self.system.k.now * u64::from(self.cpus()) - self.busy_ns()
+        self.k.now * u64::from(self.cpus()) - self.busy_ns()
     }
 
     /// Work done for a group and all below it, exact: CPU time at full speed, without the
     /// kernel's own.
     pub fn work_done_ns(&self, group: GroupId) -> u64 {
-        let running = self
-            .running_in(group)
-            .map(|cpu| self.system.k.progress(cpu).1);
-        self.system.k.groups[group.index()].work_done_ns + running.sum::<u64>()
+        let running = self.running_in(group).map(|cpu| self.k.progress(cpu).1);
+        self.k.groups[group.index()].work_done_ns + running.sum::<u64>()
     }
 
     /// How long tasks of a group and below have waited for a CPU while they could
     /// run (throttled or not), waits that are over.
     pub fn run_delay_ns(&self, group: GroupId) -> u64 {
-        self.system.k.groups[group.index()].run_delay_ns
+        self.k.groups[group.index()].run_delay_ns
     }
 
     /// How often a task of a group or below began to run, and how often after a longer wait than
     /// [`Machine::count_runs`] was told.
     pub fn runs(&self, group: GroupId) -> (u64, u64) {
-        let g = &self.system.k.groups[group.index()];
+        let g = &self.k.groups[group.index()];
         (g.runs, g.late_runs)
     }
 
     pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
-        self.system.sched.bandwidth_stat(group)
-    }
-
-    /// A group's cpu.max now.
-    pub fn bandwidth(&self, group: GroupId) -> Bandwidth {
-        self.system.k.groups[group.index()].bandwidth
-    }
-
-    /// The group above; the root is its own.
-    pub fn parent(&self, group: GroupId) -> GroupId {
-        self.system.k.groups[group.index()].parent
+        self.sched.bandwidth_stat(group)
     }
 
     /// A task's CPU time, exact.
     pub fn task_usage_ns(&self, task: TaskId) -> u64 {
-        let t = self.system.k.task(task);
-        let running = self.system.k.cpus[t.cpu.index()].curr == Some(task);
+        let t = self.k.task(task);
+        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
         t.usage_ns
             + if running {
                 self.uncharged_ns(t.cpu.index())
@@ -169,32 +143,23 @@ impl Machine {
 
     /// A task's work done, exact.
     pub fn task_work_done_ns(&self, task: TaskId) -> u64 {
-        let t = self.system.k.task(task);
-        let running = self.system.k.cpus[t.cpu.index()].curr == Some(task);
-        t.work_done_ns
-            + if running {
-                self.system.k.progress(t.cpu).1
-            } else {
-                0
-            }
+        let t = self.k.task(task);
+        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
+        t.work_done_ns + if running { self.k.progress(t.cpu).1 } else { 0 }
     }
 
     /// How long a task has waited for a CPU, waits that are over.
     pub fn task_run_delay_ns(&self, task: TaskId) -> u64 {
-        self.system.k.task(task).run_delay_ns
-    }
-
-    pub fn task_name(&self, task: TaskId) -> &str {
-        &self.system.k.cold[task.index()].name
+        self.k.task(task).run_delay_ns
     }
 
     /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
-        self.system.k.cpus[cpu.index()].curr
+        self.k.cpus[cpu.index()].curr
     }
 
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
-        &self.system.k.world.series[series.index()].1
+        &self.k.world.series[series.index()].1
     }
 }

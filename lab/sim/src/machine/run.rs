@@ -1,6 +1,6 @@
 //! The loop over events, and the one place where a CPU turns to another task.
 
-use super::{Machine, System};
+use super::Machine;
 use crate::Ns;
 use crate::error::Violation;
 use crate::event::{NEVER, Next, Timer};
@@ -17,50 +17,48 @@ impl Machine {
     pub fn run_until(&mut self, t_ns: Ns) -> Result<(), Violation> {
         loop {
             // What changed since (here or from outside) takes effect first.
-            self.system.settle();
-            if let Some(checker) = &mut self.system.checker {
-                checker.look(&mut self.system.k, &self.system.sched);
-                if self.system.k.handled.is_multiple_of(CHECK_EVERY) {
-                    self.system.check_sums();
+            self.settle();
+            if let Some(checker) = &mut self.checker {
+                checker.look(&mut self.k, &self.sched);
+                if self.k.handled.is_multiple_of(CHECK_EVERY) {
+                    self.check_sums();
                 }
             }
-            if let Some(violation) = &self.system.k.violation {
+            if let Some(violation) = &self.k.violation {
                 return Err(violation.clone());
             }
-            let Some((at, next)) = self.system.k.events.pop(t_ns) else {
+            let Some((at, next)) = self.k.events.pop(t_ns) else {
                 break;
             };
-            debug_assert!(at >= self.system.k.now, "time goes forward");
-            self.system.k.now = at;
-            self.system.k.handled += 1;
+            debug_assert!(at >= self.k.now, "time goes forward");
+            self.k.now = at;
+            self.k.handled += 1;
             match next {
                 Next::End(cpu) => {
-                    self.system.k.advance_work(cpu);
-                    self.system.go_on(cpu);
+                    self.k.advance_work(cpu);
+                    self.go_on(cpu);
                 }
-                Next::Tick(cpu) => self.system.tick(cpu),
-                Next::Timer(Timer::Wake(task)) => self.system.timer_wake(task),
+                Next::Tick(cpu) => self.tick(cpu),
+                Next::Timer(Timer::Wake(task)) => self.timer_wake(task),
                 Next::Timer(Timer::Period(group)) => {
-                    if let Some(checker) = &mut self.system.checker {
-                        checker.turns_over(&mut self.system.k, group);
+                    if let Some(checker) = &mut self.checker {
+                        checker.turns_over(&mut self.k, group);
                     }
-                    self.system.sched.period(&mut self.system.k, group);
+                    self.sched.period(&mut self.k, group);
                 }
-                Next::Timer(Timer::Slack(group)) => {
-                    self.system.sched.slack(&mut self.system.k, group)
-                }
+                Next::Timer(Timer::Slack(group)) => self.sched.slack(&mut self.k, group),
             }
         }
-        self.system.k.now = self.system.k.now.max(t_ns);
-        if let Some(checker) = &mut self.system.checker {
-            checker.compare(&mut self.system.k);
-            self.system.check_sums();
+        self.k.now = self.k.now.max(t_ns);
+        if let Some(checker) = &mut self.checker {
+            checker.compare(&mut self.k);
+            self.check_sums();
         }
-        self.system.k.violation.clone().map_or(Ok(()), Err)
+        self.k.violation.clone().map_or(Ok(()), Err)
     }
 }
 
-impl System {
+impl Machine {
     /// Lets every CPU that must do so choose again.
     pub(super) fn settle(&mut self) {
         while self.k.any_resched {

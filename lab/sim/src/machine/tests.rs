@@ -33,9 +33,9 @@ fn too_much_quota_is_seen_with_every_scheduler() {
                 let hog = Box::new(|_: &mut Ctx<'_>| Op::Run { work_ns: 10 * MS });
                 machine.spawn(TaskSpec::new("hog", group, hog)).unwrap();
             }
-            machine.system.k.groups[group.index()].bandwidth.quota_us = Some(told_us);
-            let checker = machine.system.checker.as_mut().unwrap();
-            checker.limit_changed(&machine.system.k, group);
+            machine.k.groups[group.index()].bandwidth.quota_us = Some(told_us);
+            let checker = machine.checker.as_mut().unwrap();
+            checker.limit_changed(&machine.k, group);
             // 1 ms a period too much passes 49 ms + 2 · (5 + 4) ms in some 70 periods.
             let ran = machine.run_until(20_000 * MS);
             let name = ran.map_err(|violation| violation.rule);
@@ -66,8 +66,8 @@ fn a_task_that_is_forgotten_beside_an_idle_cpu_is_seen() {
         }
         machine.run_until(50 * MS).unwrap();
         if pretend {
-            machine.system.k.idle.insert(CpuId(1));
-            machine.system.k.cpus[1].idle_since = 0;
+            machine.k.idle.insert(CpuId(1));
+            machine.k.cpus[1].idle_since = 0;
         }
         let ran = machine.run_until(2_000 * MS);
         let rule = ran.map_err(|violation| violation.rule);

@@ -1,15 +1,15 @@
 //! Tasks that start, wake, sleep and end.
 
-use super::System;
+use super::Machine;
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
-use crate::kernel::{Pending, TaskState};
+use crate::kernel::TaskState;
 use crate::program::TaskSpec;
 use crate::sched::{Dequeue, Enqueue, fifo, place::Waker, preempt};
 use crate::spec::Policy;
 use crate::trace::Event;
 
-impl System {
+impl Machine {
     /// A new task enters its first queue.
     pub(super) fn start(&mut self, task: TaskId, parent: Option<CpuId>) {
         let k = &mut self.k;
@@ -127,7 +127,6 @@ impl System {
                 .k
                 .violate("fork", Some(cpu), Some(parent), why.to_string()),
             Ok(task) => {
-                self.k.cold[parent.index()].last_forked = Some(task);
                 self.k.trace(Event::Fork {
                     parent: Some(parent),
                     child: task,
@@ -160,19 +159,5 @@ impl System {
         child.slice_ns = child.slice_ns.or((t.slice_ns > 0).then_some(t.slice_ns));
         child.cpus = child.cpus.or(cold.asked);
         child
-    }
-
-    /// Wakes a parked task, or lets its next park pass.
-    pub(super) fn unpark(&mut self, cpu: CpuId, waker: TaskId, task: TaskId) {
-        let Some(t) = self.k.tasks.get_mut(task.index()) else {
-            let detail = format!("wakes task {task}, which does not exist");
-            return self.k.violate("wake", Some(cpu), Some(waker), detail);
-        };
-        if t.state == TaskState::Waiting && t.pending == Pending::Parked {
-            t.pending = Pending::Next;
-            self.wake_from(cpu, waker, task, false);
-        } else {
-            t.wake_token = true;
-        }
     }
 }

@@ -16,17 +16,17 @@ impl Machine {
     pub fn set_bandwidth(&mut self, group: GroupId, bandwidth: Bandwidth) -> Result<(), SimError> {
         self.changeable(group, "cpu.max")?;
         check_bandwidth(&bandwidth)?;
-        self.system.k.groups[group.index()].bandwidth = bandwidth;
-        self.system.sched.set_bandwidth(&mut self.system.k, group);
-        if let Some(checker) = &mut self.system.checker {
-            checker.limit_changed(&self.system.k, group);
+        self.k.groups[group.index()].bandwidth = bandwidth;
+        self.sched.set_bandwidth(&mut self.k, group);
+        if let Some(checker) = &mut self.checker {
+            checker.limit_changed(&self.k, group);
         }
         let Bandwidth {
             quota_us,
             period_us,
             ..
         } = bandwidth;
-        self.system.k.trace(Event::Write {
+        self.k.trace(Event::Write {
             group,
             what: GroupFile::Max {
                 quota_us,
@@ -39,19 +39,17 @@ impl Machine {
     /// From now on it is counted how often tasks of a group and below begin to run, and how often after a longer wait than
     /// this ([`Machine::runs`]). Not a file of the kernel: the sensor's program sees it.
     pub fn count_runs(&mut self, group: GroupId, late_after_ns: u64) -> Result<(), SimError> {
-        self.system.group(group)?;
-        self.system.k.count_runs = true;
-        self.system.k.groups[group.index()].late_after_ns = late_after_ns;
+        self.group(group)?;
+        self.k.count_runs = true;
+        self.k.groups[group.index()].late_after_ns = late_after_ns;
         Ok(())
     }
 
     /// From now on a group's time is counted by CPU, too ([`Machine::usage_on_ns`]): v1's cpuacct.usage_percpu, or the sensor's program.
     pub fn count_by_cpu(&mut self, group: GroupId) -> Result<(), SimError> {
-        self.system.group(group)?;
-        let cpus = self.system.k.cpus.len();
-        self.system.k.groups[group.index()]
-            .usage_by_cpu_ns
-            .resize(cpus, 0);
+        self.group(group)?;
+        let cpus = self.k.cpus.len();
+        self.k.groups[group.index()].usage_by_cpu_ns.resize(cpus, 0);
         Ok(())
     }
 
@@ -59,7 +57,7 @@ impl Machine {
     pub fn set_weight(&mut self, group: GroupId, weight: u32) -> Result<(), SimError> {
         self.changeable(group, "cpu.weight")?;
         range("weight", u64::from(weight), 1, 10_000)?;
-        let spec = &mut self.system.k.groups[group.index()].spec;
+        let spec = &mut self.k.groups[group.index()].spec;
         if spec.idle {
             return Err(SimError::Refused {
                 what: "cpu.weight",
@@ -68,8 +66,8 @@ impl Machine {
             });
         }
         spec.weight = weight;
-        self.system.sched.set_shares(&mut self.system.k, group);
-        self.system.k.trace(Event::Write {
+        self.sched.set_shares(&mut self.k, group);
+        self.k.trace(Event::Write {
             group,
             what: GroupFile::Weight(weight),
         });
@@ -79,13 +77,13 @@ impl Machine {
     /// cpu.idle; back to 0 leaves the default weight, as the kernel does.
     pub fn set_idle(&mut self, group: GroupId, idle: bool) -> Result<(), SimError> {
         self.changeable(group, "cpu.idle")?;
-        let spec = &mut self.system.k.groups[group.index()].spec;
+        let spec = &mut self.k.groups[group.index()].spec;
         if spec.idle && !idle {
             spec.weight = 100;
         }
         spec.idle = idle;
-        self.system.sched.set_shares(&mut self.system.k, group);
-        self.system.k.trace(Event::Write {
+        self.sched.set_shares(&mut self.k, group);
+        self.k.trace(Event::Write {
             group,
             what: GroupFile::Idle(idle),
         });
@@ -96,36 +94,27 @@ impl Machine {
     /// outside move at once.
     pub fn set_cpuset(&mut self, group: GroupId, cpus: CpuSet) -> Result<(), SimError> {
         self.changeable(group, "cpuset.cpus")?;
-        let above = self.system.k.groups[group.index()].parent;
-        if cpus
-            .and(&self.system.k.groups[above.index()].cpus)
-            .is_empty()
-        {
-            return Err(self
-                .system
-                .no_cpu(&self.system.k.groups[group.index()].name));
+        let above = self.k.groups[group.index()].parent;
+        if cpus.and(&self.k.groups[above.index()].cpus).is_empty() {
+            return Err(self.no_cpu(&self.k.groups[group.index()].name));
         }
-        self.system.k.groups[group.index()].spec.cpus = Some(cpus);
+        self.k.groups[group.index()].spec.cpus = Some(cpus);
         // Parents come before their children in the table.
-        for id in group.0..self.system.k.groups.len() as u32 {
-            if self.system.k.is_within(GroupId(id), group) {
-                let g = &self.system.k.groups[id as usize];
-                let above = self.system.k.groups[g.parent.index()].cpus;
+        for id in group.0..self.k.groups.len() as u32 {
+            if self.k.is_within(GroupId(id), group) {
+                let g = &self.k.groups[id as usize];
+                let above = self.k.groups[g.parent.index()].cpus;
                 let own = g.spec.cpus.map_or(above, |own| own.and(&above));
                 // As cpuset v2: an empty intersection means the parent's CPUs.
-                self.system.k.groups[id as usize].cpus = if own.is_empty() { above } else { own };
+                self.k.groups[id as usize].cpus = if own.is_empty() { above } else { own };
             }
         }
-        for id in 0..self.system.k.tasks.len() as u32 {
-            if self
-                .system
-                .k
-                .is_within(self.system.k.task(TaskId(id)).group, group)
-            {
+        for id in 0..self.k.tasks.len() as u32 {
+            if self.k.is_within(self.k.task(TaskId(id)).group, group) {
                 self.reallow(TaskId(id));
             }
         }
-        self.system.k.trace(Event::Write {
+        self.k.trace(Event::Write {
             group,
             what: GroupFile::Cpus(cpus.count()),
         });
@@ -134,13 +123,13 @@ impl Machine {
 
     /// Works out again where a task may run, and moves it if it is elsewhere.
     fn reallow(&mut self, task: TaskId) {
-        let group = self.system.k.groups[self.system.k.task(task).group.index()].cpus;
-        let asked = self.system.k.cold[task.index()].asked;
+        let group = self.k.groups[self.k.task(task).group.index()].cpus;
+        let asked = self.k.cold[task.index()].asked;
         let own = asked.map_or(group, |own| own.and(&group));
         let allowed = if own.is_empty() { group } else { own };
-        self.system.k.cold[task.index()].allowed = allowed;
-        let anywhere = allowed == self.system.k.cfg.topology.all();
-        let t = self.system.k.task_mut(task);
+        self.k.cold[task.index()].allowed = allowed;
+        let anywhere = allowed == self.k.cfg.topology.all();
+        let t = self.k.task_mut(task);
         t.anywhere = anywhere;
         let (cpu, state) = (t.cpu, t.state);
         if anywhere || allowed.contains(cpu) || state == TaskState::Exited {
@@ -149,32 +138,32 @@ impl Machine {
         let first = allowed.first().unwrap_or(cpu);
         if state != TaskState::Runnable {
             if state == TaskState::Waiting {
-                self.system.sched.forget_sleeper(&mut self.system.k, task);
+                self.sched.forget_sleeper(&mut self.k, task);
             }
-            self.system.k.task_mut(task).cpu = first;
+            self.k.task_mut(task).cpu = first;
             return;
         }
-        if self.system.k.cpus[cpu.index()].curr == Some(task) {
-            self.system.vacate(cpu);
+        if self.k.cpus[cpu.index()].curr == Some(task) {
+            self.vacate(cpu);
         }
-        if self.system.k.is_fifo(task) {
+        if self.k.is_fifo(task) {
             self.move_fifo(task, cpu);
             return;
         }
-        let to = self.system.sched.select_new(&self.system.k, task, first);
-        migrate(&mut self.system.k, &mut self.system.sched, task, to);
+        let to = self.sched.select_new(&self.k, task, first);
+        migrate(&mut self.k, &mut self.sched, task, to);
     }
 
     fn move_fifo(&mut self, task: TaskId, from: CpuId) {
-        fifo::dequeue(&mut self.system.k, from, task);
-        let to = fifo::select_cpu(&self.system.k, task);
-        self.system.k.task_mut(task).cpu = to;
-        fifo::enqueue(&mut self.system.k, to, task, false);
-        preempt(&mut self.system.k, &mut self.system.sched, to, task);
+        fifo::dequeue(&mut self.k, from, task);
+        let to = fifo::select_cpu(&self.k, task);
+        self.k.task_mut(task).cpu = to;
+        fifo::enqueue(&mut self.k, to, task, false);
+        preempt(&mut self.k, &mut self.sched, to, task);
     }
 
     fn changeable(&self, group: GroupId, what: &'static str) -> Result<(), SimError> {
-        self.system.group(group)?;
+        self.group(group)?;
         if group == GroupId::ROOT {
             return Err(SimError::Refused {
                 what,

@@ -2,29 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_terms::{Objective, TimeSpan, mend_for_unknown};
+use serde::Deserialize;
+use serde::de::Deserializer;
+use tidegate_terms::{Objective, TimeSpan, mend_for_unknown, quoted};
+use toml::de::DeTable;
 
-use super::read::{Findings, Section};
-use super::tree::{Node, Table};
+use super::document::{Findings, join};
+use super::values;
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec};
-
-pub(super) const KEYS: &[&str] = &[
-    "parent",
-    "class",
-    "weight",
-    "quota",
-    "period",
-    "burst",
-    "cpus",
-    "latency",
-    "headroom",
-    "tolerance",
-    "objective",
-    "cap_hard",
-    "cap_soft",
-];
 
 /// A group of the scenario, by its index; none is the root.
 pub type GroupRef = Option<usize>;
@@ -34,176 +21,81 @@ pub struct Group {
     /// Its terms. `parent` is filled in when the machine is built.
     pub spec: GroupSpec,
     pub parent: GroupRef,
-    /// `burst = "max"`: its burst is the quota here, and no more than the groups above leave on the machine.
+    /// `burst = "max"`: its burst is the quota here, and no more than the groups above leave on the
+    /// machine.
     pub burst_max: bool,
     pub headroom_said: bool,
 }
 
-/// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
-const DEPTH_MAX: usize = 16;
-
-pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> {
-    let tables = tables(table, "group", findings);
-    let sections: Vec<(&str, Section<'_>)> = tables
-        .into_iter()
-        .map(|(name, below)| {
-            let path = format!("group.{name}");
-            (name, Section::new(below, &path, &[KEYS], findings, cpus))
-        })
-        .collect();
-    let mut unplaced: Vec<(usize, String, Group)> = Vec::new();
-    for (at, (name, section)) in sections.iter().enumerate() {
-        let parent = section.text("parent").unwrap_or_default();
-        unplaced.push((at, parent, group(name, section)));
-    }
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    // Each round places the groups whose parent has a place; the groups that remain have no way to the root.
-    for _ in 0..DEPTH_MAX {
-        let above = places.clone();
-        let is_ready = |parent: &String| parent.is_empty() || above.contains_key(parent);
-        for (_, parent, mut group) in unplaced.extract_if(.., |(_, parent, _)| is_ready(parent)) {
-            group.parent = above.get(&parent).copied();
-            places.insert(group.spec.name.clone(), groups.len());
-            groups.push(group);
-        }
-    }
-    let names: Vec<&str> = sections.iter().map(|section| section.0).collect();
-    for (at, parent, _) in &unplaced {
-        let shown = tidegate_terms::quoted(parent);
-        let (why, mend) = if names.contains(&parent.as_str()) {
-            let why = format!(
-                "\"{shown}\" has no way to the root, or one of more than {DEPTH_MAX} groups"
-            );
-            (why, "let no group be above itself".to_owned())
-        } else {
-            let why = format!("there is no group \"{shown}\"");
-            (why, mend_for_unknown(parent, &names))
-        };
-        sections[*at].1.refuse_key("parent", why, &mend);
-    }
-    if !groups.iter().any(|group| group.spec.class == Class::Main) {
-        refuse_terms_without_main(&sections);
-    }
-    refuse_no_cpus(&groups, &sections, cpus);
-    groups
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct GroupKeys {
+    parent: String,
+    class: Class,
+    #[serde(deserialize_with = "weight")]
+    weight: Option<Weight>,
+    #[serde(deserialize_with = "values::quota")]
+    quota: Option<u64>,
+    #[serde(deserialize_with = "values::period")]
+    period: Option<u64>,
+    #[serde(deserialize_with = "burst")]
+    burst: Option<Burst>,
+    #[serde(deserialize_with = "values::cpu_list")]
+    cpus: Option<CpuSet>,
+    #[serde(deserialize_with = "values::level")]
+    latency: i8,
+    #[serde(deserialize_with = "values::share")]
+    headroom: Option<u32>,
+    #[serde(deserialize_with = "values::share")]
+    tolerance: Option<u32>,
+    #[serde(deserialize_with = "objective")]
+    objective: Option<DelayObjective>,
+    #[serde(deserialize_with = "values::ppt")]
+    cap_hard: Option<u32>,
+    #[serde(deserialize_with = "values::ppt")]
+    cap_soft: Option<u32>,
 }
 
-/// The CPUs on which a group may run: those that it and every group above it name.
-pub(super) fn allowed(groups: &[Group], at: GroupRef, cpus: u32) -> CpuSet {
-    let lineage = std::iter::successors(at, |at| groups[*at].parent);
-    let sets = lineage.filter_map(|at| groups[at].spec.cpus);
-    sets.fold(CpuSet::first_n(cpus), |allowed, own| allowed.and(&own))
+#[derive(Clone, Copy)]
+enum Weight {
+    Idle,
+    Of(u32),
 }
 
-fn refuse_no_cpus(groups: &[Group], sections: &[(&str, Section<'_>)], cpus: u32) {
-    for group in groups {
-        let above = allowed(groups, group.parent, cpus);
-        // Without a CPU above, the group above is refused.
-        let nowhere = |own: &CpuSet| !own.intersects(&above) && !above.is_empty();
-        let section = sections.iter().find(|one| one.0 == group.spec.name);
-        if let Some((_, section)) =
-            section.filter(|_| group.spec.cpus.as_ref().is_some_and(nowhere))
-        {
-            let why = format!("the groups above may only run on {above}");
-            section.refuse_key("cpus", why, "name one of those at least");
-        }
-    }
-}
-
-/// The engines keep idle for main's groups: without one, a headroom would be read and not kept.
-fn refuse_terms_without_main(sections: &[(&str, Section<'_>)]) {
-    for (_, section) in sections {
-        for key in ["headroom", "tolerance", "objective"] {
-            if section.has(key) {
-                section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
-            }
-        }
-    }
-}
-
-pub(super) const NO_MAIN: (&str, &str) = (
-    "there is no group of class main to keep it for",
-    "add class = \"main\" to main's group",
-);
-
-/// The tables below `[KIND]` by name; values there are refused.
-pub(super) fn tables<'t>(
-    table: &'t Table,
-    kind: &str,
-    findings: &Findings,
-) -> Vec<(&'t str, &'t Table)> {
-    let mut tables = Vec::new();
-    for (name, node) in &table.entries {
-        match node {
-            Node::Table(below) => tables.push((name.as_str(), below)),
-            Node::Leaf(leaf) => findings.add(super::ScenarioError {
-                key: format!("{kind}.{name}"),
-                place: leaf.place.clone(),
-                why: format!("a value, where a {kind} is expected"),
-                mend: format!("write [{kind}.NAME] and its keys below"),
-            }),
-        }
-    }
-    tables
-}
-
-/// What stands in a path of a log or of a table without being mistaken for anything else.
-fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_alphanumeric() || "-_".contains(c);
-    (1..=40).contains(&name.chars().count()) && name.chars().all(plain)
-}
-
-fn group(name: &str, section: &Section<'_>) -> Group {
-    let mut spec = GroupSpec::new(name, GroupId::ROOT);
-    if !is_name(name) {
-        section.refuse_table(
-            "is no name for a group",
-            "use 1 to 40 letters, digits, - and _",
-        );
-    }
-    let classes = [
-        ("main", Class::Main),
-        ("side", Class::Side),
-        ("neutral", Class::Neutral),
-    ];
-    if let Some(class) = section.choice("class", &classes) {
-        spec.class = class;
-    }
-    let weight = section.one(
-        "weight",
+fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Weight>, D::Error> {
+    values::by(
+        from,
         "a whole number from 1 to 10000, or idle",
-        |text| match text.parse::<u32>() {
-            _ if text == "idle" => Ok(None),
-            Ok(weight @ 1..=10_000) => Ok(Some(weight)),
+        |text| match text.parse() {
+            _ if text == "idle" => Ok(Weight::Idle),
+            Ok(weight @ 1..=10_000) => Ok(Weight::Of(weight)),
             _ => Err("is no weight".into()),
         },
-    );
-    match weight {
-        Some(Some(weight)) => spec.weight = weight,
-        Some(None) => spec.idle = true,
-        None => {}
-    }
-    let (bandwidth, burst_max) = bandwidth(section);
-    spec.bandwidth = bandwidth;
-    spec.cpus = section.cpu_list("cpus");
-    // From −20 to 19 by the reader.
-    spec.latency = section.number("latency", -20, 19).unwrap_or(0) as i8;
-    spec.cap = cap(section);
-    spec.headroom_ppm = section.share("headroom").unwrap_or(spec.headroom_ppm);
-    spec.tolerance_ppm = section.share("tolerance");
-    spec.objective = objective(section);
-    Group {
-        spec,
-        parent: None,
-        burst_max,
-        headroom_said: section.has("headroom"),
-    }
+    )
 }
 
-fn objective(section: &Section<'_>) -> Option<DelayObjective> {
+#[derive(Clone, Copy, PartialEq)]
+enum Burst {
+    Max,
+    OfUs(u64),
+}
+
+fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Burst>, D::Error> {
+    values::by(
+        from,
+        "a time from 0s to the quota, or max",
+        |text| match text {
+            "max" => Ok(Burst::Max),
+            _ => TimeSpan::parse(text)
+                .map(|span| Burst::OfUs(span.us()))
+                .map_err(|refusal| refusal.0),
+        },
+    )
+}
+
+fn objective<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DelayObjective>, D::Error> {
     let write = "a bound on how long main waits to run, as in p99<5ms";
-    section.one("objective", write, |text| match Objective::parse(text) {
+    values::by(from, write, |text| match Objective::parse(text) {
         Ok(Objective::Delay { late_ppm, span }) => Ok(DelayObjective {
             late_after_ns: span.ns(),
             share_ppm: late_ppm,
@@ -215,60 +107,197 @@ fn objective(section: &Section<'_>) -> Option<DelayObjective> {
     })
 }
 
-fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
-    let ms = TimeSpan::from_millis;
-    let period_us = section
-        .time("period", ms(1), ms(1_000))
-        .map_or(Bandwidth::unlimited().period_us, |ns| ns / 1_000);
-    // The kernel's own bound on quota is far above any machine of the simulator: 1024 CPUs for a second.
-    let quota_us = section
-        .time("quota", ms(1), ms(1_024_000))
-        .map(|ns| ns / 1_000);
-    let write = "a time from 0s to the quota, or max";
-    let burst = section.one("burst", write, |text| match text {
-        "max" => Ok(None),
-        _ => TimeSpan::parse(text)
-            .map(|span| Some(span.us()))
-            .map_err(|refusal| refusal.0),
-    });
-    let Some(quota) = quota_us else {
-        for key in ["period", "burst"]
-            .into_iter()
-            .filter(|key| section.has(key) && !section.has("quota"))
-        {
-            section.refuse_key(
-                key,
-                "means nothing without a quota".into(),
-                "add quota = \"50ms\"",
-            );
-        }
-        return (None, false);
-    };
-    let burst_us = burst.map_or(0, |given| given.unwrap_or(quota));
-    if burst_us > quota {
-        section.refuse_key(
-            "burst",
-            "is above the quota".into(),
-            "make it at most the quota",
-        );
-    }
-    let bandwidth = Bandwidth {
-        quota_us: Some(quota),
-        period_us,
-        burst_us: burst_us.min(quota),
-    };
-    (Some(bandwidth), burst == Some(None))
+/// The keys of each group by its name; none when one cannot be read.
+pub(super) fn read(
+    findings: &Findings<'_>,
+    tree: &mut DeTable<'_>,
+) -> Option<Vec<(String, GroupKeys)>> {
+    let tables = findings.tables(tree, "group").into_iter();
+    let groups: Vec<Option<(String, GroupKeys)>> = tables
+        .map(|(name, table)| Some((findings.read(&join("group", &name), table)?, name)))
+        .map(|group| group.map(|(keys, name)| (name, keys)))
+        .collect();
+    groups.into_iter().collect()
 }
 
-fn cap(section: &Section<'_>) -> Option<CapTerms> {
-    // Thousandths of one CPU; a group's may be above one CPU.
-    let hard = section.number("cap_hard", 1, 1_024_000);
-    let soft = section.number("cap_soft", 0, 1_024_000);
-    hard.or(soft)?;
-    // At most 1 024 000 by the reader.
-    let ppt = |cap: Option<i64>| cap.map_or(tidegate_law::cap::NONE, |ppt| ppt as u32);
+/// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
+const DEPTH_MAX: usize = 16;
+
+/// The groups, each after its parent.
+pub(super) fn resolve(
+    keys: Vec<(String, GroupKeys)>,
+    findings: &Findings<'_>,
+    cpus: u32,
+) -> Vec<Group> {
+    let names: Vec<String> = keys.iter().map(|(name, _)| name.clone()).collect();
+    let has_main = keys.iter().any(|(_, keys)| keys.class == Class::Main);
+    let mut unplaced: Vec<(String, Group)> = Vec::new();
+    for (name, keys) in keys {
+        if !has_main {
+            refuse_terms_without_main(&name, &keys, findings);
+        }
+        unplaced.push((keys.parent.clone(), group(&name, &keys, findings)));
+    }
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    // Each round places the groups whose parent has a place; the groups that remain have no way to
+    // the root.
+    for _ in 0..DEPTH_MAX {
+        let above = places.clone();
+        let ready = unplaced.extract_if(.., |(parent, _)| {
+            parent.is_empty() || above.contains_key(parent)
+        });
+        for (parent, mut group) in ready {
+            group.parent = above.get(&parent).copied();
+            places.insert(group.spec.name.clone(), groups.len());
+            groups.push(group);
+        }
+    }
+    for (parent, group) in &unplaced {
+        let shown = quoted(parent);
+        let why = if names.contains(parent) {
+            format!(
+                "\"{shown}\" has no way to the root, or one of more than {DEPTH_MAX} groups; let \
+                 no group be above itself"
+            )
+        } else {
+            no_group(parent, &names)
+        };
+        findings.refuse(&format!("group.{}.parent", group.spec.name), why);
+    }
+    for group in &groups {
+        if let Some(own) = &group.spec.cpus {
+            let key = format!("group.{}.cpus", group.spec.name);
+            refuse_no_cpus(&key, own, &groups, group.parent, findings, cpus);
+        }
+    }
+    groups
+}
+
+/// There is no such group, and which ones there are.
+pub(super) fn no_group(asked: &str, names: &[String]) -> String {
+    let shown = quoted(asked);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mend = match names.is_empty() {
+        true => format!("add [group.{shown}]"),
+        false => mend_for_unknown(asked, &names),
+    };
+    format!("there is no group \"{shown}\"; {mend}")
+}
+
+/// Refuses CPUs that the machine does not have, and CPUs of which the groups above have none.
+pub(super) fn refuse_no_cpus(
+    key: &str,
+    own: &CpuSet,
+    groups: &[Group],
+    above: GroupRef,
+    findings: &Findings<'_>,
+    cpus: u32,
+) {
+    if !own.is_subset(&CpuSet::first_n(cpus)) {
+        let why = format!(
+            "names CPUs that the machine does not have; it has 0-{}",
+            cpus - 1
+        );
+        findings.refuse(key, why);
+        return;
+    }
+    let lineage = std::iter::successors(above, |at| groups[*at].parent);
+    let sets = lineage.filter_map(|at| groups[at].spec.cpus);
+    let allowed = sets.fold(CpuSet::first_n(cpus), |allowed, own| allowed.and(&own));
+    // Without a CPU above, the group above is refused.
+    if !own.intersects(&allowed) && !allowed.is_empty() {
+        let why = format!("the groups above may only run on {allowed}; name at least one of those");
+        findings.refuse(key, why);
+    }
+}
+
+/// The engines keep idle for main's groups: without one, a headroom would be read and not kept.
+fn refuse_terms_without_main(name: &str, keys: &GroupKeys, findings: &Findings<'_>) {
+    for (key, named) in [
+        ("headroom", keys.headroom.is_some()),
+        ("tolerance", keys.tolerance.is_some()),
+        ("objective", keys.objective.is_some()),
+    ] {
+        if named {
+            findings.refuse(&format!("group.{name}.{key}"), NO_MAIN);
+        }
+    }
+}
+
+pub(super) const NO_MAIN: &str =
+    "there is no group of class main to keep it for; add class = \"main\" to main's group";
+
+/// A name that no log and no table mistakes for anything else.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || "-_".contains(c);
+    (1..=40).contains(&name.chars().count()) && name.chars().all(plain)
+}
+
+fn group(name: &str, keys: &GroupKeys, findings: &Findings<'_>) -> Group {
+    let path = join("group", name);
+    if !is_name(name) {
+        let why = "is no name for a group; use 1 to 40 letters, digits, - and _";
+        findings.refuse(&path, why);
+    }
+    let mut spec = GroupSpec::new(name, GroupId::ROOT);
+    spec.class = keys.class;
+    match keys.weight {
+        Some(Weight::Idle) => spec.idle = true,
+        Some(Weight::Of(weight)) => spec.weight = weight,
+        None => {}
+    }
+    spec.bandwidth = bandwidth(&path, keys, findings);
+    spec.cpus = keys.cpus;
+    spec.latency = keys.latency;
+    spec.cap = cap(keys);
+    spec.headroom_ppm = keys.headroom.unwrap_or(0);
+    spec.tolerance_ppm = keys.tolerance;
+    spec.objective = keys.objective;
+    Group {
+        spec,
+        parent: None,
+        burst_max: keys.quota.is_some() && keys.burst == Some(Burst::Max),
+        headroom_said: keys.headroom.is_some(),
+    }
+}
+
+fn bandwidth(path: &str, keys: &GroupKeys, findings: &Findings<'_>) -> Option<Bandwidth> {
+    let Some(quota) = keys.quota else {
+        for (key, named) in [
+            ("period", keys.period.is_some()),
+            ("burst", keys.burst.is_some()),
+        ] {
+            if named {
+                let why = "means nothing without a quota; add quota = \"50ms\"";
+                findings.refuse(&join(path, key), why);
+            }
+        }
+        return None;
+    };
+    let quota_us = quota / 1_000;
+    let burst_us = match keys.burst {
+        None => 0,
+        Some(Burst::Max) => quota_us,
+        Some(Burst::OfUs(us)) => us,
+    };
+    if burst_us > quota_us {
+        let why = "is above the quota; make it at most the quota";
+        findings.refuse(&join(path, "burst"), why);
+    }
+    Some(Bandwidth {
+        quota_us: Some(quota_us),
+        period_us: keys
+            .period
+            .map_or(Bandwidth::unlimited().period_us, |ns| ns / 1_000),
+        burst_us: burst_us.min(quota_us),
+    })
+}
+
+fn cap(keys: &GroupKeys) -> Option<CapTerms> {
+    keys.cap_hard.or(keys.cap_soft)?;
     Some(CapTerms {
-        hard_ppt: ppt(hard),
-        soft_ppt: ppt(soft),
+        hard_ppt: keys.cap_hard.unwrap_or(tidegate_law::cap::NONE),
+        soft_ppt: keys.cap_soft.unwrap_or(tidegate_law::cap::NONE),
     })
 }

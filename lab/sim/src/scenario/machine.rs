@@ -1,195 +1,203 @@
 //! `[machine]` and `[scheduler]`.
 
-use tidegate_terms::TimeSpan;
+use serde::Deserialize;
 
-use super::read::{Findings, Section};
-use super::tree::Table;
+use super::document::Findings;
+use super::values::{self, cost, share, slice, truth};
 use crate::config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
 use crate::contention::Contention;
-use crate::ids::CPUS_MAX;
 use crate::topology::Topology;
 
-pub(super) const MACHINE: &[&str] = &[
-    "cpus",
-    "threads_per_core",
-    "cpus_per_llc",
-    "tick",
-    "bandwidth_slice",
-    "slices_expire",
-    "check",
-];
-pub(super) const CONTENTION: &[&str] = &[
-    "contention",
-    "sibling_loss",
-    "llc_loss",
-    "machine_loss",
-    "machine_knee",
-];
-pub(super) const COSTS: &[&str] = &[
-    "costs",
-    "switch_cost",
-    "wakeup_cost",
-    "op_cost",
-    "idle_exit_cost",
-    "migrate_cost",
-    "tick_cost",
-];
-pub(super) const EEVDF: &[&str] = &[
-    "class",
-    "base_slice",
-    "run_to_parity",
-    "preempt_short",
-    "delay_dequeue",
-    "wakeup_preemption",
-];
-pub(super) const CFS: &[&str] = &[
-    "latency",
-    "min_granularity",
-    "wakeup_granularity",
-    "latency_nice",
-];
-
-pub(super) fn read(machine: &Table, scheduler: &Table, findings: &Findings) -> MachineConfig {
-    let keys = &[MACHINE, CONTENTION, COSTS];
-    let mut section = Section::new(machine, "machine", keys, findings, CPUS_MAX);
-    // From 1 to CPUS_MAX by the reader.
-    let cpus = section
-        .number("cpus", 1, i64::from(CPUS_MAX))
-        .map_or(2, |cpus| cpus as u32);
-    let mut config = MachineConfig::new(cpus);
-    section.cpus = cpus;
-    config.topology = topology(&section, cpus);
-    let ms = TimeSpan::from_millis;
-    if let Some(tick_ns) = section.time("tick", ms(1), ms(10)) {
-        config.tick_ns = tick_ns;
-    }
-    if let Some(slice_ns) = section.time("bandwidth_slice", TimeSpan::from_nanos(1_000), ms(1_000))
-    {
-        config.bandwidth_slice_us = slice_ns / 1_000;
-    }
-    config.slices_expire = section.truth("slices_expire").unwrap_or(false);
-    config.check = section.truth("check").unwrap_or(true);
-    config.contention = contention(&section);
-    config.costs = costs(&section);
-    config.scheduler = scheduler_of(scheduler, findings, cpus);
-    config
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MachineKeys {
+    #[serde(deserialize_with = "values::cpus")]
+    cpus: Option<u32>,
+    #[serde(deserialize_with = "values::cpus")]
+    threads_per_core: Option<u32>,
+    #[serde(deserialize_with = "values::cpus")]
+    cpus_per_llc: Option<u32>,
+    #[serde(deserialize_with = "values::tick")]
+    tick: Option<u64>,
+    #[serde(deserialize_with = "values::period")]
+    bandwidth_slice: Option<u64>,
+    #[serde(deserialize_with = "truth")]
+    slices_expire: bool,
+    #[serde(deserialize_with = "truth")]
+    check: Option<bool>,
+    contention: ContentionName,
+    #[serde(deserialize_with = "share")]
+    sibling_loss: Option<u32>,
+    #[serde(deserialize_with = "share")]
+    llc_loss: Option<u32>,
+    #[serde(deserialize_with = "share")]
+    machine_loss: Option<u32>,
+    #[serde(deserialize_with = "share")]
+    machine_knee: Option<u32>,
+    costs: CostsName,
+    #[serde(deserialize_with = "cost")]
+    switch_cost: Option<u64>,
+    #[serde(deserialize_with = "cost")]
+    wakeup_cost: Option<u64>,
+    #[serde(deserialize_with = "cost")]
+    op_cost: Option<u64>,
+    #[serde(deserialize_with = "cost")]
+    idle_exit_cost: Option<u64>,
+    #[serde(deserialize_with = "cost")]
+    migrate_cost: Option<u64>,
+    #[serde(deserialize_with = "cost")]
+    tick_cost: Option<u64>,
 }
 
-fn topology(section: &Section<'_>, cpus: u32) -> Topology {
-    let threads = section.count("threads_per_core", 1, 8).unwrap_or(1);
-    let llc = section.count("cpus_per_llc", 1, CPUS_MAX).unwrap_or(cpus);
-    let topology = Topology::new(cpus, threads, llc);
-    if topology.validate().is_err() {
-        let at = ["cpus_per_llc", "threads_per_core"]
-            .into_iter()
-            .find(|key| section.has(key));
-        let why = format!(
-            "{cpus} CPUs cannot be made of caches of {llc} CPUs and cores of {threads} threads"
-        );
-        let mend = "make the threads of a core divide the CPUs of a cache, and those the machine's";
-        section.refuse_key(at.unwrap_or("cpus"), why, mend);
-    }
-    topology
-}
-
-#[derive(Clone, Copy)]
-enum Coefficients {
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ContentionName {
+    #[default]
     Measured,
     None,
 }
 
-fn contention(section: &Section<'_>) -> Contention {
-    let choices = [
-        ("measured", Coefficients::Measured),
-        ("none", Coefficients::None),
-    ];
-    let mut contention = match section.choice("contention", &choices) {
-        Some(Coefficients::None) => Contention::NONE,
-        Some(Coefficients::Measured) | None => Contention::shipped().unwrap_or_else(|error| {
-            section.refuse_key("contention", error.to_string(), "report this as a bug");
-            Contention::NONE
-        }),
-    };
-    for (key, coefficient) in [
-        ("sibling_loss", &mut contention.sibling_ppm),
-        ("llc_loss", &mut contention.llc_ppm),
-        ("machine_loss", &mut contention.machine_ppm),
-        ("machine_knee", &mut contention.machine_knee_ppm),
-    ] {
-        if let Some(ppm) = section.share(key) {
-            *coefficient = ppm;
-        }
-    }
-    contention
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CostsName {
+    #[default]
+    Default,
+    Free,
 }
 
-fn costs(section: &Section<'_>) -> Costs {
-    let choices = [("default", Costs::default()), ("free", Costs::FREE)];
-    let mut costs = section.choice("costs", &choices).unwrap_or_default();
-    for (key, cost) in [
-        ("switch_cost", &mut costs.switch_ns),
-        ("wakeup_cost", &mut costs.wakeup_ns),
-        ("op_cost", &mut costs.op_ns),
-        ("idle_exit_cost", &mut costs.idle_exit_ns),
-        ("migrate_cost", &mut costs.migrate_ns),
-        ("tick_cost", &mut costs.tick_ns),
-    ] {
-        if let Some(ns) = section.time(key, TimeSpan::from_nanos(0), TimeSpan::from_millis(1)) {
-            *cost = ns;
-        }
-    }
-    costs
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fair {
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Class {
+    #[default]
     Eevdf,
     Cfs,
 }
 
-fn scheduler_of(table: &Table, findings: &Findings, cpus: u32) -> Scheduler {
-    let section = Section::new(table, "scheduler", &[EEVDF, CFS], findings, cpus);
-    let class = section.choice("class", &[("eevdf", Fair::Eevdf), ("cfs", Fair::Cfs)]);
-    let class = class.unwrap_or(Fair::Eevdf);
-    let (wrong, name) = match class {
-        Fair::Eevdf => (CFS, "cfs"),
-        Fair::Cfs => (&EEVDF[1..], "eevdf"),
-    };
-    for key in wrong.iter().filter(|key| section.has(key)) {
-        let why = format!("belongs to the class {name}");
-        section.refuse_key(key, why, "leave it out, or change class");
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SchedulerKeys {
+    class: Class,
+    #[serde(deserialize_with = "slice")]
+    base_slice: Option<u64>,
+    #[serde(deserialize_with = "truth")]
+    run_to_parity: Option<bool>,
+    #[serde(deserialize_with = "truth")]
+    preempt_short: Option<bool>,
+    #[serde(deserialize_with = "truth")]
+    delay_dequeue: Option<bool>,
+    #[serde(deserialize_with = "truth")]
+    wakeup_preemption: Option<bool>,
+    #[serde(deserialize_with = "slice")]
+    latency: Option<u64>,
+    #[serde(deserialize_with = "slice")]
+    min_granularity: Option<u64>,
+    #[serde(deserialize_with = "slice")]
+    wakeup_granularity: Option<u64>,
+    #[serde(deserialize_with = "truth")]
+    latency_nice: Option<bool>,
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
     }
-    let slice = |key, ns: &mut u64| {
-        if let Some(value_ns) = section.time(
-            key,
-            TimeSpan::from_nanos(100_000),
-            TimeSpan::from_millis(100),
-        ) {
-            *ns = value_ns;
+}
+
+impl MachineKeys {
+    pub(super) fn cpus(&self) -> u32 {
+        self.cpus.unwrap_or(2)
+    }
+
+    pub(super) fn config(&self, class: &SchedulerKeys, findings: &Findings<'_>) -> MachineConfig {
+        let cpus = self.cpus();
+        let mut config = MachineConfig::new(cpus);
+        config.topology = self.topology(findings);
+        set(&mut config.tick_ns, self.tick);
+        let slice_us = self.bandwidth_slice.map(|ns| ns / 1_000);
+        set(&mut config.bandwidth_slice_us, slice_us);
+        config.slices_expire = self.slices_expire;
+        config.check = self.check.unwrap_or(true);
+        config.contention = match self.contention {
+            ContentionName::Measured => Contention::MEASURED,
+            ContentionName::None => Contention::NONE,
+        };
+        set(&mut config.contention.sibling_ppm, self.sibling_loss);
+        set(&mut config.contention.llc_ppm, self.llc_loss);
+        set(&mut config.contention.machine_ppm, self.machine_loss);
+        set(&mut config.contention.machine_knee_ppm, self.machine_knee);
+        config.costs = match self.costs {
+            CostsName::Default => Costs::default(),
+            CostsName::Free => Costs::FREE,
+        };
+        set(&mut config.costs.switch_ns, self.switch_cost);
+        set(&mut config.costs.wakeup_ns, self.wakeup_cost);
+        set(&mut config.costs.op_ns, self.op_cost);
+        set(&mut config.costs.idle_exit_ns, self.idle_exit_cost);
+        set(&mut config.costs.migrate_ns, self.migrate_cost);
+        set(&mut config.costs.tick_ns, self.tick_cost);
+        config.scheduler = class.scheduler(cpus, findings);
+        config
+    }
+
+    fn topology(&self, findings: &Findings<'_>) -> Topology {
+        let threads = self.threads_per_core.unwrap_or(1);
+        let llc = self.cpus_per_llc.unwrap_or(self.cpus());
+        let topology = Topology::new(self.cpus(), threads, llc);
+        if let Err(error) = topology.validate() {
+            findings.refuse("machine.cpus", error.to_string());
         }
-    };
-    let truth = |key, flag: &mut bool| {
-        if let Some(value) = section.truth(key) {
-            *flag = value;
+        topology
+    }
+}
+
+impl SchedulerKeys {
+    fn scheduler(&self, cpus: u32, findings: &Findings<'_>) -> Scheduler {
+        for (key, is_named, class) in [
+            ("base_slice", self.base_slice.is_some(), Class::Eevdf),
+            ("run_to_parity", self.run_to_parity.is_some(), Class::Eevdf),
+            ("preempt_short", self.preempt_short.is_some(), Class::Eevdf),
+            ("delay_dequeue", self.delay_dequeue.is_some(), Class::Eevdf),
+            (
+                "wakeup_preemption",
+                self.wakeup_preemption.is_some(),
+                Class::Eevdf,
+            ),
+            ("latency", self.latency.is_some(), Class::Cfs),
+            (
+                "min_granularity",
+                self.min_granularity.is_some(),
+                Class::Cfs,
+            ),
+            (
+                "wakeup_granularity",
+                self.wakeup_granularity.is_some(),
+                Class::Cfs,
+            ),
+            ("latency_nice", self.latency_nice.is_some(), Class::Cfs),
+        ] {
+            if is_named && class != self.class {
+                let why = "belongs to the other class; leave it out, or change class";
+                findings.refuse(&format!("scheduler.{key}"), why);
+            }
         }
-    };
-    match class {
-        Fair::Eevdf => {
-            let mut config = EevdfConfig::for_cpus(cpus);
-            slice("base_slice", &mut config.base_slice_ns);
-            truth("run_to_parity", &mut config.run_to_parity);
-            truth("preempt_short", &mut config.preempt_short);
-            truth("delay_dequeue", &mut config.delay_dequeue);
-            truth("wakeup_preemption", &mut config.wakeup_preemption);
-            Scheduler::Eevdf(config)
-        }
-        Fair::Cfs => {
-            let mut config = CfsConfig::for_cpus(cpus);
-            slice("latency", &mut config.latency_ns);
-            slice("min_granularity", &mut config.min_granularity_ns);
-            slice("wakeup_granularity", &mut config.wakeup_granularity_ns);
-            truth("latency_nice", &mut config.latency_nice);
-            Scheduler::Cfs(config)
+        match self.class {
+            Class::Eevdf => {
+                let mut config = EevdfConfig::for_cpus(cpus);
+                set(&mut config.base_slice_ns, self.base_slice);
+                set(&mut config.run_to_parity, self.run_to_parity);
+                set(&mut config.preempt_short, self.preempt_short);
+                set(&mut config.delay_dequeue, self.delay_dequeue);
+                set(&mut config.wakeup_preemption, self.wakeup_preemption);
+                Scheduler::Eevdf(config)
+            }
+            Class::Cfs => {
+                let mut config = CfsConfig::for_cpus(cpus);
+                set(&mut config.latency_ns, self.latency);
+                set(&mut config.min_granularity_ns, self.min_granularity);
+                set(&mut config.wakeup_granularity_ns, self.wakeup_granularity);
+                set(&mut config.latency_nice, self.latency_nice);
+                Scheduler::Cfs(config)
+            }
         }
     }
 }

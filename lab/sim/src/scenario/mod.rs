@@ -1,38 +1,40 @@
 //! Scenarios: from TOML text to one resolved description of a run. docs/scenarios.md explains every key.
 //!
 //! ```text
-//! file ──> tree (texts and their lines) ──> flags laid over it ──> Scenario (typed, ranges checked)
+//! file ──> TOML tree, flags laid over it ──> keys of each table (serde, ranges) ──> Scenario (checked)
 //! ```
 //!
-//! Nothing is parsed again after this. Everything that is wrong is told at once, each with its line and its mend.
+//! Nothing is parsed again after this. The mistakes of all tables are reported at once, each with its
+//! line.
 
 mod builtin;
+mod document;
 mod engine;
-mod error;
 mod groups;
-mod kinds;
 mod listed;
 mod machine;
 mod patterns;
-mod read;
-mod tree;
+pub(crate) mod values;
 mod workloads;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use serde::Deserialize;
 use tidegate_terms::TimeSpan;
+use toml::Spanned;
+use toml::de::DeTable;
 
 pub use builtin::{BUILTIN, Builtin};
+pub use document::{ScenarioError, ScenarioErrors};
 pub use engine::{Engine, EngineKind};
-pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use groups::{Group, GroupRef};
 pub use workloads::Workload;
 
 use crate::Ns;
 use crate::config::MachineConfig;
-use read::{Findings, Section};
-use tree::{Node, Table};
+use document::Findings;
+use machine::{MachineKeys, SchedulerKeys};
+use values::{any_time, long, number};
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -188,121 +190,78 @@ fn read_text(path: &Path) -> Result<String, LoadError> {
     })
 }
 
-const TOP: &[&str] = &[
-    "about",
-    "duration",
-    "warmup",
-    "window",
-    "seed",
-    "machine",
-    "scheduler",
-    "engine",
-    "group",
-    "workload",
-];
-
-/// Tables that a flag may begin: they have one meaning and defaults for all keys.
-const FIXED: &[&str] = &["machine", "scheduler", "engine"];
+/// The keys at the top of the file.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TopKeys {
+    about: String,
+    #[serde(deserialize_with = "long")]
+    duration: Option<u64>,
+    #[serde(deserialize_with = "any_time")]
+    warmup: u64,
+    #[serde(deserialize_with = "long")]
+    window: Option<u64>,
+    #[serde(deserialize_with = "number")]
+    seed: Option<u64>,
+}
 
 impl Scenario {
     /// Reads a text, with flags laid over it, weakest first.
     ///
     /// # Errors
-    /// All that is wrong, each with its place and its mend.
+    /// All that is wrong, each with its place.
     pub fn resolve(text: &Text, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
-        let file: Arc<str> = text.shown.as_str().into();
-        let mut tree =
-            Table::parse(&file, &text.text).map_err(|error| ScenarioErrors(vec![error]))?;
-        let findings = Findings::default();
-        for one in overrides {
-            let place = Place::Flag(one.flag.as_str().into());
-            if let Err(error) = tree.lay(&one.key, &one.value, &place, FIXED) {
-                findings.add(error);
-            }
-        }
-        let scenario = read(text, &tree, &findings);
-        match findings.into_vec() {
-            found if found.is_empty() => Ok(scenario),
-            found => Err(ScenarioErrors(found)),
+        let (findings, tree) = Findings::parse(text, overrides)?;
+        let scenario = read(text, tree, &findings);
+        match scenario.filter(|_| findings.is_empty()) {
+            Some(scenario) => Ok(scenario),
+            None => Err(findings.into_errors()),
         }
     }
 }
 
-fn read(text: &Text, tree: &Table, findings: &Findings) -> Scenario {
-    let empty = Table {
-        place: tree.place.clone(),
-        entries: Vec::new(),
-    };
-    let table = |name: &str| match tree.get(name) {
-        Some(Node::Table(table)) => table,
-        Some(Node::Leaf(leaf)) => {
-            findings.add(ScenarioError {
-                key: name.to_owned(),
-                place: leaf.place.clone(),
-                why: "a value, where a table is expected".into(),
-                mend: format!("write [{name}] and its keys below"),
-            });
-            &empty
-        }
-        None => &empty,
-    };
-    let mut machine = machine::read(table("machine"), table("scheduler"), findings);
-    let cpus = machine.topology.cpus();
-    let top = Section::new(tree, "", &[TOP], findings, cpus);
-    machine.seed = top.seed("seed").unwrap_or(1);
-    let duration_ns = top
-        .time("duration", TimeSpan::from_millis(1), read::TIME_MAX)
-        .unwrap_or(10_000_000_000);
-    let warmup_ns = top.any_time("warmup").unwrap_or(0);
-    if warmup_ns >= duration_ns {
-        let why = format!(
-            "nothing is left to measure of a run of {}",
-            TimeSpan::from_nanos(duration_ns)
+/// None when a table cannot be read, which is a finding.
+fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Option<Scenario> {
+    let machine: Option<MachineKeys> = findings.read_table(&mut tree, "machine");
+    let scheduler: Option<SchedulerKeys> = findings.read_table(&mut tree, "scheduler");
+    let engine = findings.read_table(&mut tree, "engine");
+    let cpus = machine.as_ref().map_or(1, MachineKeys::cpus);
+    let groups = groups::read(findings, &mut tree);
+    let workloads = workloads::read(findings, &mut tree, cpus);
+    let top: Option<TopKeys> = findings.read("", Spanned::new(0..0, tree));
+    let (top, engine, groups, workloads) = (top?, engine?, groups?, workloads?);
+
+    let mut machine = machine?.config(&scheduler?, findings);
+    machine.seed = top.seed.unwrap_or(1);
+    let duration_ns = top.duration.unwrap_or(10_000_000_000);
+    if top.warmup >= duration_ns {
+        let duration = TimeSpan::from_nanos(duration_ns);
+        let why = format!("nothing is left to measure of a run of {duration}; make it shorter");
+        findings.refuse("warmup", why);
+    }
+    if workloads.is_empty() {
+        findings.refuse(
+            "workload",
+            "the scenario has none; add one, as in [workload.web]",
         );
-        top.refuse_key("warmup", why, "make it shorter than the duration");
     }
-    let window_ns = top
-        .time("window", TimeSpan::from_millis(1), TimeSpan::from_secs(60))
-        .unwrap_or(100_000_000);
-    let mut groups = groups::read(table("group"), findings, cpus);
-    let workloads = workloads::read(text, table("workload"), &groups, findings, cpus);
-    if table("workload").entries.is_empty() {
-        let why = "the scenario has none".into();
-        top.refuse_key("workload", why, "add one, as in [workload.web]");
-    }
-    let engine = engine::read(table("engine"), findings, cpus, &mut groups);
-    Scenario {
+    let mut groups = groups::resolve(groups, findings, cpus);
+    let context = workloads::Context {
+        text,
+        groups: &groups,
+        findings,
+        cpus,
+    };
+    let workloads = workloads.into_iter().map(|keys| keys.resolve(&context));
+    Some(Scenario {
         name: text.name.clone(),
-        about: top.text("about").unwrap_or_default(),
+        about: top.about,
         duration_ns,
-        warmup_ns,
-        window_ns,
+        warmup_ns: top.warmup,
+        window_ns: top.window.unwrap_or(100_000_000),
         machine,
+        workloads: workloads.collect(),
+        engine: engine::resolve(engine, findings, &mut groups),
         groups,
-        workloads,
-        engine,
-    }
-}
-
-/// Every key of every table, for pages and tests that must name them all.
-pub fn keys() -> Vec<(&'static str, &'static str)> {
-    let mut all = Vec::new();
-    let tables: [(&str, &[&[&str]]); 5] = [
-        ("", &[TOP]),
-        (
-            "machine",
-            &[machine::MACHINE, machine::CONTENTION, machine::COSTS],
-        ),
-        ("scheduler", &[machine::EEVDF, machine::CFS]),
-        ("engine", &[engine::KEYS]),
-        ("group", &[groups::KEYS]),
-    ];
-    for (table, keys) in tables {
-        all.extend(keys.concat().into_iter().map(|key| (table, key)));
-    }
-    all.extend(workloads::KEYS.iter().map(|key| ("workload", *key)));
-    for row in kinds::ROWS {
-        all.extend(row.keys.concat().into_iter().map(|key| (row.name, key)));
-    }
-    all
+    })
 }

@@ -1,18 +1,97 @@
-//! `[workload.NAME]`: the keys that every workload has.
+//! `[workload.NAME]`: the keys that every workload has; those of its kind are read by the kind itself.
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::Text;
+use super::document::{Findings, join};
 use super::groups::{self, Group, GroupRef};
-use super::kinds;
-use super::read::{Findings, Section};
-use super::tree::Table;
+use super::patterns::OpenLoopKeys;
+use super::values::{self, TASKS_MAX, any_time, count, cpu_list, level, share, some_time, truth};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
-use crate::workloads::{Common, Kind};
-use tidegate_terms::{TimeSpan, mend_for_unknown};
+use crate::workloads::{
+    ClosedLoop, Common, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind, LockHolder,
+    Schbench,
+};
 
-pub(super) const KEYS: &[&str] = &[
-    "kind",
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// What its tasks have in common. The group, the warm-up and the seed are filled in when the
+    /// machine is built.
+    pub common: Common,
+    pub group: GroupRef,
+    /// Where its side tasks are (a lock holder's).
+    pub side_group: GroupRef,
+    pub kind: Kind,
+}
+
+/// The values of keys that a workload leaves out, by its kind.
+const DEFAULTS: &str = r#"
+[open-loop]
+workers = "2*cpus"
+work = "1ms"
+work_shape = "uniform"
+[closed-loop]
+clients = "cpus"
+work = "1ms"
+work_shape = "uniform"
+think = "10ms"
+think_shape = "exponential"
+[hog]
+tasks = "cpus"
+[frames]
+workers = "cpus"
+work = "8ms"
+work_shape = "uniform"
+serial = "1ms"
+serial_shape = "fixed"
+[hackbench]
+groups = 1
+pairs = 20
+loops = 100
+message = "1us"
+capacity = 655
+[cyclictest]
+threads = "cpus"
+interval = "1ms"
+distance = "500us"
+pinned = false
+work = "0s"
+[schbench]
+messengers = 1
+workers = "cpus"
+work = "10ms"
+work_shape = "fixed"
+[fibtest]
+threads = "cpus"
+fast = 1
+chunk = "500us"
+work = "1us"
+sleep = "10ms"
+[fork-storm]
+parents = 1
+children = 1000
+work = "1ms"
+work_shape = "exponential"
+depth = 1
+[lock-holder]
+tasks = 1
+interval = "10ms"
+work = "100us"
+work_shape = "fixed"
+side_tasks = 1
+hold = "1ms"
+hold_shape = "fixed"
+outside = "10ms"
+outside_shape = "exponential"
+"#;
+
+/// The keys that are not the kind's own.
+const COMMON: &[&str] = &[
     "group",
     "policy",
     "nice",
@@ -21,81 +100,36 @@ pub(super) const KEYS: &[&str] = &[
     "latency_inherit",
     "cpus",
     "start",
+    "end",
+    "side_group",
 ];
 
-#[derive(Clone, Debug)]
-pub struct Workload {
-    /// What its tasks have in common. The group, the warm-up and the seed are filled in when the machine is built.
-    pub common: Common,
-    pub group: GroupRef,
-    /// Where its side tasks are (a lock holder's).
-    pub side_group: GroupRef,
-    pub kind: Kind,
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CommonKeys {
+    group: Option<String>,
+    #[serde(deserialize_with = "policy")]
+    policy: Option<Policy>,
+    #[serde(deserialize_with = "level")]
+    nice: i8,
+    #[serde(deserialize_with = "values::slice")]
+    slice: Option<u64>,
+    #[serde(deserialize_with = "level")]
+    latency: i8,
+    #[serde(deserialize_with = "truth")]
+    latency_inherit: Option<bool>,
+    #[serde(deserialize_with = "cpu_list")]
+    cpus: Option<CpuSet>,
+    #[serde(deserialize_with = "any_time")]
+    start: u64,
+    #[serde(deserialize_with = "some_time")]
+    end: Option<u64>,
+    side_group: Option<String>,
 }
 
-pub(super) fn read(
-    text: &Text,
-    table: &Table,
-    groups: &[Group],
-    findings: &Findings,
-    cpus: u32,
-) -> Vec<Workload> {
-    let mut workloads = Vec::new();
-    for (name, below) in groups::tables(table, "workload", findings) {
-        // The kind says which keys there are. With an unknown kind every kind's keys are let through: one mistake, one
-        // message.
-        let mut keys = vec![KEYS];
-        match kinds::of_table(below) {
-            Some(row) => keys.extend(row.keys),
-            None => keys.extend(kinds::ROWS.iter().flat_map(|row| row.keys)),
-        }
-        let path = format!("workload.{name}");
-        let section = Section::new(below, &path, &keys, findings, cpus);
-        let Some(row) = kinds::choose(&section) else {
-            continue;
-        };
-        let group = group_of(&section, "group", groups);
-        let side_group = group_of(&section, "side_group", groups);
-        let common = common(name, &section);
-        let room = groups::allowed(groups, group, cpus);
-        let nowhere = |own: &CpuSet| !own.intersects(&room) && !room.is_empty();
-        if common.cpus.as_ref().is_some_and(nowhere) {
-            let why = format!("its group may only run on {room}");
-            section.refuse_key("cpus", why, "name one of those at least");
-        }
-        workloads.push(Workload {
-            common,
-            group,
-            side_group,
-            kind: (row.read)(&section, text),
-        });
-    }
-    workloads
-}
-
-fn group_of(section: &Section<'_>, key: &str, groups: &[Group]) -> GroupRef {
-    let asked = section.text(key)?;
-    let found = groups.iter().position(|group| group.spec.name == asked);
-    if found.is_none() {
-        let names: Vec<&str> = groups
-            .iter()
-            .map(|group| group.spec.name.as_str())
-            .collect();
-        let why = format!("there is no group \"{}\"", tidegate_terms::quoted(&asked));
-        let mend = if names.is_empty() {
-            format!("add [group.{}]", tidegate_terms::quoted(&asked))
-        } else {
-            mend_for_unknown(&asked, &names)
-        };
-        section.refuse_key(key, why, &mend);
-    }
-    found
-}
-
-fn common(name: &str, section: &Section<'_>) -> Common {
-    let mut common = Common::new(name, GroupId::ROOT);
+fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
     let write = "normal, batch, idle, or fifo:PRIORITY with a priority from 1 to 99";
-    let policy = section.one("policy", write, |text| match text.split_once(':') {
+    values::by(from, write, |text| match text.split_once(':') {
         None if text == "normal" => Ok(Policy::Normal),
         None if text == "batch" => Ok(Policy::Batch),
         None if text == "idle" => Ok(Policy::Idle),
@@ -104,26 +138,270 @@ fn common(name: &str, section: &Section<'_>) -> Common {
             _ => Err("has no priority from 1 to 99".into()),
         },
         _ => Err("is no policy".into()),
-    });
-    common.policy = policy.unwrap_or(Policy::Normal);
-    // Both from −20 to 19 by the reader.
-    common.nice = section.number("nice", -20, 19).unwrap_or(0) as i8;
-    common.latency = section.number("latency", -20, 19).unwrap_or(0) as i8;
-    common.latency_inherit = section.truth("latency_inherit").unwrap_or(true);
-    common.slice_ns = section.time(
-        "slice",
-        TimeSpan::from_nanos(100_000),
-        TimeSpan::from_millis(100),
-    );
-    common.cpus = section.cpu_list("cpus");
-    common.start_ns = section.any_time("start").unwrap_or(0);
-    common.end_ns = section.some_time("end");
-    if common
-        .end_ns
-        .is_some_and(|end_ns| end_ns <= common.start_ns)
-    {
-        let why = "is not after its start".into();
-        section.refuse_key("end", why, "make it later, or start earlier");
+    })
+}
+
+/// The keys of each kind: the kind itself, where each of its keys stands for itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KindKeys {
+    OpenLoop(OpenLoopKeys),
+    ClosedLoop(ClosedLoop),
+    Hog(HogKeys),
+    Frames(Frames),
+    Hackbench(Hackbench),
+    Cyclictest(Cyclictest),
+    Schbench(Schbench),
+    Fibtest(Fibtest),
+    ForkStorm(ForkStorm),
+    LockHolder(LockHolder),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HogKeys {
+    #[serde(deserialize_with = "count")]
+    tasks: u32,
+    #[serde(default, deserialize_with = "share")]
+    busy: Option<u32>,
+    #[serde(default, deserialize_with = "some_time")]
+    period: Option<u64>,
+}
+
+/// A workload's keys by its name.
+pub(super) struct WorkloadKeys {
+    name: String,
+    common: CommonKeys,
+    kind: KindKeys,
+}
+
+/// The keys of each workload; none when one cannot be read.
+pub(super) fn read<'t>(
+    findings: &Findings<'t>,
+    tree: &mut DeTable<'t>,
+    cpus: u32,
+) -> Option<Vec<WorkloadKeys>> {
+    // A text of our own.
+    let defaults = DeTable::parse(DEFAULTS)
+        .map(Spanned::into_inner)
+        .unwrap_or_default();
+    let tables = findings.tables(tree, "workload").into_iter();
+    let workloads: Vec<Option<WorkloadKeys>> = tables
+        .map(|(name, table)| {
+            let path = join("workload", &name);
+            let span = table.span();
+            let mut own = table.into_inner();
+            let common: DeTable<'_> = COMMON
+                .iter()
+                .filter_map(|key| own.remove_entry(*key))
+                .collect();
+            let common = findings.read(&path, Spanned::new(span.clone(), common));
+            let Some((kind, Some(of))) = own
+                .remove_entry("kind")
+                .map(|(key, of)| (key, of.get_ref().as_str().map(str::to_owned)))
+            else {
+                findings.refuse(&path, "kind is missing; add kind = \"open-loop\"");
+                return None;
+            };
+            if let Some(DeValue::Table(defaults)) = defaults.get(of.as_str()).map(Spanned::get_ref)
+            {
+                for (key, value) in defaults.iter() {
+                    if !own.contains_key(key) {
+                        own.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+            for (_, value) in own.iter_mut() {
+                let count = value
+                    .get_ref()
+                    .as_str()
+                    .and_then(|text| values::of_cpus(text, cpus));
+                if let Some(count) = count {
+                    *value.get_mut() = DeValue::String(count.to_string().into());
+                }
+            }
+            join_shapes(&mut own);
+            let own = Spanned::new(span.clone(), DeValue::Table(own));
+            let tagged = [(Spanned::new(kind.span(), of.into()), own)];
+            let kind = findings.read(&path, Spanned::new(span, tagged.into_iter().collect()));
+            Some(WorkloadKeys {
+                name,
+                common: common?,
+                kind: kind?,
+            })
+        })
+        .collect();
+    workloads.into_iter().collect()
+}
+
+/// `work` and `work_shape` become `work = { mean, shape }`, and so do the others of that form.
+fn join_shapes(table: &mut DeTable<'_>) {
+    let keys = table.keys().map(|key| key.get_ref().to_string());
+    let shapes: Vec<String> = keys.filter(|key| key.ends_with("_shape")).collect();
+    for key in shapes {
+        let mean_key = key.trim_end_matches("_shape").to_owned();
+        let (Some(shape), Some(mean)) =
+            (table.remove(key.as_str()), table.remove(mean_key.as_str()))
+        else {
+            continue;
+        };
+        let span = mean.span();
+        let named = |name: &'static str| Spanned::new(span.clone(), name.into());
+        let work = [(named("mean"), mean), (named("shape"), shape)];
+        let work = DeValue::Table(work.into_iter().collect());
+        table.insert(
+            Spanned::new(span.clone(), mean_key.into()),
+            Spanned::new(span, work),
+        );
     }
-    common
+}
+
+/// What the keys of a workload are resolved against.
+pub(super) struct Context<'c> {
+    pub(super) text: &'c Text,
+    pub(super) groups: &'c [Group],
+    pub(super) findings: &'c Findings<'c>,
+    /// CPUs of the machine.
+    pub(super) cpus: u32,
+}
+
+impl Context<'_> {
+    fn group(&self, path: &str, key: &str, asked: Option<&str>) -> GroupRef {
+        let asked = asked?;
+        let found = self
+            .groups
+            .iter()
+            .position(|group| group.spec.name == asked);
+        if found.is_none() {
+            let names = self.groups.iter().map(|group| group.spec.name.clone());
+            let why = groups::no_group(asked, &names.collect::<Vec<_>>());
+            self.findings.refuse(&join(path, key), why);
+        }
+        found
+    }
+}
+
+impl WorkloadKeys {
+    pub(super) fn resolve(self, context: &Context<'_>) -> Workload {
+        let path = join("workload", &self.name);
+        let keys = &self.common;
+        let group = context.group(&path, "group", keys.group.as_deref());
+        let side_group = context.group(&path, "side_group", keys.side_group.as_deref());
+        let common = Common {
+            policy: keys.policy.unwrap_or(Policy::Normal),
+            nice: keys.nice,
+            latency: keys.latency,
+            latency_inherit: keys.latency_inherit.unwrap_or(true),
+            slice_ns: keys.slice,
+            cpus: keys.cpus,
+            start_ns: keys.start,
+            end_ns: keys.end,
+            ..Common::new(&self.name, GroupId::ROOT)
+        };
+        if let Some(own) = &common.cpus {
+            let (findings, key) = (context.findings, join(&path, "cpus"));
+            groups::refuse_no_cpus(&key, own, context.groups, group, findings, context.cpus);
+        }
+        for (key, why) in self.mistakes() {
+            context.findings.refuse(&join(&path, key), why);
+        }
+        Workload {
+            common,
+            group,
+            side_group,
+            kind: self.kind.resolve(&path, context),
+        }
+    }
+
+    /// Keys that do not go together.
+    fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
+        let keys = &self.common;
+        let ends = match self.kind {
+            KindKeys::OpenLoop(_) | KindKeys::ClosedLoop(_) | KindKeys::Hog(_) => true,
+            // Their tasks wait for each other.
+            _ => false,
+        };
+        let mut mistakes = Vec::new();
+        if keys.end.is_some() && !ends {
+            mistakes.push(("end", "means nothing to this kind; leave it out"));
+        }
+        if keys.end.is_some_and(|end| end <= keys.start) {
+            mistakes.push((
+                "end",
+                "is not after its start; make it later, or start earlier",
+            ));
+        }
+        let has_side = matches!(self.kind, KindKeys::LockHolder(_));
+        if has_side && keys.side_group.is_none() {
+            mistakes.push(("side_group", "is missing; add side_group = \"batch\""));
+        }
+        if !has_side && keys.side_group.is_some() {
+            mistakes.push(("side_group", "means nothing to this kind; leave it out"));
+        }
+        match &self.kind {
+            KindKeys::Hog(hog) if hog.period.is_some() && hog.busy.is_none() => {
+                mistakes.push(("period", "means nothing without busy; add busy = \"30%\""));
+            }
+            KindKeys::Cyclictest(one) if one.step_work_ns.is_some() != one.step_at_ns.is_some() => {
+                mistakes.push(("step_work", "goes with step_at; write both or none"));
+            }
+            KindKeys::Schbench(one) if one.batch.is_some() && one.gap_ns.is_none() => {
+                mistakes.push((
+                    "batch",
+                    "means nothing without a rate; add rate = \"500/s\"",
+                ));
+            }
+            KindKeys::ForkStorm(storm) => {
+                let family = u64::from(storm.children).checked_pow(storm.depth);
+                if family.is_none_or(|family| family > u64::from(TASKS_MAX)) {
+                    mistakes.push((
+                        "depth",
+                        "makes more than 100000 tasks of a parent; lower children or depth",
+                    ));
+                }
+            }
+            _ => {}
+        }
+        mistakes
+    }
+}
+
+impl KindKeys {
+    fn resolve(self, path: &str, context: &Context<'_>) -> Kind {
+        let cpus = context.cpus;
+        match self {
+            KindKeys::OpenLoop(keys) => Kind::OpenLoop(keys.resolve(path, context)),
+            KindKeys::ClosedLoop(kind) => Kind::ClosedLoop(kind),
+            KindKeys::Hog(keys) => Kind::Hog(keys.resolve()),
+            KindKeys::Frames(kind) => Kind::Frames(kind),
+            KindKeys::Hackbench(kind) => Kind::Hackbench(kind),
+            KindKeys::Cyclictest(kind) => {
+                if kind.pinned && kind.threads > cpus {
+                    let threads = kind.threads;
+                    let why = format!("there are more threads ({threads}) than CPUs ({cpus})");
+                    context.findings.refuse(&join(path, "pinned"), why);
+                }
+                Kind::Cyclictest(kind)
+            }
+            KindKeys::Schbench(kind) => Kind::Schbench(kind),
+            KindKeys::Fibtest(kind) => Kind::Fibtest(Fibtest { cpus, ..kind }),
+            KindKeys::ForkStorm(kind) => Kind::ForkStorm(kind),
+            KindKeys::LockHolder(kind) => Kind::LockHolder(kind),
+        }
+    }
+}
+
+impl HogKeys {
+    fn resolve(&self) -> Hog {
+        let period_ns = self.period.unwrap_or(10_000_000);
+        let busy = self.busy.map(|ppm| {
+            // A day · 10^6 is above 2^64; the quotient is at most the period.
+            let work_ns = u128::from(period_ns) * u128::from(ppm) / 1_000_000;
+            (work_ns.max(1) as u64, period_ns)
+        });
+        Hog {
+            tasks: self.tasks,
+            busy,
+        }
+    }
 }

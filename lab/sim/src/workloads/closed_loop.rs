@@ -1,15 +1,20 @@
 //! Clients that send a request, wait for its answer, think, and send the next: a stall holds back the next request, so
 //! a closed loop shows less of it than an open one.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::count;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClosedLoop {
     /// Clients, each with a thread of its own that serves it.
+    #[serde(deserialize_with = "count")]
     pub clients: u32,
     /// Work of one request.
     pub work: Work,

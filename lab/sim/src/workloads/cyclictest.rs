@@ -1,5 +1,7 @@
 //! Periodic timers: how long after its timer a thread runs.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet};
 use crate::Ns;
 use crate::cpuset::CpuSet;
@@ -7,29 +9,37 @@ use crate::error::SimError;
 use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{any_time, count, some_time, truth};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cyclictest {
+    #[serde(deserialize_with = "count")]
     pub threads: u32,
     /// Time between two wakeups of the first thread.
+    #[serde(rename = "interval", deserialize_with = "some_time")]
     pub interval_ns: u64,
     /// Added to the interval for each further thread (`--distance`).
+    #[serde(rename = "distance", deserialize_with = "any_time")]
     pub distance_ns: u64,
     /// Whether thread n runs on CPU n only (`--affinity`).
+    #[serde(deserialize_with = "truth")]
     pub pinned: bool,
     /// Work after each wakeup, beside what the kernel takes.
+    #[serde(rename = "work", deserialize_with = "any_time")]
     pub work_ns: u64,
-    /// What the work becomes, and from which due time on.
-    pub step: Option<(u64, Ns)>,
+    /// What the work becomes from [`Cyclictest::step_at_ns`] on.
+    #[serde(rename = "step_work", default, deserialize_with = "any_time")]
+    pub step_work_ns: Option<u64>,
+    #[serde(rename = "step_at", default, deserialize_with = "any_time")]
+    pub step_at_ns: Option<Ns>,
 }
 
 impl Cyclictest {
     /// Work after the wakeup that is due then.
     pub fn work_at(&self, due_ns: Ns) -> u64 {
-        match self.step {
-            Some((work_ns, from_ns)) if due_ns >= from_ns => work_ns,
-            _ => self.work_ns,
-        }
+        let steps = self.step_at_ns.is_some_and(|at_ns| due_ns >= at_ns);
+        self.step_work_ns.filter(|_| steps).unwrap_or(self.work_ns)
     }
 
     pub(super) fn build(

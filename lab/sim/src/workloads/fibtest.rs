@@ -3,25 +3,35 @@
 //! The sleepers are the point: each wakeup takes a slice of quota to its CPU and leaves most of it there. With slices that
 //! expire, that quota is lost and the busy thread is throttled for want of it.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet};
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{any_count, any_time, count, some_time};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fibtest {
     /// Threads in all; thread n runs on CPU n modulo the machine's.
+    #[serde(deserialize_with = "count")]
     pub threads: u32,
     /// How many of them compute without end (fibtest's default is 1).
+    #[serde(deserialize_with = "any_count")]
     pub fast: u32,
     /// CPUs of the machine.
+    #[serde(skip)]
     pub cpus: u32,
     /// Work between two looks of a busy thread at the clock (a million additions).
+    #[serde(rename = "chunk", deserialize_with = "some_time")]
     pub chunk_ns: u64,
     /// Work of a sleeper between two sleeps (a hundred additions).
+    #[serde(rename = "work", deserialize_with = "some_time")]
     pub slow_ns: u64,
+    #[serde(rename = "sleep", deserialize_with = "any_time")]
     pub sleep_ns: u64,
 }
 

@@ -1,21 +1,29 @@
 //! Parents that fork short-lived children, as a build or a shell script does: what a cap on one task must not be
 //! multiplied by.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{count, some_time};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ForkStorm {
+    #[serde(deserialize_with = "count")]
     pub parents: u32,
     /// Time between two forks of one parent; as fast as it can when absent.
+    #[serde(rename = "interval", default, deserialize_with = "some_time")]
     pub interval_ns: Option<u64>,
     /// Children of one parent, in all.
+    #[serde(deserialize_with = "count")]
     pub children: u32,
     /// Work of one child.
     pub work: Work,
     /// Generations below the parents: a child with more than one below it forks as its parent does.
+    #[serde(deserialize_with = "count")]
     pub depth: u32,
 }
 

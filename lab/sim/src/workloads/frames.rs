@@ -3,22 +3,29 @@
 //! The conductor does the serial part of a frame, sends each worker its piece through a pipe and waits until every
 //! worker has answered: a barrier a frame, so that one late worker holds up all.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{count, rate};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Frames {
     /// Worker threads beside the conductor.
+    #[serde(deserialize_with = "count")]
     pub workers: u32,
     /// Work of one worker's piece of a frame.
+    #[serde(rename = "work")]
     pub piece: Work,
     /// Work that the conductor does alone before each frame.
     pub serial: Work,
     /// Time between two frames' due times; one after the other, as fast as they go, when absent.
+    #[serde(rename = "rate", default, deserialize_with = "rate")]
     pub interval_ns: Option<u64>,
 }
 

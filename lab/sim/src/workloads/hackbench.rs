@@ -3,24 +3,33 @@
 //! As hackbench does it (`-p`: one pipe a receiver): a sender writes one message to each receiver in turn, `loops` times
 //! over; a receiver reads until all its senders have sent all. Tasks end when they are done, and record when.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{any_time, count};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hackbench {
     /// Groups; each has `pairs` senders and as many receivers.
+    #[serde(deserialize_with = "count")]
     pub groups: u32,
     /// Senders of a group, and receivers (hackbench has 20).
+    #[serde(deserialize_with = "count")]
     pub pairs: u32,
     /// Messages from each sender to each receiver.
+    #[serde(deserialize_with = "count")]
     pub loops: u32,
     /// Mean work of sending, and of receiving, one message, beside what the system call costs; each takes half to one and a
     /// half of it (caches are as they are).
+    #[serde(rename = "message", deserialize_with = "any_time")]
     pub message_ns: u64,
     /// Messages that a pipe holds (64 KiB of 100 bytes each: 655).
+    #[serde(deserialize_with = "count")]
     pub capacity: u32,
 }
 

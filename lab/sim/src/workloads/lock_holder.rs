@@ -3,24 +3,32 @@
 //! Main comes on a beat, takes the lock, works and lets it go; its latency counts from the beat. Side work takes the same
 //! lock now and then; when it is preempted or throttled while it holds it, main waits for side work.
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::{GroupId, LockId};
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{count, some_time};
 
 /// Main and side work that share a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LockHolder {
     /// Main's tasks, in the workload's group.
+    #[serde(deserialize_with = "count")]
     pub tasks: u32,
     /// Time between two rounds of one main task.
+    #[serde(rename = "interval", deserialize_with = "some_time")]
     pub interval_ns: u64,
     /// Main's work with the lock.
     pub work: Work,
     /// The group of the side tasks.
+    #[serde(skip)]
     pub side_group: GroupId,
+    #[serde(deserialize_with = "count")]
     pub side_tasks: u32,
     /// Side work with the lock.
     pub hold: Work,

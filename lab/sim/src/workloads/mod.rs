@@ -39,6 +39,8 @@ pub use lock_holder::LockHolder;
 pub use open_loop::OpenLoop;
 pub use schbench::Schbench;
 
+use serde::Deserialize;
+
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
@@ -47,10 +49,12 @@ use crate::machine::Machine;
 use crate::names::Player;
 use crate::prng::Prng;
 use crate::program::{Ctx, Op, Program, TaskSpec};
+use crate::scenario::values::any_time;
 use crate::spec::Policy;
 
 /// How the amount of work of one request varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Shape {
     Fixed,
     /// Anything from half to one and a half of the mean, evenly.
@@ -60,9 +64,10 @@ pub enum Shape {
 }
 
 /// An amount of work, drawn again each time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Work {
     /// Its mean, as CPU time at full speed.
+    #[serde(rename = "mean", deserialize_with = "any_time")]
     pub mean_ns: u64,
     pub shape: Shape,
 }
@@ -182,9 +187,10 @@ impl<P: Program> Program for Until<P> {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
         // The program is asked first: it records what is complete.
         let next = self.program.next(ctx);
-        match ctx.now_ns >= self.end_ns {
-            true => Op::Exit,
-            false => next,
+        if ctx.now_ns >= self.end_ns {
+            Op::Exit
+        } else {
+            next
         }
     }
 }
@@ -229,25 +235,15 @@ impl TaskSet {
 /// A workload's kind, with its own parameters.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// See [`OpenLoop`].
     OpenLoop(OpenLoop),
-    /// See [`ClosedLoop`].
     ClosedLoop(ClosedLoop),
-    /// See [`Hog`].
     Hog(Hog),
-    /// See [`Frames`].
     Frames(Frames),
-    /// See [`Hackbench`].
     Hackbench(Hackbench),
-    /// See [`Cyclictest`].
     Cyclictest(Cyclictest),
-    /// See [`Schbench`].
     Schbench(Schbench),
-    /// See [`Fibtest`].
     Fibtest(Fibtest),
-    /// See [`ForkStorm`].
     ForkStorm(ForkStorm),
-    /// See [`LockHolder`].
     LockHolder(LockHolder),
 }
 

@@ -6,25 +6,36 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
+
 use super::{Common, Recorder, TaskSet, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
+use crate::scenario::values::{count, rate};
 
 /// Requests that a worker may be behind with: more than any run has.
 const CAPACITY: u32 = 1 << 20;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Schbench {
+    #[serde(deserialize_with = "count")]
     pub messengers: u32,
     /// Worker threads of each.
+    #[serde(deserialize_with = "count")]
     pub workers: u32,
     /// Work of one request.
     pub work: Work,
-    /// Time between two batches of one message thread, and requests of a batch; request and answer when absent.
-    pub batch: Option<(u64, u32)>,
+    /// Mean time between two requests of all message threads together; request and answer when
+    /// absent.
+    #[serde(rename = "rate", default, deserialize_with = "rate")]
+    pub gap_ns: Option<u64>,
+    /// Requests that a message thread sends at once; 1 when absent.
+    #[serde(default, deserialize_with = "count")]
+    pub batch: Option<u32>,
 }
 
 impl Schbench {
@@ -36,6 +47,10 @@ impl Schbench {
         let mut set = TaskSet::default();
         let wakeup = common.recorder(machine, "wakeup", &mut set);
         let request = common.recorder(machine, "request", &mut set);
+        // 10^12 ns · 10^5 · 10^5 does not fit; nobody waits that long for a batch.
+        let batch = self.batch.unwrap_or(1);
+        let requests = u64::from(batch) * u64::from(self.messengers);
+        let beat_ns = self.gap_ns.map(|gap_ns| gap_ns.saturating_mul(requests));
         for messenger in 0..self.messengers {
             let answers = machine.add_pipe(CAPACITY);
             let desks: Vec<Desk> = (0..self.workers)
@@ -49,7 +64,7 @@ impl Schbench {
                 let program = Worker {
                     index,
                     desk: desk.clone(),
-                    answer: self.batch.is_none().then(|| (answers, Arc::clone(&freed))),
+                    answer: beat_ns.is_none().then(|| (answers, Arc::clone(&freed))),
                     work: self.work,
                     wakeup,
                     request,
@@ -60,8 +75,8 @@ impl Schbench {
                 set.spawn(machine, spec)?;
             }
             let role = format!("{messenger}m");
-            let spec = match self.batch {
-                Some((beat_ns, batch)) => {
+            let spec = match beat_ns {
+                Some(beat_ns) => {
                     let program = PacedMessenger {
                         desks,
                         beat_ns,

@@ -1,28 +1,19 @@
 //! The fair class of kernels before 6.6: shares, sleepers, preemption, and the latency hints of 2022.
 
 use tidegate_sim::{
-    CfsConfig, Costs, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op, Policy, Program,
-    Scheduler, SeriesId, TaskId, TaskSpec,
+    CfsConfig, Ctx, GroupId, Machine, Op, Policy, Program, Scheduler, SeriesId, TaskId, TaskSpec,
+    Topology,
 };
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
+use super::support::{MS, SECOND, config, group, hog, near};
 
 fn machine(cpus: u32, latency_nice: bool) -> Machine {
-    let mut cfg = MachineConfig::new(cpus);
-    cfg.scheduler = Scheduler::Cfs(CfsConfig {
+    let mut config = config(Topology::new(cpus, 1, cpus));
+    config.scheduler = Scheduler::Cfs(CfsConfig {
         latency_nice,
         ..CfsConfig::for_cpus(cpus)
     });
-    cfg.costs = Costs::FREE;
-    cfg.check = true;
-    Machine::new(cfg).unwrap()
-}
-
-fn hog() -> Box<dyn Program> {
-    Box::new(|_: &mut Ctx<'_>| Op::Run {
-        work_ns: 100 * SECOND,
-    })
+    Machine::new(config).unwrap()
 }
 
 /// Runs a while, sleeps a while, and records how long it waited for the CPU.
@@ -48,14 +39,6 @@ fn spawn(m: &mut Machine, group: GroupId, latency: i8, program: Box<dyn Program>
     m.spawn(spec).unwrap()
 }
 
-#[track_caller]
-fn near(got: u64, want: u64, by: u64) {
-    assert!(
-        got.abs_diff(want) <= by,
-        "{got} is not within {by} of {want}"
-    );
-}
-
 #[test]
 fn nice_levels_and_groups_share_by_weight() {
     let mut m = machine(1, false);
@@ -65,9 +48,7 @@ fn nice_levels_and_groups_share_by_weight() {
         spec.nice = nice;
         tasks.push(m.spawn(spec).unwrap());
     }
-    let mut group = GroupSpec::new("g", GroupId::ROOT);
-    group.weight = 200;
-    let group = m.add_group(group).unwrap();
+    let group = group(&mut m, GroupId::ROOT, 200);
     for _ in 0..3 {
         spawn(&mut m, group, 0, hog());
     }
@@ -195,22 +176,4 @@ fn a_hint_moves_preemption_and_not_the_share() {
     m.run_until(10 * SECOND).unwrap();
     near(m.task_usage_ns(a), 5 * SECOND, 20 * MS);
     near(m.task_usage_ns(b), 5 * SECOND, 20 * MS);
-}
-
-#[test]
-fn a_yield_lets_the_other_run() {
-    let mut m = machine(1, false);
-    let mut ran = false;
-    let polite = Box::new(move |_: &mut Ctx<'_>| {
-        ran = !ran;
-        if ran {
-            Op::Run { work_ns: 100_000 }
-        } else {
-            Op::Yield
-        }
-    });
-    let polite = spawn(&mut m, GroupId::ROOT, 0, polite);
-    let other = spawn(&mut m, GroupId::ROOT, 0, hog());
-    m.run_until(SECOND).unwrap();
-    assert!(m.task_usage_ns(other) > m.task_usage_ns(polite));
 }

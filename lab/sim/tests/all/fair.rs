@@ -1,65 +1,15 @@
 //! The fair class: who gets how much, measured in whole machines.
 
 use tidegate_sim::{
-    Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op, Policy,
-    Scheduler, TaskId, TaskSpec,
+    Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, Machine, MachineConfig, Op, Policy, Scheduler,
+    TaskId, TaskSpec, Topology,
 };
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
-
-fn machine(cpus: u32) -> Machine {
-    let mut cfg = MachineConfig::new(cpus);
-    cfg.costs = Costs::FREE;
-    cfg.check = true;
-    Machine::new(cfg).unwrap()
-}
-
-fn hog(_: &mut Ctx<'_>) -> Op {
-    Op::Run {
-        work_ns: 10 * SECOND,
-    }
-}
-
-fn spawn_hog(m: &mut Machine, group: GroupId) -> TaskId {
-    m.spawn(TaskSpec::new("hog", group, Box::new(hog))).unwrap()
-}
-
-/// Runs a while, sleeps a while, over and over.
-fn napper(run_ns: u64, sleep_ns: u64) -> Box<dyn tidegate_sim::Program> {
-    let mut runs = false;
-    Box::new(move |_: &mut Ctx<'_>| {
-        runs = !runs;
-        if runs {
-            Op::Run { work_ns: run_ns }
-        } else {
-            Op::Sleep { for_ns: sleep_ns }
-        }
-    })
-}
+use super::support::{MS, SECOND, config, group, hog, limited, machine, napper, near, spawn};
 
 /// A group's part of all CPU time so far, in thousandths.
 fn part_ppt(m: &Machine, group: GroupId) -> u64 {
     m.usage_ns(group) * 1000 / (m.now_ns() * u64::from(m.cpus()))
-}
-
-#[track_caller]
-fn near(got: u64, want: u64, by: u64) {
-    assert!(
-        got.abs_diff(want) <= by,
-        "{got} is not within {by} of {want}"
-    );
-}
-
-#[test]
-fn equal_hogs_share_a_cpu_equally() {
-    let mut m = machine(1);
-    let tasks: Vec<TaskId> = (0..7).map(|_| spawn_hog(&mut m, GroupId::ROOT)).collect();
-    m.run_until(7 * SECOND).unwrap();
-    for &task in &tasks {
-        near(m.task_usage_ns(task), SECOND, 8 * MS);
-    }
-    assert_eq!(m.busy_ns(), 7 * SECOND);
 }
 
 #[test]
@@ -67,7 +17,7 @@ fn nice_levels_share_by_their_weights() {
     let mut m = machine(1);
     let mut tasks = Vec::new();
     for nice in [0, 5, 10] {
-        let mut spec = TaskSpec::new("hog", GroupId::ROOT, Box::new(hog));
+        let mut spec = TaskSpec::new("hog", GroupId::ROOT, hog());
         spec.nice = nice;
         tasks.push(m.spawn(spec).unwrap());
     }
@@ -89,7 +39,7 @@ fn lag_stays_within_a_slice_and_a_tick() {
         let tasks: Vec<(TaskId, u64)> = (0..rng.between(2, 12))
             .map(|_| {
                 let nice = rng.below(weights.len() as u64);
-                let mut spec = TaskSpec::new("hog", GroupId::ROOT, Box::new(hog));
+                let mut spec = TaskSpec::new("hog", GroupId::ROOT, hog());
                 spec.nice = nice as i8;
                 spec.slice_ns = rng
                     .chance_ppm(300_000)
@@ -117,16 +67,12 @@ fn lag_stays_within_a_slice_and_a_tick() {
 #[test]
 fn nested_weights_multiply() {
     let mut m = machine(1);
-    let mut a = GroupSpec::new("a", GroupId::ROOT);
-    a.weight = 300;
-    let a = m.add_group(a).unwrap();
-    let b = m.add_group(GroupSpec::new("b", GroupId::ROOT)).unwrap();
-    let a1 = m.add_group(GroupSpec::new("a1", a)).unwrap();
-    let mut a2 = GroupSpec::new("a2", a);
-    a2.weight = 200;
-    let a2 = m.add_group(a2).unwrap();
+    let a = group(&mut m, GroupId::ROOT, 300);
+    let b = group(&mut m, GroupId::ROOT, 100);
+    let a1 = group(&mut m, a, 100);
+    let a2 = group(&mut m, a, 200);
     for group in [a1, a2, a2, b, b, b] {
-        spawn_hog(&mut m, group);
+        spawn(&mut m, group, hog());
     }
     m.run_until(20 * SECOND).unwrap();
     near(part_ppt(&m, a), 750, 5);
@@ -141,11 +87,9 @@ fn groups_share_by_weight_over_several_cpus_too() {
         let mut m = machine(cpus);
         let mut groups = Vec::new();
         for weight in [100, 200, 500] {
-            let mut spec = GroupSpec::new("g", GroupId::ROOT);
-            spec.weight = weight;
-            let group = m.add_group(spec).unwrap();
+            let group = group(&mut m, GroupId::ROOT, weight);
             for cpu in 0..cpus {
-                let mut hog = TaskSpec::new("hog", group, Box::new(hog));
+                let mut hog = TaskSpec::new("hog", group, hog());
                 hog.cpus = Some(CpuSet::single(CpuId(cpu)));
                 m.spawn(hog).unwrap();
             }
@@ -161,13 +105,12 @@ fn groups_share_by_weight_over_several_cpus_too() {
 #[test]
 fn idle_groups_and_tasks_get_almost_nothing_beside_others() {
     let mut m = machine(1);
-    let main = m.add_group(GroupSpec::new("main", GroupId::ROOT)).unwrap();
-    let mut side = GroupSpec::new("side", GroupId::ROOT);
-    side.idle = true;
-    let side = m.add_group(side).unwrap();
-    spawn_hog(&mut m, main);
+    let main = group(&mut m, GroupId::ROOT, 100);
+    let side = group(&mut m, GroupId::ROOT, 100);
+    m.set_idle(side, true).unwrap();
+    spawn(&mut m, main, hog());
     for _ in 0..4 {
-        spawn_hog(&mut m, side);
+        spawn(&mut m, side, hog());
     }
     m.run_until(20 * SECOND).unwrap();
     // 3 of 1027.
@@ -183,16 +126,9 @@ fn a_quota_holds_on_every_machine() {
     for (cpus, hogs) in [(1, 1), (1, 3), (4, 2), (4, 8), (16, 32)] {
         for (quota_us, period_us) in [(20_000, 100_000), (5_000, 10_000), (1_000, 100_000)] {
             let mut m = machine(cpus);
-            let mut spec = GroupSpec::new("limited", GroupId::ROOT);
-            let quota = Some(quota_us);
-            spec.bandwidth = Some(Bandwidth {
-                quota_us: quota,
-                period_us,
-                burst_us: 0,
-            });
-            let group = m.add_group(spec).unwrap();
+            let group = limited(&mut m, GroupId::ROOT, quota_us, period_us);
             for _ in 0..hogs {
-                spawn_hog(&mut m, group);
+                spawn(&mut m, group, hog());
             }
             m.run_until(20 * SECOND).unwrap();
             let want = 20 * SECOND / period_us * quota_us;
@@ -215,23 +151,12 @@ fn a_quota_holds_on_every_machine() {
 #[test]
 fn nested_quotas_both_hold() {
     let mut m = machine(4);
-    let limit = |quota| {
-        Some(Bandwidth {
-            quota_us: Some(quota),
-            period_us: 100_000,
-            burst_us: 0,
-        })
-    };
-    let mut outer = GroupSpec::new("outer", GroupId::ROOT);
-    outer.bandwidth = limit(100_000);
-    let outer = m.add_group(outer).unwrap();
-    let mut inner = GroupSpec::new("inner", outer);
-    inner.bandwidth = limit(40_000);
-    let inner = m.add_group(inner).unwrap();
-    let other = m.add_group(GroupSpec::new("other", outer)).unwrap();
+    let outer = limited(&mut m, GroupId::ROOT, 100_000, 100_000);
+    let inner = limited(&mut m, outer, 40_000, 100_000);
+    let other = group(&mut m, outer, 100);
     for _ in 0..4 {
-        spawn_hog(&mut m, inner);
-        spawn_hog(&mut m, other);
+        spawn(&mut m, inner, hog());
+        spawn(&mut m, other, hog());
     }
     m.run_until(20 * SECOND).unwrap();
     near(part_ppt(&m, outer), 250, 6);
@@ -250,16 +175,10 @@ fn a_rewritten_quota_leaks_half_a_tick_a_cpu_as_on_the_host() {
         let mut cfg = MachineConfig::new(2);
         cfg.costs = Costs::default();
         let mut m = Machine::new(cfg).unwrap();
-        let bandwidth = Bandwidth {
-            quota_us: Some(quota_us),
-            period_us,
-            burst_us: 0,
-        };
-        let mut spec = GroupSpec::new("side", GroupId::ROOT);
-        spec.bandwidth = Some(bandwidth);
-        let group = m.add_group(spec).unwrap();
-        spawn_hog(&mut m, group);
-        spawn_hog(&mut m, group);
+        let bandwidth = Bandwidth::limit(quota_us, period_us);
+        let group = limited(&mut m, GroupId::ROOT, quota_us, period_us);
+        spawn(&mut m, group, hog());
+        spawn(&mut m, group, hog());
         let end = 20 * SECOND;
         let mut at = 0;
         while let Some(every) = every
@@ -298,10 +217,8 @@ fn a_nap_does_not_lose_or_win_time() {
     // Its lag comes along: running 4 ms, alone 6 ms between, it gets its half whenever it
     // is there (4 ms in 8, then 6 ms of sleep: 29 %) and a little more for what it missed.
     let mut m = machine(1);
-    let nap = m
-        .spawn(TaskSpec::new("nap", GroupId::ROOT, napper(4 * MS, 6 * MS)))
-        .unwrap();
-    let hog = spawn_hog(&mut m, GroupId::ROOT);
+    let nap = spawn(&mut m, GroupId::ROOT, napper(4 * MS, 6 * MS));
+    let hog = spawn(&mut m, GroupId::ROOT, hog());
     m.run_until(20 * SECOND).unwrap();
     let (nap, hog) = (m.task_usage_ns(nap), m.task_usage_ns(hog));
     assert_eq!(nap + hog, 20 * SECOND);
@@ -317,7 +234,7 @@ fn batch_and_fifo_keep_their_places() {
     let mut fifo = TaskSpec::new("fifo", GroupId::ROOT, napper(3 * MS, 7 * MS));
     fifo.policy = Policy::Fifo { prio: 10 };
     let fifo = m.spawn(fifo).unwrap();
-    let hog = spawn_hog(&mut m, GroupId::ROOT);
+    let hog = spawn(&mut m, GroupId::ROOT, hog());
     m.run_until(10 * SECOND).unwrap();
     near(m.task_usage_ns(fifo), 3 * SECOND, 5 * MS);
     near(m.task_usage_ns(hog), 7 * SECOND, 5 * MS);
@@ -335,7 +252,7 @@ fn a_short_slice_shortens_the_wait_as_on_the_host() {
         let mut m = Machine::new(cfg).unwrap();
         let series = m.add_series("lateness");
         for _ in 0..3 {
-            let mut spec = TaskSpec::new("hog", GroupId::ROOT, Box::new(hog));
+            let mut spec = TaskSpec::new("hog", GroupId::ROOT, hog());
             spec.policy = hogs;
             spec.cpus = Some(CpuSet::single(CpuId(0)));
             m.spawn(spec).unwrap();
@@ -376,24 +293,15 @@ fn a_short_slice_shortens_the_wait_as_on_the_host() {
 
 /// Weights 100 and 300 under 7 ms per 10 ms, two hogs: what each gets, in thousandths of the CPU.
 fn weights_under_quota(throttle_tasks: bool) -> (u64, u64) {
-    let mut cfg = MachineConfig::new(1);
-    (cfg.costs, cfg.check) = (Costs::FREE, true);
+    let mut cfg = config(Topology::new(1, 1, 1));
     if let Scheduler::Eevdf(eevdf) = &mut cfg.scheduler {
         eevdf.throttle_tasks = throttle_tasks;
     }
     let mut m = Machine::new(cfg).unwrap();
-    let mut spec = GroupSpec::new("limited", GroupId::ROOT);
-    spec.bandwidth = Some(Bandwidth {
-        quota_us: Some(7_000),
-        period_us: 10_000,
-        burst_us: 0,
-    });
-    let above = m.add_group(spec).unwrap();
+    let above = limited(&mut m, GroupId::ROOT, 7_000, 10_000);
     let [light, heavy] = [100, 300].map(|weight| {
-        let mut spec = GroupSpec::new("below", above);
-        spec.weight = weight;
-        let group = m.add_group(spec).unwrap();
-        spawn_hog(&mut m, group);
+        let group = group(&mut m, above, weight);
+        spawn(&mut m, group, hog());
         group
     });
     m.run_until(20 * SECOND).unwrap();

@@ -2,8 +2,9 @@
 //! which `cargo xtask vm kernel-figures` measures. `cargo test -p tidegate-sim --test all kernel -- --nocapture` prints both.
 
 use tidegate_sim::outcome::Outcome;
-use tidegate_sim::run::Stage;
-use tidegate_sim::scenario::{Override, Scenario, Text};
+use tidegate_sim::scenario::Text;
+
+use super::support::{run, scenario, text};
 
 const SCENARIOS: &str = include_str!("../kernel.toml");
 /// One figure a line: SCENARIO.WHAT.WHOSE VALUE UNIT; `#` begins the line that names the kernel.
@@ -31,20 +32,16 @@ fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn outcome(name: &str, keys: &str) -> Outcome {
-    let duration = match keys.contains("duration") {
-        true => "",
-        false => "duration = \"4500ms\"\n",
+    let duration = if keys.contains("duration") {
+        ""
+    } else {
+        "duration = \"4500ms\"\n"
     };
     let text = Text {
-        shown: "kernel.toml".into(),
         name: name.into(),
-        text: format!("{duration}{keys}"),
-        folder: None,
+        ..text(&format!("{duration}{keys}"))
     };
-    let guest = GUEST.map(|(key, value)| Override::new(key, value));
-    let scenario = Scenario::resolve(&text, &guest).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let stage = Stage::new(&scenario).unwrap();
-    stage.run(&scenario, Vec::new(), &mut |_| true).unwrap()
+    run(&scenario(&text, &GUEST))
 }
 
 /// The simulator's value of a figure.

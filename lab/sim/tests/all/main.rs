@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cfs;
-mod docs;
 mod engines;
 mod fair;
 mod kernel;
@@ -12,4 +11,5 @@ mod quota;
 mod random_scenarios;
 mod scenario;
 mod shipped;
+mod support;
 mod workloads;

@@ -2,37 +2,14 @@
 
 use proptest::prelude::*;
 use tidegate_sim::{
-    Bandwidth, CfsConfig, Contention, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine,
+    Bandwidth, CfsConfig, Contention, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine,
     MachineConfig, Op, PipeId, Policy, Program, Scheduler, TaskId, TaskSpec, Topology,
 };
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
+use super::support::{self, MS, SECOND, config, hog, napper};
 
 fn machine(topology: Topology) -> Machine {
-    let mut cfg = MachineConfig::new(topology.cpus());
-    cfg.topology = topology;
-    cfg.costs = Costs::FREE;
-    cfg.check = true;
-    Machine::new(cfg).unwrap()
-}
-
-fn hog() -> Box<dyn Program> {
-    Box::new(|_: &mut Ctx<'_>| Op::Run {
-        work_ns: 10 * SECOND,
-    })
-}
-
-fn napper(run_ns: u64, sleep_ns: u64) -> Box<dyn Program> {
-    let mut runs = false;
-    Box::new(move |_: &mut Ctx<'_>| {
-        runs = !runs;
-        if runs {
-            Op::Run { work_ns: run_ns }
-        } else {
-            Op::Sleep { for_ns: sleep_ns }
-        }
-    })
+    Machine::new(config(topology)).unwrap()
 }
 
 fn spawn(
@@ -159,7 +136,7 @@ fn a_waking_main_task_takes_a_cpu_that_runs_only_idle_policy_work() {
 #[test]
 fn a_cpuset_moves_what_runs_and_what_sleeps() {
     let mut m = machine(Topology::new(4, 1, 4));
-    let group = m.add_group(GroupSpec::new("g", GroupId::ROOT)).unwrap();
+    let group = support::group(&mut m, GroupId::ROOT, 100);
     for _ in 0..3 {
         spawn(&mut m, group, None, hog());
         spawn(&mut m, group, None, napper(MS, MS));
@@ -174,31 +151,6 @@ fn a_cpuset_moves_what_runs_and_what_sleeps() {
     assert!(
         m.cpu_busy_ns(CpuId(0)) > before[0] + 100 * MS,
         "balance spreads them again"
-    );
-}
-
-#[test]
-fn a_busy_sibling_slows_by_what_the_function_says() {
-    let mut cfg = MachineConfig::new(2);
-    cfg.topology = Topology::new(2, 2, 2);
-    cfg.costs = Costs::FREE;
-    cfg.check = true;
-    cfg.contention = Contention {
-        sibling_ppm: 400_000,
-        ..Contention::NONE
-    };
-    let mut m = Machine::new(cfg).unwrap();
-    spawn(&mut m, GroupId::ROOT, None, hog());
-    m.run_until(SECOND).unwrap();
-    spawn(&mut m, GroupId::ROOT, None, hog());
-    m.run_until(2 * SECOND).unwrap();
-    let done = m.work_done_ns(GroupId::ROOT);
-    // One second alone, one with both at six tenths; work is brought up to date at ticks.
-    assert!(done.abs_diff(2_200 * MS) < 10 * MS, "{done}");
-    assert_eq!(
-        m.usage_ns(GroupId::ROOT),
-        3 * SECOND,
-        "time is charged in full"
     );
 }
 
@@ -281,7 +233,7 @@ fn any_program(
             (2, 1) => Op::Recv { pipe: b },
             (3, 1) => Op::Lock { lock },
             (3, 3) => Op::Unlock { lock },
-            (4, 0 | 1) => Op::Yield,
+            (4, 0 | 1) => Op::SleepUntil { at_ns: ctx.now_ns },
             (5, 0) if step < 40 => Op::Fork {
                 child: Box::new(TaskSpec::new(
                     "child",
@@ -304,7 +256,7 @@ fn build(plan: &Plan) -> (Machine, Vec<GroupId>, Vec<TaskId>) {
     cfg.seed = plan.seed;
     cfg.check = true;
     if plan.contention {
-        cfg.contention = Contention::shipped().unwrap();
+        cfg.contention = Contention::MEASURED;
     }
     if plan.scheduler > 0 {
         let mut cfs = CfsConfig::for_cpus(cpus);

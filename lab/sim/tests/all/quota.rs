@@ -1,42 +1,14 @@
 //! Quotas with burst, slices that expire, what files show, and slow neighbours.
 
 use tidegate_sim::{
-    Bandwidth, Contention, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig,
-    Op, TaskSpec, Topology,
+    Bandwidth, BandwidthStat, Contention, CpuId, CpuSet, Ctx, GroupId, Machine, Op, SeriesId,
+    TaskSpec, Topology,
 };
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
-
-fn config(cpus: u32) -> MachineConfig {
-    let mut cfg = MachineConfig::new(cpus);
-    cfg.costs = Costs::FREE;
-    cfg.check = true;
-    cfg
-}
-
-fn limited(m: &mut Machine, quota_us: u64, period_us: u64, burst_us: u64) -> GroupId {
-    let mut spec = GroupSpec::new("limited", GroupId::ROOT);
-    spec.bandwidth = Some(Bandwidth {
-        quota_us: Some(quota_us),
-        period_us,
-        burst_us,
-    });
-    m.add_group(spec).unwrap()
-}
-
-fn hog(_: &mut Ctx<'_>) -> Op {
-    Op::Run {
-        work_ns: 10 * SECOND,
-    }
-}
+use super::support::{MS, SECOND, config, group, hog, limited, machine, spawn};
 
 /// Runs `long_ns` in every tenth period of 100 ms and `short_ns` in the others.
-fn bursty(
-    short_ns: u64,
-    long_ns: u64,
-    series: tidegate_sim::SeriesId,
-) -> impl FnMut(&mut Ctx<'_>) -> Op {
+fn bursty(short_ns: u64, long_ns: u64, series: SeriesId) -> impl FnMut(&mut Ctx<'_>) -> Op {
     let (mut period, mut runs) = (0, false);
     move |ctx| {
         runs = !runs;
@@ -55,16 +27,16 @@ fn bursty(
     }
 }
 
-fn worst_with_burst(burst_us: u64) -> (u64, tidegate_sim::BandwidthStat, u64) {
-    let mut m = Machine::new(config(1)).unwrap();
-    let group = limited(&mut m, 20_000, 100_000, burst_us);
+fn worst_with_burst(burst_us: u64) -> (u64, BandwidthStat, u64) {
+    let mut m = machine(1);
+    let group = limited(&mut m, GroupId::ROOT, 20_000, 100_000);
+    let burst = Bandwidth {
+        burst_us,
+        ..Bandwidth::limit(20_000, 100_000)
+    };
+    m.set_bandwidth(group, burst).unwrap();
     let series = m.add_series("done after");
-    m.spawn(TaskSpec::new(
-        "bursty",
-        group,
-        Box::new(bursty(10 * MS, 35 * MS, series)),
-    ))
-    .unwrap();
+    spawn(&mut m, group, Box::new(bursty(10 * MS, 35 * MS, series)));
     m.run_until(60 * SECOND).unwrap();
     (
         m.series(series).max_ns(),
@@ -98,10 +70,10 @@ fn burst_lets_saved_quota_through() {
 #[test]
 fn slices_that_expire_waste_quota() {
     let run = |expire: bool| {
-        let mut cfg = config(16);
+        let mut cfg = config(Topology::new(16, 1, 16));
         cfg.slices_expire = expire;
         let mut m = Machine::new(cfg).unwrap();
-        let group = limited(&mut m, 20_000, 100_000, 0);
+        let group = limited(&mut m, GroupId::ROOT, 20_000, 100_000);
         for cpu in 0..16 {
             let mut runs = false;
             // 1.2 ms in each 100 ms on each CPU: 19.2 ms of a quota of 20.
@@ -131,10 +103,10 @@ fn slices_that_expire_waste_quota() {
 
 #[test]
 fn files_lag_behind_by_at_most_a_tick_a_cpu() {
-    let mut m = Machine::new(config(4)).unwrap();
-    let group = m.add_group(GroupSpec::new("g", GroupId::ROOT)).unwrap();
+    let mut m = machine(4);
+    let group = group(&mut m, GroupId::ROOT, 100);
     for _ in 0..4 {
-        m.spawn(TaskSpec::new("hog", group, Box::new(hog))).unwrap();
+        spawn(&mut m, group, hog());
     }
     let mut behind = 0;
     for step in 1..500u64 {
@@ -149,16 +121,14 @@ fn files_lag_behind_by_at_most_a_tick_a_cpu() {
 
 #[test]
 fn a_busy_sibling_slows_work_and_not_time() {
-    let mut cfg = config(2);
-    cfg.topology = Topology::new(2, 2, 2);
+    let mut cfg = config(Topology::new(2, 2, 2));
     cfg.contention = Contention {
         sibling_ppm: 400_000,
         ..Contention::NONE
     };
     let mut m = Machine::new(cfg).unwrap();
-    let group = m.add_group(GroupSpec::new("g", GroupId::ROOT)).unwrap();
-    m.spawn(TaskSpec::new("long", group, Box::new(hog)))
-        .unwrap();
+    let group = group(&mut m, GroupId::ROOT, 100);
+    spawn(&mut m, group, hog());
     // The neighbour runs for one second of work, at 0.6 of full speed, and ends.
     let mut done = false;
     let short = move |_: &mut Ctx<'_>| {
@@ -168,9 +138,7 @@ fn a_busy_sibling_slows_work_and_not_time() {
             Op::Run { work_ns: SECOND }
         }
     };
-    let short = m
-        .spawn(TaskSpec::new("short", group, Box::new(short)))
-        .unwrap();
+    let short = spawn(&mut m, group, Box::new(short));
     m.run_until(3 * SECOND).unwrap();
     assert_eq!(
         m.task_usage_ns(short).div_ceil(1000),
@@ -182,24 +150,4 @@ fn a_busy_sibling_slows_work_and_not_time() {
     let long = m.work_done_ns(group) - SECOND;
     let expected = together * 6 / 10 + (m.usage_ns(group) - 2 * together);
     assert!(long.abs_diff(expected) < 5 * MS, "{long} {expected}");
-}
-
-#[test]
-fn a_cpuset_change_moves_who_runs_outside() {
-    let mut m = Machine::new(config(4)).unwrap();
-    let group = m.add_group(GroupSpec::new("g", GroupId::ROOT)).unwrap();
-    for _ in 0..4 {
-        m.spawn(TaskSpec::new("hog", group, Box::new(hog))).unwrap();
-    }
-    m.run_until(SECOND).unwrap();
-    m.set_cpuset(group, CpuSet::first_n(1)).unwrap();
-    m.run_until(2 * SECOND).unwrap();
-    assert_eq!(m.usage_ns(group), 5 * SECOND);
-    m.set_cpuset(group, CpuSet::first_n(4)).unwrap();
-    m.run_until(3 * SECOND).unwrap();
-    let used = m.usage_ns(group);
-    assert!(
-        used >= 5 * SECOND + 3900 * MS,
-        "balance spreads them again: {used}"
-    );
 }

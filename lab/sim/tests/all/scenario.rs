@@ -6,27 +6,20 @@ use std::path::Path;
 use proptest::prelude::*;
 use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
 
-fn text(content: &str) -> Text {
-    Text {
-        shown: "web.toml".into(),
-        name: "web".into(),
-        text: content.into(),
-        folder: Some("/nonexistent".into()),
-    }
-}
+use super::support::{self, scenario, text};
 
 #[test]
 fn shipped_scenarios_are_right_and_say_what_they_show() {
     for builtin in BUILTIN {
         let text = Text::load(builtin.name).unwrap();
-        let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = scenario(&text, &[]);
         assert!(!scenario.about.is_empty(), "{}", builtin.name);
         assert_eq!(scenario.name, builtin.name);
         // The same file from the disk means the same.
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scenarios/{}.toml", builtin.name));
         let file = Text::load(&path.to_string_lossy()).unwrap();
-        let from_file = Scenario::resolve(&file, &[]).unwrap();
+        let from_file = support::scenario(&file, &[]);
         assert_eq!(format!("{scenario:?}"), format!("{from_file:?}"));
     }
 }
@@ -42,59 +35,45 @@ fn every_file_in_scenarios_is_shipped() {
     }
 }
 
-/// Each case is a scenario between `---` lines in the input; the golden file repeats it with what is said of it.
+/// The golden file has cases between `---` lines: a scenario, `==>`, and what is said of it.
 #[test]
-fn mistakes_are_told_with_their_line_and_their_mend() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let cases = std::fs::read_to_string(folder.join("scenario-mistakes.txt")).unwrap();
+fn mistakes_are_reported_with_their_lines() {
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/golden/scenario-mistakes.golden"
+    );
+    let expected = std::fs::read_to_string(golden).unwrap();
     let mut said = String::new();
-    for case in cases.split("---\n").filter(|case| !case.trim().is_empty()) {
+    for case in expected.split_terminator("---\n") {
+        let (case, _) = case.split_once("==>\n").unwrap();
         let (flags, toml): (Vec<&str>, Vec<&str>) =
             case.lines().partition(|line| line.starts_with("--set "));
-        let overrides: Vec<Override> = flags
-            .iter()
-            .map(|flag| Override::from_assignment(&flag["--set ".len()..]).unwrap())
-            .collect();
-        let errors = Scenario::resolve(&text(&toml.join("\n")), &overrides)
-            .map(drop)
-            .expect_err(case);
-        for error in &errors.0 {
-            assert!(!error.mend.is_empty() && !error.why.is_empty(), "{error}");
-            let place = error.place.to_string();
-            assert!(
-                place.starts_with("web.toml:") || place.starts_with("--set "),
-                "{error}"
-            );
-        }
+        let flags = flags.iter().map(|flag| &flag["--set ".len()..]);
+        let flags = flags.map(|flag| Override::from_assignment(flag).unwrap());
+        let text = text(&toml.join("\n"));
+        let read = Scenario::resolve(&text, &flags.collect::<Vec<_>>());
+        let errors = read.map(drop).expect_err(case);
         write!(said, "{case}==>\n{errors}\n---\n").unwrap();
     }
-    let golden = folder.join("scenario-mistakes.golden");
     if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        std::fs::write(&golden, &said).unwrap();
+        std::fs::write(golden, &said).unwrap();
     }
-    let expected = std::fs::read_to_string(&golden).unwrap();
     assert!(
         said == expected,
-        "what is said has changed; read the difference after TIDEGATE_BLESS=1 cargo test -p tidegate-sim --test all scenario"
+        "what is said has changed: TIDEGATE_BLESS=1 rewrites the file"
     );
 }
 
 #[test]
 fn flags_lie_over_the_file() {
     let text = Text::load("web-server-and-encoder").unwrap();
-    let set = |assignments: &[&str]| {
-        let overrides: Vec<Override> = assignments
-            .iter()
-            .map(|one| Override::from_assignment(one).unwrap())
-            .collect();
-        Scenario::resolve(&text, &overrides).unwrap_or_else(|e| panic!("{e}"))
-    };
-    let scenario = set(&[
-        "machine.cpus=4",
-        "seed=9",
-        "group.web.weight=300",
-        "seed=10",
-    ]);
+    let sets = [
+        ("machine.cpus", "4"),
+        ("seed", "9"),
+        ("group.web.weight", "300"),
+        ("seed", "10"),
+    ];
+    let scenario = scenario(&text, &sets);
     assert_eq!(scenario.machine.topology.cpus(), 4);
     assert_eq!(scenario.machine.seed, 10);
     assert_eq!(scenario.groups[0].spec.weight, 300);
@@ -108,7 +87,7 @@ fn headroom_counts_whichever_group_says_it() {
             "[engine]\nname = \"cgroup\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
              [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
         ));
-        let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = scenario(&text, &[]);
         let main = &scenario.groups[0].spec;
         (main.headroom_ppm, main.tolerance_ppm)
     };
@@ -166,7 +145,7 @@ fn a_cap_that_is_not_said_is_none() {
     let text = text(
         "[engine]\nname = \"cgroup\"\n[group.a]\ncap_soft = 200\n[workload.w]\nkind = \"hog\"\n",
     );
-    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let scenario = scenario(&text, &[]);
     let cap = scenario.groups[0].spec.cap.unwrap();
     assert_eq!(cap.hard_ppt, tidegate_law::cap::NONE);
     let plan = tidegate_sim::plan::Plan::new(&scenario);
@@ -179,7 +158,7 @@ fn the_policy_static_limits_the_side_root() {
         "[machine]\ncpus = 4\n[engine]\nname = \"cgroup\"\npolicy = \"static\"\nquota = \"20%\"\n\
          [group.build]\nclass = \"side\"\n[workload.w]\nkind = \"hog\"\ngroup = \"build\"\n",
     );
-    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let scenario = scenario(&text, &[]);
     let plan = tidegate_sim::plan::Plan::new(&scenario);
     let limit = plan.specs[0].bandwidth.unwrap();
     assert_eq!((limit.quota_us, limit.period_us), (Some(80_000), 100_000));

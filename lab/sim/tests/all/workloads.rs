@@ -1,33 +1,21 @@
 //! Workloads against what theory says of them, on machines that take no time of their own.
 
-use tidegate_sim::outcome::{Outcome, SeriesOutcome};
-use tidegate_sim::run::Stage;
-use tidegate_sim::scenario::{Scenario, Text};
+use tidegate_sim::outcome::Outcome;
 use tidegate_sim::workloads::arrivals::Curve;
 use tidegate_sim::workloads::{Arrivals, Pattern, Request, Work};
 use tidegate_sim::{Histogram, Prng};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
+use super::support::{self, MS, SECOND};
+
+const S: u64 = SECOND;
 
 fn run(toml: &str) -> Outcome {
-    let text = Text {
-        shown: "test.toml".into(),
-        name: "test".into(),
-        text: toml.into(),
-        folder: None,
-    };
-    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
-    let stage = Stage::new(&scenario).unwrap();
-    stage.run(&scenario, Vec::new(), &mut |_| true).unwrap()
-}
-
-fn series<'o>(outcome: &'o Outcome, what: &str) -> &'o SeriesOutcome {
-    outcome.series.iter().find(|one| one.what == what).unwrap()
+    support::run(&support::scenario(&support::text(toml), &[]))
 }
 
 fn values<'o>(outcome: &'o Outcome, what: &str) -> &'o Histogram {
-    &series(outcome, what).values
+    let series = outcome.series.iter().find(|one| one.what == what);
+    &series.unwrap().values
 }
 
 fn near(got: u64, due: f64, percent: f64) {

@@ -52,12 +52,12 @@ impl Cores {
         })
     }
 
-    /// One poll; the set that was written, if any.
+    /// One poll.
     pub(super) fn step(
         &mut self,
         machine: &mut Machine,
         control: &Control,
-    ) -> Result<Option<(GroupId, CpuSet)>, SimError> {
+    ) -> Result<(), SimError> {
         let now_ns = machine.now_ns();
         self.due_ns = now_ns + POLL_NS;
         if now_ns >= self.main_due_ns {
@@ -66,30 +66,20 @@ impl Cores {
             self.planner.note_main(&self.main_ns);
         }
         if self.release.is_due(control.keeps_idle(), now_ns) {
-            let is_new = !std::mem::replace(&mut self.is_free, true);
-            return if is_new { self.free(machine) } else { Ok(None) };
+            if !std::mem::replace(&mut self.is_free, true) {
+                // Every CPU is side work's again.
+                self.planner.forget();
+                machine.set_cpuset(self.side, self.allowed)?;
+            }
+            return Ok(());
         }
         self.is_free = false;
         let Some(cpus) = self.planner.step(now_ns, control.room_ucpu()) else {
-            return Ok(None);
+            return Ok(());
         };
-        let mut set = CpuSet::EMPTY;
-        for cpu in cpus {
-            set.insert(CpuId(cpu));
-        }
-        machine
-            .set_cpuset(self.side, set)
-            .inspect_err(|_| self.planner.forget())?;
-        Ok(Some((self.side, set)))
-    }
-}
-
-impl Cores {
-    /// Every CPU is side work's again.
-    fn free(&mut self, machine: &mut Machine) -> Result<Option<(GroupId, CpuSet)>, SimError> {
-        self.planner.forget();
-        machine.set_cpuset(self.side, self.allowed)?;
-        Ok(Some((self.side, self.allowed)))
+        let set = cpus.into_iter().map(CpuId).collect();
+        let written = machine.set_cpuset(self.side, set);
+        written.inspect_err(|_| self.planner.forget())
     }
 }
 

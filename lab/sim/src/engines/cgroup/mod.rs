@@ -1,18 +1,18 @@
 //! The engine on kernel files, in simulated time: the agent's own control step ([`tidegate_engine::control`]) as a
 //! [`Controller`].
 //!
-//! What is the production code: sample to estimate to plan, which quota is written when, the tolerance's relief. What is this
-//! module's model of it: how late the loop wakes, how stale and inexact a reading is, and how long a write takes
-//! ([`CgroupConfig`] states each). The loop itself takes no CPU time.
+//! The production code decides: sample to estimate to plan, which quota is written when, the
+//! tolerance's relief. This module models how late the loop wakes, how stale and inexact a reading is,
+//! and how long a write takes. The loop itself takes no CPU time.
 
 mod cores;
-mod log;
 mod ports;
 mod terms;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{
     Control, Demand, Figure, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
@@ -22,18 +22,18 @@ use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use crate::controller::Controller;
 use crate::machine::Machine;
 use crate::prng::Prng;
-use crate::{GroupId, Ns, SimError};
+use crate::{Bandwidth, GroupId, Ns, SimError};
 
 use cores::Cores;
-pub use log::CgroupLog;
-use ports::{Meters, Pending, Queue, Reader, Shared};
+use ports::{Meters, Pending, Queue, Reader, Shared, What};
 pub use terms::{EngineTerms, Side, burst_room_us, compile};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
 /// Who tells the loop what was used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sensing {
     /// Exact to the nanosecond, every 5 ms.
     #[default]
@@ -52,54 +52,43 @@ impl Sensing {
 }
 
 /// How side work competes with main.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Yields {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Yields {
     /// In the idle class: it never runs while main wants the CPU, and main's wakeups take its CPUs for idle.
     Idle,
     /// With the least weight: main's wakeups look for a CPU that is free.
     LeastWeight,
 }
 
-/// How good the engine is: its sensing and its delays.
+// What the agent measured of itself on a shared two-CPU machine (`tidegate status`).
+
+/// A reading is not taken at one instant: each CPU's part of it is up to this old.
+const READ_ERROR_NS: u64 = 10_000;
+/// The loop wakes up to this late, evenly distributed.
+const LATE_NS: u64 = 100_000;
+/// In this many of a million steps it wakes up to [`RARE_LATE_NS`] late instead.
+const RARE_PPM: u32 = 1_000;
+const RARE_LATE_NS: u64 = 3_000_000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupConfig {
     /// The sensor, and with it the period of the loop.
     pub sensing: Sensing,
-    /// A reading is not taken at one instant: each CPU's part of it is up to this old.
-    pub read_error_ns: u64,
-    /// The loop wakes up to this late, evenly distributed.
-    pub late_ns: u64,
-    /// In this many of a million steps it wakes up to [`CgroupConfig::rare_late_ns`] late instead.
-    pub rare_ppm: u32,
-    pub rare_late_ns: u64,
-    /// From the decision to the kernel's file, least and most.
-    pub write_ns: (u64, u64),
-    /// How side work gives way to main.
-    pub yields: Yields,
-    /// Idle is kept by the cpuset, too, machine-wide: the agent's `cpuset = on`. A main group's own CPUs are kept by the cpuset regardless.
+    /// Idle is kept by the cpuset, too, machine-wide: the agent's `cpuset = on`. Side work then
+    /// gives way to main by the least weight, and by the idle class while no CPU is kept from it.
     pub whole_cores: bool,
-    pub start_ns: Ns,
     /// The seed of lateness and errors.
     pub seed: u64,
 }
 
-impl CgroupConfig {
-    /// What the agent measured of itself on a shared two-CPU machine (`tidegate status`): lateness under 0.1 ms but for one step
-    /// in a thousand, 0.1 to 0.3 ms from the decision to the file.
-    pub fn new(sensing: Sensing) -> Self {
-        Self {
-            sensing,
-            read_error_ns: 10_000,
-            late_ns: 100_000,
-            rare_ppm: 1_000,
-            rare_late_ns: 3_000_000,
-            write_ns: (100_000, 300_000),
-            yields: Yields::Idle,
-            whole_cores: false,
-            start_ns: 0,
-            seed: 1,
-        }
-    }
+/// What the engine did, for reports.
+#[derive(Clone, Debug, Default)]
+pub struct CgroupLog {
+    /// Every quota written: when, to which group, what.
+    pub writes: Vec<(Ns, GroupId, Bandwidth)>,
+    pub steps: u64,
+    /// What the machine refused, the last of it.
+    pub refusal: Option<String>,
 }
 
 impl Yields {
@@ -150,7 +139,6 @@ impl CgroupEngine {
                 from: "scenario".to_owned(),
             }),
         };
-        let first_ns = config.start_ns;
         let mut control = Control::new(Box::new(reader), demand);
         control.soft_caps.set(&capped(compiled), 0);
         Self {
@@ -158,13 +146,13 @@ impl CgroupEngine {
             side: compiled.side.clone(),
             main: compiled.main.clone(),
             cores: None,
-            yields: config.yields,
+            yields: standing_yields(&config),
             shared,
             pending: VecDeque::new(),
             prng: Prng::stream(config.seed, 0x6b6e_6f62),
             started: false,
-            due_ns: first_ns,
-            loop_ns: first_ns,
+            due_ns: 0,
+            loop_ns: 0,
             log: Arc::default(),
             config,
         }
@@ -202,15 +190,6 @@ impl CgroupEngine {
             sensed(&mut self.side.iter().map(|side| side.group)),
             sensed(&mut self.main.iter().copied()),
         );
-        self.place(machine)?;
-        if machine.config().topology.threads_per_core() > 1 {
-            self.control.set_contention(SHARED_CORES_PPM);
-        }
-        Ok(())
-    }
-
-    /// Whole cores, where they are asked for.
-    fn place(&mut self, machine: &mut Machine) -> Result<(), SimError> {
         if self.config.whole_cores {
             self.cores = Cores::new(&self.side, &machine.config().topology);
         }
@@ -218,6 +197,9 @@ impl CgroupEngine {
             for group in &self.main {
                 machine.count_by_cpu(*group)?;
             }
+        }
+        if machine.config().topology.threads_per_core() > 1 {
+            self.control.set_contention(SHARED_CORES_PPM);
         }
         Ok(())
     }
@@ -231,36 +213,38 @@ impl CgroupEngine {
             return;
         };
         let stepped = cores.step(machine, &self.control);
-        let yields = match cores.is_free {
-            true => Yields::Idle,
-            false => self.config.yields,
+        let yields = if cores.is_free {
+            Yields::Idle
+        } else {
+            standing_yields(&self.config)
         };
-        let turned = match std::mem::replace(&mut self.yields, yields) != yields {
-            true => yields.set(machine, cores.side, true),
-            false => Ok(()),
+        let turned = if std::mem::replace(&mut self.yields, yields) == yields {
+            Ok(())
+        } else {
+            yields.set(machine, cores.side, true)
         };
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        match turned.and(stepped) {
-            Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
-            Ok(None) => {}
-            Err(why) => log.refusal = Some(why.to_string()),
+        self.note(turned.and(stepped));
+    }
+
+    fn log_mut(&self) -> MutexGuard<'_, CgroupLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what the machine refused.
+    fn note(&self, done: Result<(), SimError>) {
+        if let Err(why) = done {
+            self.log_mut().refusal = Some(why.to_string());
         }
     }
 
     fn step_loop(&mut self, machine: &mut Machine) {
         let now_ns = machine.now_ns();
-        let old = self.config.read_error_ns;
-        let counted = self.shared.count_runs(machine, &self.side, &self.main);
-        if let Err(why) = counted {
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.refusal = Some(why.to_string());
-        }
+        self.note(self.shared.count_runs(machine, &self.side, &self.main));
         self.shared.read(
             machine,
             self.config.sensing,
             &self.side,
             &self.main,
-            old,
             &mut self.prng,
         );
         if self.cores.is_some() {
@@ -269,7 +253,6 @@ impl CgroupEngine {
         }
         let mut queue = Queue {
             now_ns,
-            write_ns: self.config.write_ns,
             yields: self.yields,
             prng: &mut self.prng,
             pending: &mut self.pending,
@@ -278,24 +261,16 @@ impl CgroupEngine {
         self.control
             .soft_caps
             .step(now_ns, &mut Meters(machine), &mut queue);
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.decision = *self.control.decision();
-        log.steps = self.control.steps;
-        if let Some(found) = self.control.protection() {
-            log.extra_ppm = found.extra_ppm;
-            log.extra_sum_ppm += u64::from(found.extra_ppm);
-            log.raises = (found.raises, found.vain);
-        }
-        log.stale = self.control.unusable.total();
-        log.at_tolerance_ns = self.control.at_tolerance_ns;
+        self.log_mut().steps = self.control.steps;
     }
 
     /// How long after a step the next one is due. Soft caps are looked at in the same loop.
     fn period_ns(&self) -> Ns {
         let least_ns = self.config.sensing.period_ns();
-        match self.control.soft_caps.is_idle() {
-            true => self.control.period_ns(least_ns),
-            false => least_ns,
+        if self.control.soft_caps.is_idle() {
+            self.control.period_ns(least_ns)
+        } else {
+            least_ns
         }
     }
 
@@ -303,10 +278,10 @@ impl CgroupEngine {
     fn schedule(&mut self, now_ns: Ns) {
         let period_ns = self.period_ns();
         self.due_ns += period_ns * ((now_ns - self.due_ns) / period_ns + 1);
-        let most_ns = if self.prng.chance_ppm(self.config.rare_ppm) {
-            self.config.rare_late_ns
+        let most_ns = if self.prng.chance_ppm(RARE_PPM) {
+            RARE_LATE_NS
         } else {
-            self.config.late_ns
+            LATE_NS
         };
         self.loop_ns = self.due_ns + self.prng.between(0, most_ns);
     }
@@ -317,33 +292,28 @@ impl CgroupEngine {
             .pending
             .front()
             .is_some_and(|write| write.at_ns <= now_ns)
+            && let Some(write) = self.pending.pop_front()
         {
-            let Some(write) = self.pending.pop_front() else {
-                break;
-            };
             let done = write.perform(machine);
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            match done {
-                Ok(()) => write.note(now_ns, &mut log),
-                Err(why) => log.refusal = Some(why.to_string()),
+            if let (Ok(()), What::Max(bandwidth)) = (&done, write.what) {
+                self.log_mut().writes.push((now_ns, write.group, bandwidth));
             }
+            self.note(done);
         }
     }
 }
 
 impl Controller for CgroupEngine {
     fn first_ns(&self) -> Ns {
-        self.config.start_ns
+        0
     }
 
     fn step(&mut self, machine: &mut Machine) -> Ns {
         let now_ns = machine.now_ns();
         if !self.started {
             self.started = true;
-            if let Err(why) = self.start(machine) {
-                let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.refusal = Some(why.to_string());
-            }
+            let started = self.start(machine);
+            self.note(started);
         }
         self.write_due(machine);
         if now_ns >= self.loop_ns {
@@ -357,8 +327,7 @@ impl Controller for CgroupEngine {
     }
 
     fn refusal(&self) -> Option<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.refusal.clone()
+        self.log_mut().refusal.clone()
     }
 
     fn at_tolerance_ns(&self) -> Option<u64> {
@@ -368,6 +337,15 @@ impl Controller for CgroupEngine {
 
     fn name(&self) -> &str {
         "cgroup"
+    }
+}
+
+/// How side work gives way while CPUs are kept from it.
+fn standing_yields(config: &CgroupConfig) -> Yields {
+    if config.whole_cores {
+        Yields::LeastWeight
+    } else {
+        Yields::Idle
     }
 }
 

@@ -10,7 +10,7 @@ use tidegate_engine::control::{Apply, ApplyError, Usage};
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
 use super::terms::Side;
-use super::{CgroupLog, Sensing, Yields, group_of};
+use super::{READ_ERROR_NS, Sensing, Yields, group_of};
 use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
@@ -25,34 +25,31 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Reads the machine. Each CPU's part of a reading is up to `old_ns` old, so that a busy machine's counters lack up to that
-    /// much a CPU; they never go back.
+    /// Reads the machine. Each CPU's part of a reading is up to [`READ_ERROR_NS`] old, so that a busy
+    /// machine's counters lack up to that much a CPU; they never go back.
     pub(super) fn read(
         &self,
         machine: &Machine,
         sensing: Sensing,
         side: &[Side],
         main: &[GroupId],
-        old_ns: u64,
         prng: &mut Prng,
     ) {
         let used = |group: GroupId| match sensing {
             Sensing::Bpf => machine.usage_ns(group),
             Sensing::Usage => machine.usage_accounted_ns(group),
         };
-        let lacks_ns = |prng: &mut Prng, cpus: u64| prng.between(0, old_ns) * cpus / 2;
         let now_ns = machine.now_ns();
         let cpus = machine.cpus();
+        let lacks_ns = |prng: &mut Prng| prng.between(0, READ_ERROR_NS) * u64::from(cpus) / 2;
         let capacity_ns = now_ns * u64::from(cpus);
         let side_ns: u64 = side.iter().map(|side| used(side.group)).sum();
         let main_ns: u64 = main.iter().map(|&group| used(group)).sum();
         let mut last = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let busy_ns = used(GroupId::ROOT).min(capacity_ns);
-        let side_ns = side_ns
-            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
-            .max(last.side_ns);
+        let side_ns = side_ns.saturating_sub(lacks_ns(prng)).max(last.side_ns);
         let busy_ns = busy_ns
-            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
+            .saturating_sub(lacks_ns(prng))
             .max(last.busy_ns)
             .max(side_ns);
         *last = Counters {
@@ -218,12 +215,12 @@ impl Sensor for Reader {
 /// One write on its way to the kernel.
 pub(super) struct Pending {
     pub(super) at_ns: Ns,
-    group: GroupId,
-    what: What,
+    pub(super) group: GroupId,
+    pub(super) what: What,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+pub(super) enum What {
     Max(Bandwidth),
     Yielding(Yields, bool),
 }
@@ -235,41 +232,27 @@ impl Pending {
             What::Yielding(how, yielding) => how.set(machine, self.group, yielding),
         }
     }
-
-    pub(super) fn note(&self, now_ns: Ns, log: &mut CgroupLog) {
-        match self.what {
-            What::Max(bandwidth) => log.writes.push((now_ns, self.group, bandwidth)),
-            What::Yielding(_, yielding) => log.yields.push((now_ns, self.group, yielding)),
-        }
-    }
 }
+
+/// From the decision to the kernel's file, least and most.
+const WRITE_NS: (u64, u64) = (100_000, 300_000);
 
 /// Where the control step's writes go.
 pub(super) struct Queue<'a> {
     pub(super) now_ns: Ns,
-    pub(super) write_ns: (u64, u64),
     pub(super) yields: Yields,
     pub(super) prng: &'a mut Prng,
     pub(super) pending: &'a mut VecDeque<Pending>,
 }
 
 impl Queue<'_> {
-    pub(super) fn set_bandwidth(&mut self, group: GroupId, bandwidth: Bandwidth) {
-        self.push(group, What::Max(bandwidth));
-    }
-
-    pub(super) fn set_idle(&mut self, group: GroupId, idle: bool) {
-        self.push(group, What::Yielding(Yields::Idle, idle));
-    }
-
     /// One thread writes: a write waits for the one before it.
     fn push(&mut self, group: GroupId, what: What) {
-        let (least_ns, most_ns) = self.write_ns;
         let from_ns = self
             .pending
             .back()
             .map_or(self.now_ns, |last| last.at_ns.max(self.now_ns));
-        let at_ns = from_ns + self.prng.between(least_ns, most_ns.max(least_ns));
+        let at_ns = from_ns + self.prng.between(WRITE_NS.0, WRITE_NS.1);
         self.pending.push_back(Pending { at_ns, group, what });
     }
 }
@@ -296,7 +279,7 @@ impl Apply for Queue<'_> {
         _: Option<Bandwidth>,
         to: Bandwidth,
     ) -> Result<(), ApplyError> {
-        self.set_bandwidth(found(path)?, to);
+        self.push(found(path)?, What::Max(to));
         Ok(())
     }
 
@@ -306,7 +289,7 @@ impl Apply for Queue<'_> {
     }
 
     fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), ApplyError> {
-        self.set_idle(found(path)?, background);
+        self.push(found(path)?, What::Yielding(Yields::Idle, background));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::ids::CpuId;
 use crate::kernel::Kernel;
 use crate::sched::Fair;
-use crate::sched::place::{Loads, is_idle};
+use crate::sched::place::{Room, is_idle};
 
 /// imbalance_pct of a level above the core's.
 const IMBALANCE_PERCENT: u64 = 117;
@@ -19,20 +19,9 @@ struct Stats {
     load: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Room {
-    Spare,
-    Full,
-    Overloaded,
-}
-
 impl Stats {
     fn room(&self) -> Room {
-        match self.running.cmp(&self.cpus) {
-            std::cmp::Ordering::Less => Room::Spare,
-            std::cmp::Ordering::Equal => Room::Full,
-            std::cmp::Ordering::Greater => Room::Overloaded,
-        }
+        Room::of(self.running, self.cpus)
     }
 
     fn avg_load(&self) -> u64 {
@@ -104,12 +93,10 @@ pub(super) fn find_busiest(k: &Kernel, sched: &Fair, search: &Search) -> Option<
             continue;
         }
         let there = stats(k, sched, group.clone(), &search.without);
+        total = (total.0 + there.cpus, total.1 + there.load);
         if there.running == 0 {
-            // It counts for the mean, and has nothing to give.
-            total = (total.0 + there.cpus, total.1 + there.load);
             continue;
         }
-        total = (total.0 + there.cpus, total.1 + there.load);
         let busier =
             busiest
                 .as_ref()

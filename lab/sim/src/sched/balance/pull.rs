@@ -5,7 +5,6 @@ use super::{Idle, Level, NICE_TRIES, Search};
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::sched::place::Loads;
 use crate::sched::{Fair, migrate};
 use crate::spec::Policy;
 

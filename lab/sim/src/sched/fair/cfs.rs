@@ -14,9 +14,7 @@
 //! sleeper's stays absolute on the queue that it left (`home`) until it wakes elsewhere.
 
 use super::order::Order;
-use super::tree;
-use crate::config::CfsConfig;
-use crate::config::Scheduler;
+use crate::config::{CfsConfig, Scheduler};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
@@ -43,7 +41,7 @@ impl Order {
     /// Moves the queue's least vruntime on: never back, and never past anyone on the queue.
     pub(super) fn update_min_vruntime(&mut self, rq: u32) {
         let q = self.rq(rq);
-        let waiting = tree::first(&self.ents, q.root).map(|first| self.ent(first).vruntime);
+        let waiting = self.first_waiting(rq).map(|first| self.ent(first).vruntime);
         let running = (q.curr != NONE && self.ent(q.curr).on_rq).then(|| self.ent(q.curr).vruntime);
         let least = match (waiting, running) {
             (Some(a), Some(b)) => a.min(b),
@@ -118,7 +116,7 @@ impl Order {
         e.home = rq;
     }
 
-    /// What stays of an entity's vruntime when it leaves; called after it has left the tree.
+    /// What stays of an entity's vruntime when it leaves; called after it has left those who wait.
     pub(super) fn cfs_leave(&mut self, rq: u32, ent: u32, sleep: bool) {
         if !sleep {
             let min_vruntime = self.rq(rq).min_vruntime;
@@ -182,24 +180,18 @@ impl Order {
         } else {
             NONE
         };
-        // By vruntime: the first two that wait, and the one that runs; of equals one that waits comes first.
-        let first = tree::first(&self.ents, q.root).unwrap_or(NONE);
-        let second = match q.skip {
-            NONE => NONE,
-            _ => tree::second(&self.ents, q.root).unwrap_or(NONE),
+        // By vruntime: the first that waits or the one that runs; of equals the one that waits.
+        let least = match self.first_waiting(rq) {
+            Some(first) if curr == NONE || self.ent(first).vruntime <= self.ent(curr).vruntime => {
+                first
+            }
+            _ => curr,
         };
-        let mut order = [first, second, curr];
-        order.sort_by_key(|&ent| match ent {
-            NONE => i64::MAX,
-            ent => self.ent(ent).vruntime,
-        });
-        let [least, next, _] = order;
-        let fair = |ent: &u32| self.behind(config, *ent, least) < Behind::Enough;
-        let buddies = [q.buddy, q.last]
+        let mut buddies = [q.buddy, q.last]
             .into_iter()
             .filter(|&buddy| buddy != NONE && self.ent(buddy).on_rq);
-        let instead = (q.skip == least && next != NONE).then_some(next);
-        buddies.chain(instead).find(fair).unwrap_or(least)
+        let fair = buddies.find(|&buddy| self.behind(config, buddy, least) < Behind::Enough);
+        fair.unwrap_or(least)
     }
 
     /// The tick: an entity that has had its slice, or is a slice ahead of the first that waits, goes.
@@ -217,7 +209,7 @@ impl Order {
                     k.resched(cpu);
                     self.clear_buddy(rq, ent);
                 } else if ran_ns >= config.min_granularity_ns
-                    && let Some(first) = tree::first(&self.ents, self.rq(rq).root)
+                    && let Some(first) = self.first_waiting(rq)
                     && self.ent(ent).vruntime - self.ent(first).vruntime > slice_ns as i64
                 {
                     k.resched(cpu);
@@ -252,30 +244,11 @@ impl Order {
         }
     }
 
-    /// sched_yield: the next pick passes it over if that is not unfair.
-    pub(super) fn cfs_yield(&mut self, mut ent: u32) {
-        self.clear_buddy(self.ent(ent).rq, ent);
-        while ent != NONE && self.rq(self.ent(ent).rq).curr == ent {
-            let rq = self.ent(ent).rq;
-            self.rq_mut(rq).skip = ent;
-            ent = self.rq(rq).ent;
-        }
-    }
-
     /// An entity that runs or leaves is no buddy any more.
-    pub(super) fn cfs_clear_buddies(&mut self, mut rq: u32, mut ent: u32) {
-        loop {
-            let q = self.rq_mut(rq);
-            if q.last != ent && q.skip != ent {
-                return;
-            }
-            if q.last == ent {
-                q.last = NONE;
-            }
-            if q.skip == ent {
-                q.skip = NONE;
-            }
-            ent = q.ent;
+    pub(super) fn cfs_clear_last(&mut self, mut rq: u32, mut ent: u32) {
+        while self.rq(rq).last == ent {
+            self.rq_mut(rq).last = NONE;
+            ent = self.rq(rq).ent;
             if ent == NONE {
                 return;
             }

@@ -4,18 +4,16 @@
 //! time V is the mean of these, by weight. An entity whose vruntime is not past
 //! V is eligible: it has not had more than its share. Among those the one with
 //! the earliest deadline = vruntime + slice/weight runs. Source: Stoica and
-//! Abdel-Wahab (1995); kernel/sched/fair.c, 6.12.
+//! Abdel-Wahab (1995); kernel/sched/fair.c, 6.18.
 //!
-//! V is kept as Σ (v − zero)·w over the tree, with `zero` close to V, so that
+//! V is kept as Σ (v − zero)·w over those who wait, with `zero` close to V, so that
 //! products stay small: |v − zero| is at most two lag bounds, each
 //! 2·max(slice, tick) in virtual time: 2·100 ms · 1024/2 for the lightest
 //! entity, below 2^38; times a weight of 2^17 and 2^8 such entities, below 2^63.
 
 use super::entity::Entity;
 use super::order::Order;
-use super::tree;
-use crate::config::EevdfConfig;
-use crate::config::Scheduler;
+use crate::config::{EevdfConfig, Scheduler};
 use crate::kernel::NONE;
 
 /// What the older class has of EEVDF: nothing.
@@ -25,7 +23,6 @@ static OFF: EevdfConfig = EevdfConfig {
     preempt_short: false,
     delay_dequeue: false,
     wakeup_preemption: true,
-    protect_min_slice: false,
     throttle_tasks: false,
 };
 
@@ -162,20 +159,14 @@ impl Order {
         self.ent_mut(ent).protected = i64::MIN;
     }
 
-    /// Protects an entity that is about to run; it is not in the tree
-    /// (set_protect_slice).
-    #[inline]
+    /// Protects an entity that is about to run and no longer waits, for the shortest slice that is
+    /// queued (set_protect_slice, from 6.17 on).
     pub(super) fn protect(&mut self, rq: u32, ent: u32) {
-        let root = self.rq(rq).root;
+        let least = self.waiting_slices(rq).min();
         let e = self.ent(ent);
-        let mut until = e.deadline;
-        if self.eevdf().protect_min_slice && root != NONE {
-            let least = self.ent(root).links.min_slice;
-            if least < e.slice_ns {
-                until = until.min(e.vruntime + e.virtual_ns(least));
-            }
-        }
-        self.ent_mut(ent).protected = until;
+        let shorter = least.filter(|&least| least < e.slice_ns);
+        let until = shorter.map_or(i64::MAX, |least| e.vruntime + e.virtual_ns(least));
+        self.ent_mut(ent).protected = until.min(self.ent(ent).deadline);
     }
 
     /// Whose turn it is. The queue has at least one entity.
@@ -187,40 +178,31 @@ impl Order {
             _ => NONE,
         };
         if q.nr == 1 {
-            return if curr != NONE { curr } else { q.root };
+            return if curr != NONE {
+                curr
+            } else {
+                self.first_waiting(rq).unwrap_or(NONE)
+            };
         }
         let eligible = self.eligibility(rq);
         let stays = curr != NONE && eligible(self.ent(curr).vruntime);
         if stays && self.eevdf().run_to_parity && self.protected(curr) {
             return curr;
         }
-        match tree::first_eligible(&self.ents, q.root, eligible) {
+        let mut waiting = q.waiting.values().copied();
+        match waiting.find(|&ent| eligible(self.ent(ent).vruntime)) {
             Some(best) if !stays || self.ent(curr).deadline >= self.ent(best).deadline => best,
             _ if stays => curr,
             // Rounding can leave no entity eligible: the running one, else the first.
             _ if curr != NONE => curr,
-            _ => tree::first(&self.ents, q.root).unwrap_or(NONE),
+            _ => self.first_waiting(rq).unwrap_or(NONE),
         }
     }
 
-    /// Whether the running entity is no longer protected, so that its CPU is to
-    /// choose again; before 6.17 only if it has had its share.
+    /// Whether the running entity is no longer protected, so that its CPU is to choose again.
     #[inline]
-    pub(super) fn protection_over(&self, rq: u32, curr: u32) -> bool {
-        if self.protected(curr) {
-            return false;
-        }
-        let config = self.eevdf();
-        config.protect_min_slice || (config.preempt_short && !self.eligible(rq, curr))
-    }
-
-    /// Whether an entity with a shorter slice may cut the running one's protection.
-    fn may_preempt_short(&self, rq: u32, new: u32, curr: u32) -> bool {
-        let (n, c) = (self.ent(new), self.ent(curr));
-        self.eevdf().preempt_short
-            && n.slice_ns < c.slice_ns
-            && self.eligible(rq, new)
-            && (n.deadline < c.deadline || !self.eligible(rq, curr))
+    pub(super) fn protection_over(&self, ent: u32) -> bool {
+        self.cfs().is_none() && !self.protected(ent)
     }
 
     /// Whether `new`, which has just entered, is to run in place of `curr`.
@@ -228,15 +210,8 @@ impl Order {
         if self.cfs().is_some() {
             return self.cfs_wakeup_preempts(rq, new, curr);
         }
-        let config = self.eevdf();
-        if !config.protect_min_slice {
-            if self.may_preempt_short(rq, new, curr) {
-                self.unprotect(curr);
-            }
-            return self.pick_eevdf(rq) == new;
-        }
         let least = self.ent(new).slice_ns;
-        if !config.preempt_short || least >= self.ent(curr).slice_ns {
+        if !self.eevdf().preempt_short || least >= self.ent(curr).slice_ns {
             return self.pick_eevdf(rq) == new;
         }
         // A shorter slice looks past the protection, and at least shortens it.

@@ -1,6 +1,7 @@
 //! What competes, and where: entities and run queues.
 
-use super::links::Links;
+use std::collections::BTreeMap;
+
 use super::pelt::LoadAvg;
 use super::weight::{NICE_0, WEIGHT_SHIFT};
 use crate::Ns;
@@ -9,7 +10,8 @@ use tidegate_law::bandwidth::Silo;
 
 /// Who competes on a run queue: a task, or a group on one CPU.
 pub(crate) struct Entity {
-    pub(crate) links: Links,
+    /// Its place among those who wait: deadline (EEVDF) or vruntime (CFS), then arrival.
+    pub(super) place: (i64, u64),
     pub(crate) vruntime: i64,
     pub(crate) deadline: i64,
     /// What it was owed (> 0) or owed when it left the queue, in virtual time.
@@ -46,9 +48,9 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    pub(crate) fn new(number: u32, task: u32, weight: u64) -> Entity {
+    pub(crate) fn new(task: u32, weight: u64) -> Entity {
         Entity {
-            links: Links::new(number),
+            place: (0, 0),
             vruntime: 0,
             deadline: 0,
             vlag: 0,
@@ -93,8 +95,9 @@ impl Entity {
 
 /// One group's run queue on one CPU (the kernel's cfs_rq).
 pub(crate) struct Rq {
-    pub(super) root: u32,
-    /// The entity that runs (it is not in the tree), also while it leaves.
+    /// The entities that wait, by their places.
+    pub(super) waiting: BTreeMap<(i64, u64), u32>,
+    /// The entity that runs (it does not wait), also while it leaves.
     pub(crate) curr: u32,
     /// The entity that the next pick prefers if it is eligible: after a task of a group
     /// went to sleep within its slice, the group goes on.
@@ -104,15 +107,14 @@ pub(crate) struct Rq {
     pub(super) seq: u64,
     /// Sum of their weights, times 2^10.
     pub(super) load: u64,
-    /// Σ (vruntime − zero) · load over the tree, and Σ load.
+    /// Σ (vruntime − zero) · load over those who wait, and Σ load.
     pub(super) sum_key: i64,
     pub(super) sum_load: i64,
     pub(super) zero: i64,
     /// CFS: the least vruntime so far.
     pub(super) min_vruntime: i64,
-    /// CFS: who was preempted last, and who yielded.
+    /// CFS: who was preempted last.
     pub(super) last: u32,
-    pub(super) skip: u32,
     /// Tasks here and below: queued, of these able to run, of these idle-class.
     pub(crate) h_queued: u32,
     pub(crate) h_runnable: u32,
@@ -136,7 +138,7 @@ pub(crate) struct Rq {
 impl Rq {
     pub(super) fn new(group: u32, cpu: u32, ent: u32) -> Rq {
         Rq {
-            root: NONE,
+            waiting: BTreeMap::new(),
             curr: NONE,
             buddy: NONE,
             nr: 0,
@@ -147,7 +149,6 @@ impl Rq {
             zero: 0,
             min_vruntime: 0,
             last: NONE,
-            skip: NONE,
             h_queued: 0,
             h_runnable: 0,
             h_idle: 0,

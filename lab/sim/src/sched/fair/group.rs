@@ -10,7 +10,6 @@ use super::weight::{SHARES_MIN, group_shares};
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
-use crate::sched::place::Loads;
 
 /// How often what a group left behind on CPUs is looked at again.
 const SWEEP_NS: Ns = 32_000_000;
@@ -123,7 +122,7 @@ impl Fair {
         let now_v = self.order.avg_vruntime(rq);
         let is_curr = self.order.rq(rq).curr == ent;
         if !is_curr {
-            self.order.tree_del(rq, ent);
+            self.order.remove_waiting(rq, ent);
         }
         let limit = self.order.lag(ent, now_v);
         let e = self.order.ent_mut(ent);
@@ -138,7 +137,7 @@ impl Fair {
         let q = self.order.rq_mut(rq);
         q.load = q.load - before + weight;
         if !is_curr {
-            self.order.tree_add(rq, ent);
+            self.order.add_waiting(rq, ent);
         }
     }
 
@@ -192,13 +191,14 @@ fn scale(virtual_ns: i64, old: u64, new: u64) -> i64 {
     }
 }
 
-impl Loads for Fair {
-    fn cpu_load(&self, cpu: CpuId) -> u64 {
+impl Fair {
+    /// The CPU's load: the mean of its runnable tasks' weights.
+    pub(crate) fn cpu_load(&self, cpu: CpuId) -> u64 {
         self.order.root_of(cpu).load_avg()
     }
 
-    /// Its own mean, times its group's part of the CPU at each level (task_h_load).
-    fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
+    /// A task's part of its CPU's load: its own mean, times its group's part of the CPU at each level (task_h_load).
+    pub(crate) fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
         let mut ent = k.task(task).ent;
         // A mean is below 2^27: the product is below 2^54.
         let mut load = self.order.ent(ent).avg.load();

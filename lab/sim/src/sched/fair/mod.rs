@@ -6,7 +6,6 @@
 //! too ([`Entity`]). What runs is found from the root down, what runs is charged from the
 //! task up. Files, by idea:
 //!
-//! - `tree`: the order of those who wait, by their `links`;
 //! - `cfs`: the same in kernels before 6.6, with the latency hints of 2022 as a switch;
 //! - `eevdf`: whose turn it is among equals of one queue (kernel 6.12 to 6.18);
 //! - `queue`: entering and leaving queues, up the hierarchy;
@@ -25,11 +24,9 @@ mod cfs;
 mod eevdf;
 mod entity;
 mod group;
-mod links;
 mod order;
 mod pelt;
 mod queue;
-mod tree;
 mod verify;
 mod weight;
 
@@ -119,7 +116,7 @@ impl Fair {
             let mut ent = NONE;
             if !root {
                 ent = self.order.ents.len() as u32;
-                let mut e = Entity::new(ent, NONE, NICE_0);
+                let mut e = Entity::new(NONE, NICE_0);
                 e.rq = self.order.rq_of(g.parent, CpuId(cpu));
                 e.my_rq = rq;
                 e.latency = g.spec.latency;
@@ -153,7 +150,7 @@ impl Fair {
 
     pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
         let ent = self.order.ents.len() as u32;
-        let mut e = Entity::new(ent, task.0, NICE_0);
+        let mut e = Entity::new(task.0, NICE_0);
         let t = k.task_mut(task);
         t.ent = ent;
         e.idle = t.policy == Policy::Idle;
@@ -320,7 +317,7 @@ impl Fair {
         }
         if self.order.ent(ent).on_rq {
             self.update_load(k.now, rq);
-            self.order.tree_add(rq, ent);
+            self.order.add_waiting(rq, ent);
         }
         self.order.rq_mut(rq).curr = NONE;
     }
@@ -329,7 +326,7 @@ impl Fair {
         let rq = self.order.ent(ent).rq;
         self.order.clear_buddy(rq, ent);
         if self.order.ent(ent).on_rq {
-            self.order.tree_del(rq, ent);
+            self.order.remove_waiting(rq, ent);
             self.order.protect(rq, ent);
         }
         self.order.ent_mut(ent).ran_ns = 0;
@@ -391,25 +388,6 @@ impl Fair {
         let rq = self.order.ent(into).rq;
         if self.order.wakeup_preempts(rq, into, out) {
             k.resched(cpu);
-        }
-    }
-
-    /// sched_yield: gives up what is left of the slice.
-    pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
-        if k.cpus[cpu.index()].nr_queued <= 1 {
-            return;
-        }
-        let ent = k.task(task).ent;
-        let rq = self.order.ent(ent).rq;
-        self.order.clear_buddy(rq, ent);
-        self.update_curr(k, cpu);
-        if self.order.cfs().is_some() {
-            return self.order.cfs_yield(ent);
-        }
-        if self.order.eligible(rq, ent) {
-            let e = self.order.ent_mut(ent);
-            e.vruntime = e.deadline;
-            self.order.update_deadline(rq, ent);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`], [`super::cfs`]).
 
 use super::entity::{Entity, Rq};
-use super::tree;
 use crate::config::Scheduler;
 use crate::ids::{CpuId, GroupId};
 use crate::kernel::NONE;
@@ -57,21 +56,20 @@ impl Order {
     }
 
     /// Puts an entity among those who wait.
-    pub(super) fn tree_add(&mut self, rq: u32, ent: u32) {
+    pub(super) fn add_waiting(&mut self, rq: u32, ent: u32) {
         let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &mut self.ents[ent as usize];
         q.seq += 1;
-        e.links.key = if cfs { e.vruntime } else { e.deadline };
-        e.links.seq = q.seq;
+        e.place = (if cfs { e.vruntime } else { e.deadline }, q.seq);
         if !cfs {
             q.sum_key += (e.vruntime - q.zero) * e.load();
             q.sum_load += e.load();
         }
-        q.root = tree::insert(&mut self.ents, q.root, ent);
+        q.waiting.insert(e.place, ent);
     }
 
-    pub(super) fn tree_del(&mut self, rq: u32, ent: u32) {
+    pub(super) fn remove_waiting(&mut self, rq: u32, ent: u32) {
         let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &self.ents[ent as usize];
@@ -79,20 +77,28 @@ impl Order {
             q.sum_key -= (e.vruntime - q.zero) * e.load();
             q.sum_load -= e.load();
         }
-        q.root = tree::remove(&mut self.ents, q.root, ent);
+        q.waiting.remove(&e.place);
     }
 
     /// The shortest slice on a queue: what its group's entity asks for.
     pub(super) fn min_slice(&self, rq: u32) -> u64 {
         let q = self.rq(rq);
-        let mut least = u64::MAX;
-        if q.curr != NONE && self.ent(q.curr).on_rq {
-            least = self.ent(q.curr).slice_ns;
-        }
-        if q.root != NONE {
-            least = least.min(self.ent(q.root).links.min_slice);
-        }
-        least
+        let running = (q.curr != NONE && self.ent(q.curr).on_rq).then(|| self.ent(q.curr).slice_ns);
+        let least = self.waiting_slices(rq).chain(running).min();
+        least.unwrap_or(u64::MAX)
+    }
+
+    /// The slices of those who wait.
+    pub(super) fn waiting_slices(&self, rq: u32) -> impl Iterator<Item = u64> {
+        self.rq(rq)
+            .waiting
+            .values()
+            .map(|&ent| self.ent(ent).slice_ns)
+    }
+
+    /// The first of those who wait.
+    pub(super) fn first_waiting(&self, rq: u32) -> Option<u32> {
+        self.rq(rq).waiting.values().next().copied()
     }
 
     /// Gives a queued group entity the slice that its queue asks for.
@@ -101,14 +107,14 @@ impl Order {
             return;
         }
         let rq = self.ent(ent).rq;
-        // The sums in the tree follow; its order does not change.
-        let in_tree = self.ent(ent).on_rq && self.rq(rq).curr != ent;
-        if in_tree {
-            self.tree_del(rq, ent);
+        // Among equals that wait it goes behind the others.
+        let waits = self.ent(ent).on_rq && self.rq(rq).curr != ent;
+        if waits {
+            self.remove_waiting(rq, ent);
         }
         self.ent_mut(ent).slice_ns = slice_ns;
-        if in_tree {
-            self.tree_add(rq, ent);
+        if waits {
+            self.add_waiting(rq, ent);
         }
     }
 
@@ -152,12 +158,12 @@ impl Order {
             let is_curr = self.rq(rq).curr == ent;
             self.rq_mut(rq).nr -= 1;
             if !is_curr {
-                self.tree_del(rq, ent);
+                self.remove_waiting(rq, ent);
             }
             self.ent_mut(ent).vlag = 0;
             self.place(rq, ent, false);
             if !is_curr {
-                self.tree_add(rq, ent);
+                self.add_waiting(rq, ent);
             }
             self.rq_mut(rq).nr += 1;
         }
@@ -174,7 +180,7 @@ impl Order {
 
     pub(super) fn clear_buddy(&mut self, mut rq: u32, mut ent: u32) {
         if self.cfs().is_some() {
-            self.cfs_clear_buddies(rq, ent);
+            self.cfs_clear_last(rq, ent);
         }
         while self.rq(rq).buddy == ent {
             self.rq_mut(rq).buddy = NONE;

@@ -57,7 +57,7 @@ impl Fair {
             if self.order.rq(rq).limited {
                 self.account_runtime(k, rq, delta);
             }
-            if self.order.rq(rq).nr > 1 && (over || self.order.protection_over(rq, ent)) {
+            if self.order.rq(rq).nr > 1 && (over || self.order.protection_over(ent)) {
                 k.resched(cpu);
                 self.order.clear_buddy(rq, ent);
             }
@@ -78,7 +78,7 @@ impl Fair {
         q.load += weight;
         q.nr += 1;
         if !is_curr {
-            self.order.tree_add(rq, ent);
+            self.order.add_waiting(rq, ent);
         }
         if self.order.rq(rq).nr == 1 && self.order.rq(rq).limited {
             self.check_enqueue_throttle(k, rq);
@@ -101,7 +101,7 @@ impl Fair {
             self.order.update_lag(rq, ent);
         }
         if self.order.rq(rq).curr != ent {
-            self.order.tree_del(rq, ent);
+            self.order.remove_waiting(rq, ent);
         }
         if cfs {
             self.order.cfs_leave(rq, ent, how.sleep);

@@ -48,14 +48,13 @@ fn verify_queue(fair: &Fair, rq: u32) -> Result<(), String> {
     let order = &fair.order;
     let q = order.rq(rq);
     let at = || format!("queue of group {} on CPU {}", q.group, q.cpu);
-    let mut waiting = Vec::new();
-    walk(order, q.root, &mut waiting);
+    let mut waiting: Vec<u32> = q.waiting.values().copied().collect();
     let (mut sum_key, mut sum_load) = (0i128, 0i64);
     for &ent in &waiting {
         let e = order.ent(ent);
         if e.rq != rq || !e.on_rq {
             return Err(format!(
-                "{}: entity {ent} is in its tree but not on it",
+                "{}: entity {ent} waits on it but is not queued",
                 at()
             ));
         }
@@ -158,13 +157,4 @@ fn verify_link(order: &Order, rq: u32) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn walk(order: &Order, node: u32, found: &mut Vec<u32>) {
-    if node != NONE {
-        let links = &order.ent(node).links;
-        walk(order, links.left, found);
-        found.push(node);
-        walk(order, links.right, found);
-    }
 }

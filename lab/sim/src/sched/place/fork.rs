@@ -1,13 +1,14 @@
 //! Where a new task goes: the idlest cache, in it the idlest core, in it the idlest CPU (the slow path,
 //! sched_balance_find_dst_cpu).
 
-use super::{IMBALANCE_PERCENT, Loads, fallback, is_idle, only_idle_policy};
+use super::{IMBALANCE_PERCENT, Room, fallback, is_idle, only_idle_policy};
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
+use crate::sched::Fair;
 
 /// The CPU for a new task: the idlest cache, in it the idlest core, in it the idlest CPU.
-pub(crate) fn idlest_cpu(k: &Kernel, loads: &impl Loads, task: TaskId, parent: CpuId) -> CpuId {
+pub(crate) fn idlest_cpu(k: &Kernel, loads: &Fair, task: TaskId, parent: CpuId) -> CpuId {
     let topology = &k.cfg.topology;
     let llc = idlest(
         k,
@@ -49,19 +50,10 @@ pub(crate) fn idlest_cpu(k: &Kernel, loads: &impl Loads, task: TaskId, parent: C
     best.map_or_else(|| fallback(k, task, parent), |best| best.3)
 }
 
-/// How a group of CPUs stands.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Room {
-    /// More CPUs than tasks.
-    Spare,
-    Full,
-    Overloaded,
-}
-
 /// The idlest of `groups` (sched_balance_find_dst_group): the local one unless another is clearly idler.
 fn idlest<R: Iterator<Item = u32>>(
     k: &Kernel,
-    loads: &impl Loads,
+    loads: &Fair,
     task: TaskId,
     local: u32,
     groups: u32,
@@ -82,12 +74,7 @@ fn idlest<R: Iterator<Item = u32>>(
                 loads.cpu_load(cpu)
             };
         }
-        let room = match running.cmp(&cpus) {
-            std::cmp::Ordering::Less => Room::Spare,
-            std::cmp::Ordering::Equal => Room::Full,
-            std::cmp::Ordering::Greater => Room::Overloaded,
-        };
-        (cpus > 0).then(|| (room, idle, load / u64::from(cpus)))
+        (cpus > 0).then(|| (Room::of(running, cpus), idle, load / u64::from(cpus)))
     };
     let here = stand(local);
     let mut best: Option<(u32, (Room, u32, u64))> = None;

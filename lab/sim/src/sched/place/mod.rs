@@ -16,20 +16,13 @@ mod tests;
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
+use crate::sched::Fair;
 pub(crate) use fork::idlest_cpu;
 
 /// imbalance_pct of a domain above the core's.
 const IMBALANCE_PERCENT: u64 = 117;
 /// Flips of wakees are halved once a second.
 const FLIPS_DECAY_NS: Ns = 1_000_000_000;
-
-/// What placement and balance need to know of the fair class.
-pub(crate) trait Loads {
-    /// The CPU's load: the mean of its runnable tasks' weights.
-    fn cpu_load(&self, cpu: CpuId) -> u64;
-    /// A task's share of that, were it to move.
-    fn task_load(&self, k: &Kernel, task: TaskId) -> u64;
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waker {
@@ -52,6 +45,25 @@ struct TaskHistory {
     /// How often the wakee changed, halved once a second.
     flips: u32,
     flips_since: Ns,
+}
+
+/// How many tasks a group of CPUs has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Room {
+    /// More CPUs than tasks.
+    Spare,
+    Full,
+    Overloaded,
+}
+
+impl Room {
+    pub(crate) fn of(running: u32, cpus: u32) -> Room {
+        match running.cmp(&cpus) {
+            std::cmp::Ordering::Less => Room::Spare,
+            std::cmp::Ordering::Equal => Room::Full,
+            std::cmp::Ordering::Greater => Room::Overloaded,
+        }
+    }
 }
 
 /// The state of wake placement.
@@ -106,7 +118,7 @@ impl Placement {
     pub(crate) fn select_wake(
         &mut self,
         k: &Kernel,
-        loads: &impl Loads,
+        loads: &Fair,
         task: TaskId,
         waker: Waker,
     ) -> CpuId {
@@ -273,7 +285,7 @@ fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<C
 /// better balanced there. The one before counts for half the imbalance more, since its cache is warm.
 fn wake_affine(
     k: &Kernel,
-    loads: &impl Loads,
+    loads: &Fair,
     task: TaskId,
     this: CpuId,
     prev: CpuId,

@@ -6,11 +6,13 @@ use crate::{Costs, CpuSet, Ctx, GroupId, Machine, MachineConfig, Op, Policy, Tas
 const MS: u64 = 1_000_000;
 
 fn program(sleeps: bool) -> Box<dyn crate::Program> {
-    Box::new(move |_: &mut Ctx<'_>| match sleeps {
-        true => Op::Park,
-        false => Op::Run {
-            work_ns: 1_000_000 * MS,
-        },
+    let long_ns = 1_000_000 * MS;
+    Box::new(move |_: &mut Ctx<'_>| {
+        if sleeps {
+            Op::Sleep { for_ns: long_ns }
+        } else {
+            Op::Run { work_ns: long_ns }
+        }
     })
 }
 
@@ -39,8 +41,8 @@ fn machine(topology: Topology, hogs: &[u32], idle: &[u32]) -> (Machine, TaskId) 
 
 /// Where the sleeper would wake, had it run on `prev`.
 fn wakes_on(m: &mut Machine, task: TaskId, prev: u32, waker: Waker) -> u32 {
-    m.system.k.task_mut(task).cpu = CpuId(prev);
-    m.system.sched.select_wake(&m.system.k, task, waker).0
+    m.k.task_mut(task).cpu = CpuId(prev);
+    m.sched.select_wake(&m.k, task, waker).0
 }
 
 /// Eight CPUs, two threads a core, one cache.
@@ -108,7 +110,7 @@ fn other_caches_are_not_searched_at_a_wakeup() {
 #[test]
 fn a_waker_that_is_about_to_sleep_pulls_the_wakee_to_its_cache() {
     let (mut m, task) = machine(Topology::new(8, 1, 4), &[0, 5], &[]);
-    let waker = m.system.k.cpus[0].curr.unwrap();
+    let waker = m.k.cpus[0].curr.unwrap();
     let sync = Waker::Task {
         task: waker,
         cpu: CpuId(0),
@@ -131,8 +133,8 @@ fn a_waker_that_is_about_to_sleep_pulls_the_wakee_to_its_cache() {
 #[test]
 fn a_wakeup_never_leaves_the_allowed_cpus() {
     let (mut m, task) = machine(eight(), &[0, 2, 4], &[]);
-    m.system.k.task_mut(task).anywhere = false;
-    m.system.k.cold[task.index()].allowed = CpuSet::parse("2,5").unwrap();
+    m.k.task_mut(task).anywhere = false;
+    m.k.cold[task.index()].allowed = CpuSet::parse("2,5").unwrap();
     for prev in 0..8 {
         let cpu = wakes_on(&mut m, task, prev, Waker::Timer);
         assert!([2, 5].contains(&cpu), "from {prev} to {cpu}");
@@ -147,26 +149,23 @@ fn a_wakeup_never_leaves_the_allowed_cpus() {
 #[test]
 fn an_overloaded_cache_is_not_searched() {
     let (mut m, task) = machine(Topology::new(4, 1, 4), &[0, 1, 2], &[]);
-    let placement = &mut m.system.sched.placement;
-    placement.note_utilisation(&m.system.k, 0, 4 * 1000);
+    let placement = &mut m.sched.placement;
+    placement.note_utilisation(&m.k, 0, 4 * 1000);
     assert_eq!(
         wakes_on(&mut m, task, 0, Waker::Timer),
         0,
         "the scan is not worth its time"
     );
-    m.system
-        .sched
-        .placement
-        .note_utilisation(&m.system.k, 0, 1000);
+    m.sched.placement.note_utilisation(&m.k, 0, 1000);
     assert_eq!(wakes_on(&mut m, task, 0, Waker::Timer), 3);
 }
 
 #[test]
 fn a_new_task_goes_to_the_idlest_cache_core_and_cpu() {
     let (m, task) = machine(Topology::new(16, 2, 8), &[0, 2, 4], &[]);
-    let cpu = m.system.sched.select_new(&m.system.k, task, CpuId(0)).0;
+    let cpu = m.sched.select_new(&m.k, task, CpuId(0)).0;
     assert!(cpu >= 8, "the other cache has more idle CPUs: {cpu}");
     let (m, task) = machine(eight(), &[0, 2, 4], &[]);
-    let cpu = m.system.sched.select_new(&m.system.k, task, CpuId(0)).0;
+    let cpu = m.sched.select_new(&m.k, task, CpuId(0)).0;
     assert!(cpu >= 6, "the core with two idle threads: {cpu}");
 }

@@ -10,8 +10,7 @@ use tidegate_sim::{
 
 use std::sync::{Arc, Mutex};
 
-pub const MS: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000 * MS;
+use crate::support::MS;
 
 pub const SENSINGS: [Sensing; 2] = [Sensing::Bpf, Sensing::Usage];
 
@@ -96,8 +95,9 @@ impl Bed {
         let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         let config = CgroupConfig {
+            sensing,
+            whole_cores: false,
             seed,
-            ..CgroupConfig::new(sensing)
         };
         let engine = CgroupEngine::new(config, &compiled);
         let log = engine.log();

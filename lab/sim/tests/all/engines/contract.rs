@@ -2,7 +2,8 @@
 
 use tidegate_sim::engines::cgroup::Sensing;
 
-use super::bed::{Bed, Load, MS, SECOND, SENSINGS};
+use super::bed::{Bed, Load, SENSINGS};
+use crate::support::{MS, SECOND};
 
 /// How far idle may be from what is due, in millionths of the machine.
 const SLACK_PPM: u64 = 10_000;

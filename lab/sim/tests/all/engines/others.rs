@@ -2,7 +2,8 @@
 
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader};
 
-use super::bed::{Bed, SECOND};
+use super::bed::Bed;
+use crate::support::SECOND;
 
 #[test]
 fn each_law_settles_at_its_own_allowance() {
