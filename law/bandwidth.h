@@ -33,7 +33,81 @@
 #ifndef TG_LAW_BANDWIDTH_H
 #define TG_LAW_BANDWIDTH_H
 
-#include "bandwidth_types.h"
+#include "base.h"
+
+/*
+ * What the bandwidth law is given and what it remembers.
+ *
+ * Ranges (tg_bw_bound clamps to them), on which bandwidth.h rests:
+ *   quota  <= TG_BW_QUOTA_MAX_NS = 8192 CPUs * 1 s = 8.192e12 < 2^43
+ *   burst  <= quota
+ *   period, slice <= TG_BW_PERIOD_MAX_NS = 1 s < 2^30
+ *   now    < 2^63
+ */
+
+#define TG_BW_NONE (~0ULL) /* a quota that is no limit */
+#define TG_BW_PERIOD_MAX_NS 1000000000ULL
+#define TG_BW_QUOTA_MAX_NS (TG_CPUS_MAX * TG_BW_PERIOD_MAX_NS)
+
+/* What users may ask for: the kernel's least quota and period. */
+#define TG_BW_LEAST_NS 1000000ULL
+
+/* What a silo keeps when its CPU has nothing left to run (the kernel's min_cfs_rq_runtime). */
+#define TG_BW_KEEP_NS 1000000U
+
+/* Debts stop here, 146 years of CPU time: nothing overflows whatever is charged. */
+#define TG_BW_DEBT_MAX_NS (1LL << 62)
+
+/* How a pool behaves. 0 is the law. */
+enum tg_bw_flags {
+	/*
+	 * As the kernel: the caller runs the period timer (tg_bw_start, tg_bw_turnover at
+	 * turnover_ns), each one it handles adds one quota, and a change is tg_bw_set_kernel.
+	 */
+	TG_BW_KERNEL = 1,
+	/* As kernels before de53fd7aed: what a silo holds is void after the turnover. */
+	TG_BW_EXPIRE = 2,
+};
+
+struct tg_bw_terms {
+	tg_u64 quota_ns; /* TG_BW_NONE: no limit */
+	tg_u64 period_ns;
+	tg_u64 burst_ns; /* unused quota that may be carried over */
+	tg_u64 slice_ns; /* how much a silo takes at once */
+};
+
+/* One for each limited group. */
+struct tg_bw_pool {
+	struct tg_bw_terms terms;
+	tg_u64 runtime_ns;  /* what silos may take, < 2^45 */
+	tg_u64 turnover_ns; /* when the current period ends */
+	tg_u64 granted_ns;  /* quota put in in this period; TG_BW_NONE: no more in it */
+	tg_u64 snap_ns;	    /* runtime after the last refill: what was taken since, for nr_bursts */
+	tg_u64 epoch;	    /* refills so far: the age of a slice that expires */
+	tg_u64 nr_periods;
+	tg_u64 nr_throttled; /* periods in which some CPU was throttled at the end */
+	tg_u64 throttled_ns; /* sum over CPUs */
+	tg_u64 nr_bursts;    /* periods in which more than the quota was taken */
+	tg_u64 burst_ns;     /* how much more */
+	tg_u64 expired_ns;   /* lost in silos (TG_BW_EXPIRE only) */
+	tg_u32 flags;
+	tg_u32 throttled; /* CPUs throttled now */
+	/*
+	 * Turnovers in a row before which nothing was taken. The kernel stops its timer at 2,
+	 * and counts no periods from there; a take starts it again.
+	 */
+	tg_u32 idle;
+	tg_u32 keep_ns; /* TG_BW_KEEP_NS; less where every state of a small machine is walked */
+};
+
+/* One for each group and CPU. */
+struct tg_bw_silo {
+	tg_s64 remaining_ns; /* <= slice; below 0: debt */
+	tg_u64 throttled_at_ns;
+	tg_u64 epoch; /* of the pool when something was last taken */
+	tg_u32 throttled;
+	tg_u32 pad;
+};
 
 enum tg_bw_verdict {
 	TG_BW_OUT = 0, /* nothing left: stop, within the granularity that the bound counts */
@@ -51,7 +125,7 @@ TG_FN tg_u64 tg_bw_most(const struct tg_bw_pool *p)
 	return p->terms.quota_ns + p->terms.burst_ns;
 }
 
-/* Into the ranges of bandwidth_types.h; what users may ask is narrower (tg_bw_valid). */
+/* Into the ranges above; what users may ask is narrower (tg_bw_valid). */
 TG_FN struct tg_bw_terms tg_bw_bound(const struct tg_bw_terms *t)
 {
 	struct tg_bw_terms b = *t;
@@ -329,6 +403,147 @@ TG_FN void tg_bw_set(struct tg_bw_pool *p, const struct tg_bw_terms *terms, tg_u
 	p->runtime_ns = tg_min(p->runtime_ns + tg_sub0(t.quota_ns, granted), tg_bw_most(p));
 	p->snap_ns = p->runtime_ns + taken;
 	p->granted_ns = tg_max(granted, t.quota_ns);
+}
+
+/*
+ * Bandwidth in a hierarchy.
+ *
+ * A task runs only while every limited group above it has runtime; what it
+ * runs is charged to every one of them, also when one of them is out, so that
+ * each level's own bound (bandwidth.h) holds with all that ran below it.
+ * Siblings may be promised more than their parent has: the parent's pool is
+ * what bounds their sum.
+ *
+ * Groups are numbers into three arrays: pools, this CPU's silos, and parents.
+ * Group 0 is the root, which has no limit of its own here and ends every walk;
+ * a walk visits at most TG_BW_DEPTH_MAX levels, and levels beyond count as
+ * out: a tree deeper than that is refused where it is built.
+ */
+
+#define TG_BW_DEPTH_MAX 32
+
+/* A ratio of quota to period with 20 fractional bits, as the kernel compares them. */
+#define TG_BW_RATIO_BITS 20
+#define TG_BW_REFUSED 0ULL
+
+/* No level is out. */
+#define TG_BW_ALL_RUN (~0U)
+
+/* quota_us < 2^33, so the shifted one is < 2^53. At least 1 for what tg_bw_valid takes. */
+TG_FN tg_u64 tg_bw_ratio(const struct tg_bw_terms *t)
+{
+	struct tg_bw_terms b = tg_bw_bound(t);
+
+	if (b.quota_ns == TG_BW_NONE)
+		return TG_BW_NONE;
+	return ((b.quota_ns / 1000) << TG_BW_RATIO_BITS) / tg_max(b.period_ns / 1000, 1);
+}
+
+/*
+ * The ratio that counts for a child: on cgroup v2 the smaller one; v1 refuses
+ * a child above its parent (TG_BW_REFUSED).
+ */
+TG_FN tg_u64 tg_bw_effective(tg_u64 own, tg_u64 parent, int v1)
+{
+	if (v1 && own != TG_BW_NONE && own > parent)
+		return TG_BW_REFUSED;
+	return tg_min(own, parent);
+}
+
+/*
+ * Charge what a task of `group` ran on this CPU to every level, and take
+ * slices where they are needed. Returns TG_BW_ALL_RUN, or the level nearest to
+ * the root that is out: there the group is to be throttled (tg_bw_throttle).
+ */
+TG_FN tg_u32 tg_bw_run_up(struct tg_bw_pool *pools, struct tg_bw_silo *silos, const tg_u32 *parents,
+			  tg_u32 groups, tg_u32 group, tg_u64 delta_ns, tg_u64 now_ns)
+{
+	tg_u32 out = TG_BW_ALL_RUN;
+
+	for (int depth = 0; depth < TG_BW_DEPTH_MAX; depth++) {
+		if (group == 0 || group >= groups)
+			return out;
+		if (tg_bw_run(&pools[group], &silos[group], delta_ns, now_ns) == TG_BW_OUT)
+			out = group;
+		group = parents[group];
+	}
+	return group == 0 ? out : group;
+}
+
+/* May a task of `group` run on this CPU? No level on its way up is throttled. */
+TG_FN int tg_bw_may_run(const struct tg_bw_silo *silos, const tg_u32 *parents, tg_u32 groups,
+			tg_u32 group)
+{
+	for (int depth = 0; depth < TG_BW_DEPTH_MAX; depth++) {
+		if (group == 0 || group >= groups)
+			return 1;
+		if (silos[group].throttled)
+			return 0;
+		group = parents[group];
+	}
+	return group == 0;
+}
+
+/*
+ * What the stock kernel does with the same pool and silos
+ * that the law would not: for the simulator's stock kernel and for comparison.
+ *
+ * Source: kernel/sched/fair.c and core.c of 6.12. A pool made with
+ * TG_BW_KERNEL already adds one quota for each turnover that is handled,
+ * however many periods that covers, and keeps the timer's grid (tg_bw_start).
+ * Here: a write of the quota, which refills and forgives, and the slack timer,
+ * which hands returned CPU time to throttled CPUs between turnovers. Left out:
+ * the kernel doubles a period whose timer cannot keep up with it.
+ */
+
+/* How long slack is gathered, and how near to a turnover it is no longer worth it. */
+#define TG_BW_SLACK_WAIT_NS 5000000ULL
+#define TG_BW_SLACK_LEAST_NS 2000000ULL
+
+/*
+ * A write of the kernel's file: new terms and a refill by the new quota. The
+ * turnover that was due stays due. Afterwards the caller passes every silo of the
+ * group through tg_bw_forgive: a write gives quota + all debts away.
+ */
+TG_FN void tg_bw_set_kernel(struct tg_bw_pool *p, const struct tg_bw_terms *terms, tg_u64 now_ns)
+{
+	p->terms = tg_bw_bound(terms);
+	if (!tg_bw_limited(p)) {
+		p->idle = 2;
+		return;
+	}
+	tg_bw_refill(p, 1);
+	tg_bw_start(p, now_ns);
+}
+
+/*
+ * What such a write does to each silo: what it held or owed is forgotten, and it may run. One ns is
+ * left (as from 6.18 on), or the first silo let go would take the pool and stop the others again.
+ */
+TG_FN void tg_bw_forgive(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 now_ns)
+{
+	s->remaining_ns = 1;
+	tg_bw_unthrottle(p, s, now_ns);
+}
+
+/* Is a turnover due within this long, or past due? */
+TG_FN int tg_bw_near(const struct tg_bw_pool *p, tg_u64 within_ns, tg_u64 now_ns)
+{
+	return tg_sub0(p->turnover_ns, now_ns) < within_ns;
+}
+
+/* After tg_bw_return gave something: is the slack timer to fire TG_BW_SLACK_WAIT_NS from now? */
+TG_FN int tg_bw_slack_wanted(const struct tg_bw_pool *p, tg_u64 now_ns)
+{
+	return tg_bw_limited(p) && p->throttled && p->runtime_ns > p->terms.slice_ns &&
+	       !tg_bw_near(p, TG_BW_SLACK_WAIT_NS + TG_BW_SLACK_LEAST_NS, now_ns);
+}
+
+/* It has fired: is what has been gathered to be distributed? */
+TG_FN int tg_bw_slack_due(const struct tg_bw_pool *p, tg_u64 now_ns)
+{
+	return tg_bw_limited(p) && p->runtime_ns > p->terms.slice_ns &&
+	       !tg_bw_near(p, TG_BW_SLACK_LEAST_NS, now_ns);
 }
 
 #endif /* TG_LAW_BANDWIDTH_H */

@@ -19,7 +19,7 @@
 #ifndef TG_LAW_SIDE_CPUS_H
 #define TG_LAW_SIDE_CPUS_H
 
-#include "headroom_types.h"
+#include "headroom.h"
 #include "tuning.h"
 
 #define TG_SIDE_DT_MAX_NS 1000000000ULL

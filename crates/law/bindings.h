@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The headers of the law whose types, constants and functions bindgen gives to Rust (build.rs). */
 #include "bandwidth.h"
-#include "bandwidth_kernel.h"
-#include "bandwidth_tree.h"
 #include "cap.h"
 #include "delay.h"
 #include "headroom.h"

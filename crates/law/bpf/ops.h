@@ -271,7 +271,7 @@ TG_OP(tg_op_delay)
 	return tg_op_delay_step();
 }
 
-/* ---- headroom.h, estimate.h, noise.h ---- */
+/* ---- headroom.h ---- */
 
 /* Tuning of any kind; the defaults come from the test, in cfg. */
 TG_OP(tg_op_headroom_init)

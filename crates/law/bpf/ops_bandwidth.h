@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* ops_bandwidth.h - the part of ops.h that drives bandwidth.h, bandwidth_kernel.h and
- * bandwidth_tree.h. */
+/* ops_bandwidth.h - the part of ops.h that drives bandwidth.h. */
 #ifndef TG_LAW_OPS_BANDWIDTH_H
 #define TG_LAW_OPS_BANDWIDTH_H
 
 #include "bandwidth.h"
-#include "bandwidth_kernel.h"
-#include "bandwidth_tree.h"
 
 #define TG_OPS_GROUPS 8
 

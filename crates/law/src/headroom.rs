@@ -128,7 +128,7 @@ impl Default for Reason {
 }
 
 impl Reason {
-    /// By its number in law/headroom_types.h; the BPF scheduler reports that.
+    /// By its number in law/headroom.h; the BPF scheduler reports that.
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Warmup,

@@ -44,7 +44,7 @@ fn fit(
         section.config = *config;
     }
     if let Some(section) = &mut maps.rodata_headroom_data {
-        // SAFETY: both types are generated from struct tg_headroom_config of law/headroom_types.h.
+        // SAFETY: both types are generated from struct tg_headroom_config of law/headroom.h.
         section.headroom_tuning = unsafe { transmute::<HeadroomConfig, HeadroomTuning>(*headroom) };
     }
     maps.cpus.set_max_entries(config.cpus)?;

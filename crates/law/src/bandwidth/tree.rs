@@ -1,4 +1,4 @@
-//! Bandwidth in a hierarchy (`law/bandwidth_tree.h`): every level is charged, and a task runs only while all have runtime.
+//! Bandwidth in a hierarchy (`law/bandwidth.h`): every level is charged, and a task runs only while all have runtime.
 
 use super::{Pool, Silo};
 use crate::ffi;

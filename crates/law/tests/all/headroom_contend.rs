@@ -1,4 +1,4 @@
-//! Main that is slowed by side work (`law/contend.h`): what side work does to it is not taken for its own doing, and what
+//! Main that is slowed by side work (`law/headroom.h`): what side work does to it is not taken for its own doing, and what
 //! it does itself is still seen at once.
 
 use proptest::prelude::*;

@@ -8,47 +8,19 @@ const CLANG: &str = "clang-19";
 /// A caller of what each header offers.
 const CALLERS: &[(&str, &str)] = &[
     (
-        "bandwidth_types.h",
-        "tg_u64 f(const struct tg_bw_pool *p) { return p->runtime_ns; }",
-    ),
-    (
         "bandwidth.h",
         "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 d, tg_u64 now) \
              { return tg_bw_run(p, s, d, now) || !tg_bw_throttle(p, s, now) || tg_bw_distribute(p, s, now); } \
              void g(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
-             { tg_bw_init(p, 0, now); tg_bw_set(p, t, now); tg_bw_return(p, s); }",
-    ),
-    (
-        "bandwidth_kernel.h",
-        "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
-             { tg_bw_set_kernel(p, t, now); tg_bw_forgive(p, s, now); return tg_bw_slack_wanted(p, now); }",
-    ),
-    (
-        "bandwidth_tree.h",
-        "tg_u32 f(struct tg_bw_pool *p, struct tg_bw_silo *s, const tg_u32 *up, tg_u64 now) \
+             { tg_bw_init(p, 0, now); tg_bw_set(p, t, now); tg_bw_return(p, s); } \
+             int h(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
+             { tg_bw_set_kernel(p, t, now); tg_bw_forgive(p, s, now); return tg_bw_slack_wanted(p, now); } \
+             tg_u32 k(struct tg_bw_pool *p, struct tg_bw_silo *s, const tg_u32 *up, tg_u64 now) \
              { return tg_bw_run_up(p, s, up, 64, 3, 1000, now) + tg_bw_may_run(s, up, 64, 3); }",
     ),
     (
         "base.h",
         "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }",
-    ),
-    (
-        "headroom_types.h",
-        "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
-    ),
-    (
-        "noise.h",
-        "void f(struct tg_headroom *h) { tg_estimate_noise(h, 1, 5000000); }",
-    ),
-    (
-        "contend.h",
-        "tg_u64 f(const struct tg_headroom *h, tg_u64 a, tg_u64 b) \
-             { return tg_beside_ucpu(h, a, b, a, 2000000) + tg_fill_ucpu(h, a, b, 2000000); }",
-    ),
-    (
-        "estimate.h",
-        "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
-             { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",
     ),
     (
         "headroom.h",

@@ -19,7 +19,7 @@
 #ifndef TIDEGATE_EXT_LIMIT_H
 #define TIDEGATE_EXT_LIMIT_H
 
-#include "bandwidth_kernel.h"
+#include "bandwidth.h"
 #include "limits/throttle.h"
 #include "timers/in_kernel.h"
 
