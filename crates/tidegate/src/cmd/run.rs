@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 use tidegate_api::RunRequest;
-use tidegate_terms::Config;
+use tidegate_terms::{Config, Source};
 
 use crate::connect;
 use crate::exec;
@@ -17,16 +17,16 @@ use tidegate_api::cli::{Failure, report};
 
 const SAMPLE: &str = "\
 Examples:
-  sudo tidegate run --side -- ffmpeg -i in.mkv out.mp4
-      encode on what the rest of the machine leaves; ffmpeg runs as you
-  sudo tidegate run --side --headroom 30% --tolerance 2% -- make -j8
+  sudo tidegate run ffmpeg -i in.mkv out.mp4
+      encode on the CPU time that the rest of the machine leaves; ffmpeg runs as you
+  sudo tidegate run --headroom 30% --tolerance 2% make -j8
       keep 30 % of the machine idle meanwhile, but give make 2 % at the least
-  sudo tidegate run --main --headroom 40% -- ./server
+  sudo tidegate run --main --headroom 40% ./server
       side work keeps 40 % of the machine idle while the server runs
 
-One of --side, --main and --class must be given, unless the command is only
-limited (--quota, --cap) or hinted (--latency): Tidegate does not guess who
-yields. --headroom goes with either: the largest of all gates counts.
+Without a class the command is side work, unless it is only limited (--quota,
+--cap) or hinted (--latency). --headroom goes with side and main: the largest of
+all gates counts.
 Fails with 125 before CMD starts, 126 if CMD cannot be executed, 127 if it is
 not found; else ends as CMD does.";
 
@@ -59,8 +59,11 @@ pub struct Args {
 }
 
 /// Comes back only if there is no command to become.
-pub fn main(args: Args) -> Result<Exit, Failure> {
-    check_terms(&args.terms)?;
+pub fn main(mut args: Args) -> Result<Exit, Failure> {
+    let is_side_by_default = is_side_by_default(&args.terms)?;
+    if is_side_by_default {
+        args.terms.0.insert("class", "side", Source::RunFlag);
+    }
     let caller = if args.as_root {
         None
     } else {
@@ -71,9 +74,16 @@ pub fn main(args: Args) -> Result<Exit, Failure> {
     let file = exec::find(&word)?;
     match place(&args) {
         Ok(notes) if args.quiet => drop(notes),
-        Ok(notes) => notes
-            .iter()
-            .for_each(|note| report(&format!("run: {note}"))),
+        Ok(notes) => {
+            if is_side_by_default {
+                report(
+                    "run: side work, which yields to all other work (--main protects it instead)",
+                );
+            }
+            for note in notes {
+                report(&format!("run: {note}"));
+            }
+        }
         Err(failure) if args.or_bare => {
             failure.before_run().report();
             report(&format!(
@@ -86,17 +96,14 @@ pub fn main(args: Args) -> Result<Exit, Failure> {
     Err(exec::become_command(&file, &args.command, caller.as_ref()))
 }
 
-/// Refuses wrong terms here, before an agent is started for them. The agent checks again, with its own files.
-fn check_terms(flags: &TermFlags) -> Result<(), Failure> {
-    // Only the terms' own form and the class that they go with: no files, so that this says nothing about them.
+/// Checks the terms before an agent starts, which checks them again with its own files.
+/// Returns true if the command becomes side work because it has neither class, limit nor hint.
+fn is_side_by_default(flags: &TermFlags) -> Result<bool, Failure> {
+    // The flags alone are resolved: an error names no file.
     let terms = Config::default()
         .resolve(&[&flags.0])
         .map_err(|e| Failure::from(e).before_run())?;
-    if terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default() {
-        let why = "neither --side nor --main is given; say --side for work that should yield, --main for work to protect";
-        return Err(Failure::new(Exit::RunFailed, format!("run: class: {why}")));
-    }
-    Ok(())
+    Ok(terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default())
 }
 
 fn place(args: &Args) -> Result<Vec<String>, Failure> {

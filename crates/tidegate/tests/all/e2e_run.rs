@@ -21,6 +21,29 @@ fn the_commands_exit_code_is_the_answer() {
 }
 
 #[test]
+fn a_command_without_terms_is_side_work() {
+    let Some(instance) = Instance::new("bare") else {
+        return;
+    };
+    let output = instance.output(&["run", "cat", "/proc/self/cgroup"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let said = stderr(&output);
+    assert!(said.contains("run: side work, which yields"), "{said}");
+    let groups = stdout(&output);
+    assert!(groups.contains("side/cat"), "{groups}");
+    let limited = instance.output(&["run", "--quota", "50%", "true"]);
+    assert!(limited.status.success(), "{}", describe(&limited));
+    assert!(
+        !stderr(&limited).contains("side work"),
+        "{}",
+        describe(&limited)
+    );
+    let mistyped = instance.output(&["run", "--side", "--headrom", "30%", "true"]);
+    assert_eq!(mistyped.status.code(), Some(125), "{}", describe(&mistyped));
+    instance.gone();
+}
+
+#[test]
 fn a_signal_that_kills_the_command_kills_us() {
     let Some(instance) = Instance::new("signal") else {
         return;
