@@ -10,10 +10,8 @@ use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::view::SharedStatus;
 
-/// The process that holds the gates of one machine.
 pub struct Agent {
     pub gates: Gates,
-    /// The rules in force.
     pub(crate) policy: Policy,
     pub runtime: Runtime,
     pub life: Life,
@@ -22,7 +20,6 @@ pub struct Agent {
 
 #[cfg(test)]
 impl Agent {
-    /// The way to groups.
     pub(crate) fn groups(&self) -> &std::sync::Arc<tidegate_cgroup::group::Groups> {
         &self.runtime.kernel.groups
     }

@@ -13,7 +13,6 @@ use crate::paths::{RunDir, open_lock};
 use crate::process::liveness::{agent_lives, next_agent_lives};
 use crate::process::program::own_program;
 
-/// A client of the agent that runs now.
 pub fn connect(run_dir: &RunDir) -> Result<Client, ApiError> {
     Ok(Client::connect(run_dir.socket())?.with_log(run_dir.log()))
 }

@@ -13,15 +13,12 @@ use crate::process::lease::Lease;
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
-/// So many cuts in a row may fail.
 const FAILED_CUTS_MAX: u32 = 3;
 
 pub struct ControlLoop {
     /// The step's state, which others hold for microseconds.
     pub control: Mutex<Control>,
-    /// The usage files of groups with a soft cap.
     pub meters: Mutex<Meters>,
-    /// The page shared with the guardian.
     pub lease: Lease,
     /// The kernel's tick.
     pub tick_ns: u64,
@@ -55,7 +52,6 @@ impl ControlLoop {
         bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us)
     }
 
-    /// The floor by what the gates ask for now.
     pub(crate) fn floor_now(&self) -> Bandwidth {
         let demand = self.lock().demand().clone();
         self.floor(&demand)

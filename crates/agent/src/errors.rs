@@ -24,7 +24,6 @@ pub(crate) fn refuse(kind: ErrorKind, error: impl Display) -> ApiError {
     ApiError::new(kind, error.to_string())
 }
 
-/// What was asked for cannot be meant.
 pub(crate) fn usage(error: impl Display) -> ApiError {
     refuse(ErrorKind::Usage, error)
 }
@@ -33,7 +32,6 @@ pub(crate) fn not_found(error: impl Display) -> ApiError {
     refuse(ErrorKind::NotFound, error)
 }
 
-/// A fault, or a machine that refuses.
 pub(crate) fn internal(error: impl Display) -> ApiError {
     refuse(ErrorKind::Internal, error)
 }
@@ -46,7 +44,6 @@ pub(crate) fn no_gate(target: &str) -> ApiError {
     .with_mend("see `tidegate status`")
 }
 
-/// A failed operation on a group.
 pub(crate) fn of_group(error: GroupError) -> ApiError {
     let kind = match &error {
         error if error.is_gone() => ErrorKind::NotFound,

@@ -87,7 +87,6 @@ impl EventKind {
     }
 }
 
-/// The events of this agent.
 #[derive(Default)]
 pub(crate) struct Events {
     state: Mutex<State>,

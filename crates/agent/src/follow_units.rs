@@ -19,7 +19,6 @@ use crate::systemd::{bus, unit_of};
 /// Looks between two questions to systemd about a unit whose group is gone; the group itself is looked for at each.
 const POLLS_PER_QUERY: u32 = 10;
 
-/// Follows the gates' units.
 #[derive(Default)]
 pub(crate) struct UnitFollower {
     polls: u32,

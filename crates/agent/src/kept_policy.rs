@@ -16,27 +16,22 @@ use crate::paths::RunDir;
 /// The files with their texts, weakest first.
 pub(crate) type Texts = Vec<(PathBuf, String)>;
 
-/// The policy of this agent.
 pub(crate) struct Policy {
     pub roots: Roots,
     state: Mutex<PolicyState>,
 }
 
-/// What is in force, and what would be.
 #[derive(Default)]
 pub(crate) struct PolicyState {
     pub kept: KeptPolicy,
     /// Why the files were last refused.
     pub refused: Option<String>,
-    /// What rules in observe mode match.
     pub observed: Vec<ObservedView>,
-    /// How what starts later is found.
     pub watch: String,
     /// The agent's start put the files in force, and no call since.
     pub is_unasked: bool,
 }
 
-/// What the next agent is to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptPolicy {
     pub texts: Texts,
@@ -127,7 +122,6 @@ pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<Strin
 }
 
 impl Policy {
-    /// With these texts in force.
     pub fn new(roots: Roots, kept: KeptPolicy) -> Self {
         let state = PolicyState {
             kept,

@@ -36,11 +36,9 @@ pub struct Kernel {
     /// Where the agent keeps its files, and what its groups are called.
     pub run_dir: RunDir,
     pub machine: Machine,
-    /// The way to kernel files.
     pub fs: Arc<dyn KernelFs>,
     /// The time of the agent's threads. The control loop has timers of its own.
     pub clock: Arc<dyn Clock>,
-    /// The way to groups.
     pub groups: Arc<Groups>,
     pub journal: Arc<Mutex<Journal>>,
     /// Whether systemd is told what units fall back to; not so in a rehearsal.
@@ -87,7 +85,6 @@ impl Kernel {
         (!name.contains('=')).then_some(name)
     }
 
-    /// Whether the group is one of ours below another's.
     pub(crate) fn is_below_others(&self, group: &GroupPath) -> bool {
         !self.is_in_roots(group) && self.gate_below_others(group).is_some()
     }
@@ -113,7 +110,6 @@ impl Kernel {
         self.count_below(group, depth, &here)
     }
 
-    /// Tasks, i.e. threads, likewise.
     pub(crate) fn tasks_below(&self, group: &GroupPath, depth: u32) -> usize {
         let here = |group: &GroupPath| self.groups.tids(group).map_or(0, |tids| tids.len());
         self.count_below(group, depth, &here)
@@ -133,7 +129,6 @@ impl Kernel {
         tids
     }
 
-    /// The tasks of a process.
     pub(crate) fn threads_of(&self, pid: i32) -> Vec<i32> {
         let tasks = self.fs.list(Path::new(&format!("/proc/{pid}/task")));
         let names = tasks.unwrap_or_default();
@@ -159,7 +154,6 @@ impl Kernel {
         here(group) + below.sum::<usize>()
     }
 
-    /// The gate in whose group the process is.
     pub(crate) fn gate_of<'g>(&self, gates: &'g [Gate], pid: i32) -> Option<&'g Gate> {
         let at = self.groups.group_of(pid).ok()??;
         gates

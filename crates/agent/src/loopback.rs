@@ -7,9 +7,6 @@ use axum::http::header::HOST;
 use tidegate_api::{ApiError, ErrorKind};
 
 /// Whether a request names this machine as its host: a page in a browser may send it to a loopback address under a name of its own.
-///
-/// # Errors
-/// It names another.
 pub fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();

@@ -18,26 +18,19 @@ pub struct RunDir {
     prefix: String,
 }
 
-/// The run directory of the machine's own instance.
 pub const DEFAULT_RUN_DIR: &str = "/run/tidegate";
-/// The prefix of its cgroups.
 pub const DEFAULT_PREFIX: &str = "tidegate";
 
 /// What a user namespace shows for a user that it does not map (/proc/sys/kernel/overflowuid).
 const UNMAPPED_UID: u32 = 65_534;
 
-/// A run directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     #[error("{}: {error}; run as root", .path.display())]
     Make { path: PathBuf, error: io::Error },
     /// Another user could tamper with it.
     #[error("{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}", .path.display())]
-    Unsafe {
-        /// The directory, or one above it.
-        path: PathBuf,
-        why: String,
-    },
+    Unsafe { path: PathBuf, why: String },
 }
 
 /// Opens the file of a lock, or makes it, for its owner alone.
@@ -74,9 +67,6 @@ impl RunDir {
     }
 
     /// Makes the directory where it is missing, and refuses one that another user could tamper with.
-    ///
-    /// # Errors
-    /// Where, why; and the mend.
     pub fn make(&self) -> Result<(), RunDirError> {
         DirBuilder::new()
             .recursive(true)
@@ -90,9 +80,6 @@ impl RunDir {
     }
 
     /// Refuses a directory that another user could tamper with: theirs, or writable for them, or in a directory that is.
-    ///
-    /// # Errors
-    /// Where, why; and the mend.
     pub fn check(&self) -> Result<(), RunDirError> {
         let own = rustix::process::geteuid().as_raw();
         let wrong = |path: &Path, why: String| RunDirError::Unsafe {
@@ -117,7 +104,6 @@ impl RunDir {
         Ok(())
     }
 
-    /// The prefix of this instance's cgroups.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -136,7 +122,6 @@ impl RunDir {
         self.dir.join("start.lock")
     }
 
-    /// The page that agent and guardian share.
     pub fn lease(&self) -> PathBuf {
         self.dir.join("lease")
     }
@@ -151,17 +136,14 @@ impl RunDir {
         self.dir.join("flight")
     }
 
-    /// What an agent started on demand records.
     pub fn recording(&self) -> PathBuf {
         self.dir.join("recording")
     }
 
-    /// What an agent started on demand has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("agent.log")
     }
 
-    /// The environment that makes a child use this instance.
     pub fn env(&self) -> [(&'static str, &std::ffi::OsStr); 2] {
         [
             ("TIDEGATE_RUN_DIR", self.dir.as_os_str()),

@@ -12,7 +12,6 @@ use std::os::unix::fs::MetadataExt;
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_terms::{RawTerms, Term};
 
-/// The group whose members may do what root may.
 pub const ADMIN_GROUP: &str = "tidegate";
 
 /// The process at the other end, as the kernel vouches for it.
@@ -36,7 +35,6 @@ fn denied(detail: String) -> ApiError {
 }
 
 impl Peer {
-    /// Asks the kernel who connected.
     pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<Self> {
         let credentials = rustix::net::sockopt::socket_peercred(socket)?;
         let mut groups = supplementary_groups(socket)?;
@@ -50,7 +48,6 @@ impl Peer {
         })
     }
 
-    /// Whose budget its calls, connections and gates count in.
     pub fn charged_to(&self) -> u32 {
         self.namespace_owner.unwrap_or(self.uid)
     }

@@ -25,7 +25,6 @@ pub(crate) struct RecorderState {
     /// The steps of the last ten minutes; none where nothing is recorded.
     flight: Option<Flight>,
     view: Mutex<Option<RecordingView>>,
-    /// The directory and its limit, for the thread.
     place: Option<(PathBuf, u64)>,
     /// Why there is no place though one is asked for.
     no_room: Option<String>,

@@ -49,7 +49,6 @@ use crate::view::SharedStatus;
 pub use crate::process::Mode;
 pub use error::StartError;
 
-/// How an agent is asked to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub mode: Mode,
@@ -59,7 +58,6 @@ pub struct Options {
     pub engine: Option<Engine>,
 }
 
-/// Period of the loop with exact sensing.
 const PERIOD_EXACT_NS: u64 = 5_000_000;
 
 /// Runs an agent to its end.
@@ -100,7 +98,6 @@ struct Started {
     listener: std::os::unix::net::UnixListener,
     housekeeping: Housekeeping,
     guardian_pid: Option<u32>,
-    /// Held for as long as this agent lives.
     _lock: std::fs::File,
 }
 

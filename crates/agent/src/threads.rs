@@ -26,7 +26,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A run that takes so long delays the other rows of its table.
 const LONG_MS: u64 = 100;
 
-/// A row of a timer loop.
 pub(crate) struct Row<S> {
     /// For people who read the table, and for the log.
     pub name: &'static str,
@@ -35,7 +34,6 @@ pub(crate) struct Row<S> {
     pub run: fn(&mut S, &Agent),
 }
 
-/// Rows that must be prompt.
 pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
     Row {
         name: "gates that have ended",
@@ -92,7 +90,6 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
     },
 ];
 
-/// What slow work remembers between runs.
 #[derive(Default)]
 pub(crate) struct SlowWork {
     units: UnitFollower,
@@ -197,9 +194,6 @@ pub(crate) fn slow_work(agent: &Agent) {
 }
 
 /// Starts the threads; all are waited for in the end.
-///
-/// # Errors
-/// A thread cannot be started.
 pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<JoinHandle<()>>> {
     let writer = agent.runtime.quota_writer();
     let watchdog = Watchdog::from_env();

@@ -29,17 +29,13 @@ pub enum CallId {
     Stop,
 }
 
-/// How it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Reads.
     Get,
-    /// Changes, or may take long.
     Post,
 }
 
 impl Verb {
-    /// As HTTP has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "GET",
@@ -48,7 +44,6 @@ impl Verb {
     }
 }
 
-/// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callers {
     /// Every user of the machine, some ten times a second.
@@ -60,7 +55,6 @@ pub enum Callers {
 }
 
 impl Callers {
-    /// In a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Callers::Any => {
@@ -76,7 +70,6 @@ impl Callers {
     }
 }
 
-/// A type that travels as JSON.
 #[derive(Clone, Copy)]
 pub struct JsonType {
     name: fn() -> String,
@@ -97,36 +90,27 @@ impl JsonType {
     }
 }
 
-/// A parameter of a query.
 #[derive(Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
     pub name: &'static str,
     /// What is written for its value in the table of calls.
     pub value: &'static str,
     /// Its type, and its least value where it is a number.
     pub kind: ParameterKind,
-    /// Whether it must be there.
     pub is_required: bool,
-    /// What it does, and its default.
     pub doc: &'static str,
 }
 
-/// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// Percent-encoded UTF-8.
     Text,
-    /// A whole number from this one on.
     Whole(u64),
 }
 
-/// What a call that succeeds answers.
 #[derive(Clone, Copy)]
 pub enum Answer {
-    /// JSON.
     Json(JsonType),
-    /// JSON of some form.
     Object(&'static str),
     /// Text of one of these media types, the first by default, and what it is.
     Text(&'static [&'static str], &'static str),
@@ -134,27 +118,18 @@ pub enum Answer {
     Stream(&'static [(&'static str, JsonType)]),
 }
 
-/// The media type of server-sent events.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// One call.
 #[derive(Clone, Copy)]
 pub struct Call {
     /// Which.
     pub id: CallId,
-    /// How it is called.
     pub verb: Verb,
-    /// Its path.
     pub path: &'static str,
-    /// In one line, what it does.
     pub summary: &'static str,
-    /// Its parameters.
     pub query: &'static [Parameter],
-    /// Its body.
     pub body: Option<JsonType>,
-    /// Its answer.
     pub answer: Answer,
-    /// Who may make it.
     pub callers: Callers,
 }
 

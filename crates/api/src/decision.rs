@@ -52,7 +52,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Every limit.
     pub const ALL: [Self; 13] = [
         Self::None,
         Self::Demand,
@@ -69,7 +68,6 @@ impl Limit {
         Self::Frozen,
     ];
 
-    /// Its name, as JSON has it.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -88,7 +86,6 @@ impl Limit {
         }
     }
 
-    /// Its meaning for a gate, as a clause.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::None => "no limit holds it back",
@@ -159,12 +156,10 @@ pub struct GroupDecision {
 }
 
 impl Decision {
-    /// The group's part of it, by its path.
     pub fn group(&self, path: &str) -> Option<&GroupDecision> {
         self.groups.iter().find(|one| one.group == path)
     }
 
-    /// Writes the sentence of the other fields.
     #[must_use]
     pub fn with_sentence(self) -> Self {
         let (allowance, main) = (self.allowance_cpus, self.main_cpus);

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Exit;
 
-/// The media type of an error's body.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The longest sentence of an answer: details quote what was sent, which may be 256 KiB.
@@ -44,7 +43,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All of them.
     pub const ALL: &[ErrorKind] = &[
         ErrorKind::Usage,
         ErrorKind::Denied,
@@ -58,7 +56,6 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// As it is written on the socket.
     pub fn code(self) -> &'static str {
         match self {
             ErrorKind::Usage => "usage",
@@ -125,11 +122,9 @@ impl ErrorKind {
     }
 }
 
-/// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Problem", from = "Problem")]
 pub struct ApiError {
-    /// What sort of failure.
     pub kind: ErrorKind,
     /// What, where, why.
     pub detail: String,
@@ -138,7 +133,6 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// A failure of this kind.
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -147,7 +141,6 @@ impl ApiError {
         }
     }
 
-    /// The same, with what helps.
     pub fn with_mend(self, mend: impl Into<String>) -> Self {
         Self {
             mend: Some(mend.into()),

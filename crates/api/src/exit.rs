@@ -11,7 +11,6 @@ pub enum Exit {
     /// Failed, for a reason that was printed. For `doctor`: headroom cannot be enforced here. For `policy diff`: something
     /// would change.
     Failure = 1,
-    /// The command line or a term is wrong.
     Usage = 2,
     /// No agent runs, or it does not answer.
     Unreachable = 3,
@@ -52,7 +51,6 @@ impl Exit {
         (Exit::RunNotFound, "run: CMD was not found"),
     ];
 
-    /// The list for help and the man page.
     pub fn table() -> String {
         let mut text = String::from("Exit codes:\n");
         for (exit, meaning) in Exit::ALL {

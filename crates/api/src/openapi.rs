@@ -24,7 +24,6 @@ Server-sent events. `x-events` has the schema of the data by the name of the eve
 event's number, with which `Last-Event-ID` resumes. `gap` tells how many events the reader cannot have any more. A comment \
 comes every 15 s. The stream ends with the agent; the header `tidegate-agent-pid` names it, and the next one counts from 1.";
 
-/// The document.
 pub fn openapi() -> Value {
     let mut answers = generator(Contract::Serialize);
     let mut bodies = generator(Contract::Deserialize);
@@ -74,7 +73,6 @@ fn generator(contract: Contract) -> SchemaGenerator {
         .into_generator()
 }
 
-/// Links of rustdoc are names here.
 fn plain_description(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = text.replace("[`", "`").replace("`]", "`");
@@ -121,7 +119,6 @@ fn media(name: &str, schema: Value) -> Value {
     json!({ name: { "schema": schema } })
 }
 
-/// What an answer is, and its media types.
 fn content(answer: &Answer, answers: &mut SchemaGenerator) -> (String, Value) {
     match answer {
         Answer::Json(json) => (

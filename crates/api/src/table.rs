@@ -96,7 +96,6 @@ const METRICS: Answer = Answer::Text(
     "OpenMetrics text; Prometheus text where `Accept` names `text/plain` and not OpenMetrics",
 );
 
-/// Every call.
 pub const CALLS: &[Call] = &[
     post(
         CallId::Run,
@@ -238,7 +237,6 @@ mod tests {
 
     use super::*;
 
-    /// A row of the table of this crate's documentation.
     fn row(call: &Call) -> String {
         let link = |json: &JsonType| match json.name().strip_prefix("Array_of_") {
             Some(item) => format!("`[`[`{item}`]`]`"),
@@ -257,7 +255,6 @@ mod tests {
         format!("| `{line}` | {body} | {answer} | {} |\n", call.summary)
     }
 
-    /// The table of this crate's documentation.
     fn page() -> String {
         let head = "| call | body | answer | what it does |\n|---|---|---|---|\n".to_owned();
         head + &CALLS.iter().map(row).collect::<String>()

@@ -10,14 +10,11 @@ pub const PERIOD_MAX_US: u64 = 1_000_000;
 /// What the kernel uses where no period was written.
 pub const PERIOD_DEFAULT_US: u64 = 100_000;
 
-/// A group's bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// CPU time a period; `None` is no limit.
     pub quota_us: Option<u64>,
-    /// Length of a period.
     pub period_us: u64,
-    /// Unused quota that may be carried over.
     pub burst_us: u64,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::clip;
 
-/// The set of CPUs that run tasks now.
 pub const ONLINE_PATH: &str = "/sys/devices/system/cpu/online";
 
 /// CPU numbers above this are not the kernel's (`NR_CPUS` is 8192 at most).
@@ -12,13 +11,11 @@ const CPU_MAX: u32 = 8191;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cpu list: {text:?}: {why}; expected something like 0-3,5")]
 pub struct CpuListError {
-    /// The text found, shortened.
     pub text: String,
     pub why: &'static str,
 }
 
 impl CpuListError {
-    /// An error about this text.
     pub fn new(text: &str, why: &'static str) -> Self {
         let text = clip(text);
         Self { text, why }

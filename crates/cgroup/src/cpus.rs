@@ -7,7 +7,6 @@ pub use crate::cpu_list::{format_list, parse_list};
 use crate::cpu_list::{CpuListError, ONLINE_PATH};
 use crate::{KernelFs, KfsError};
 
-/// The set of CPUs that may ever run tasks.
 pub const POSSIBLE_PATH: &str = "/sys/devices/system/cpu/possible";
 
 /// A CPU list could not be had.

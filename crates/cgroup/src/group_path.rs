@@ -12,7 +12,6 @@ const PATH_MAX_BYTES: usize = 3_500;
 #[serde(try_from = "String", into = "String")]
 pub struct GroupPath(String);
 
-/// A path that cannot name a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "group path: {path:?}: {why}; give it as it stands below the cgroup mount, like /system.slice/nginx.service"
@@ -93,7 +92,6 @@ impl GroupPath {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// As text, with its leading slash.
     pub fn as_str(&self) -> &str {
         &self.0
     }

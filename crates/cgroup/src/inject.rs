@@ -33,7 +33,6 @@ enum What {
     Errno(i32),
 }
 
-/// The fault that this process is to meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     nth: u64,
@@ -123,7 +122,6 @@ impl<F: KernelFs> FaultyFs<F> {
 }
 
 impl What {
-    /// Happens to this very process.
     fn befall(self) {
         match self {
             What::Signal(signal) => raise(signal),

@@ -33,10 +33,8 @@ pub use real::RealFs;
 
 use sched_attr::{SchedWrite, TaskSched};
 
-/// One kind of operation on kernel files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Read a whole file.
     Read,
     /// Write a kernel file: one write(2).
     Write,
@@ -44,20 +42,14 @@ pub enum Op {
     /// Remove an empty directory.
     Rmdir,
     List,
-    /// Look at a file's identity.
     Stat,
-    /// Ask whether the caller may write.
     Access,
     /// Put a new file in the place of an old one, whole.
     Replace,
-    /// Add to the end of a file.
     Append,
-    /// Give a file another name.
     Rename,
     Unlink,
-    /// Ask how a task is scheduled.
     SchedGet,
-    /// Change how a task is scheduled.
     SchedSet,
     /// Ask which BPF programs a group has.
     Programs,
@@ -84,7 +76,6 @@ impl fmt::Display for Op {
     }
 }
 
-/// An operation on a kernel file failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op}: {}: {}; {}", .path.display(), why(*.errno), mend(*.errno))]
 pub struct KfsError {
@@ -94,7 +85,6 @@ pub struct KfsError {
 }
 
 impl KfsError {
-    /// An error from its parts.
     pub fn new(op: Op, path: impl Into<PathBuf>, errno: i32) -> Self {
         Self {
             op,
@@ -158,9 +148,6 @@ pub struct DirEntry {
 }
 
 /// The machine's files as agent, guardian and repair use them: confined below the cgroup mounts `roots`.
-///
-/// # Errors
-/// A mount cannot be opened.
 pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Arc<dyn KernelFs>> {
     let confined = RealFs::with_roots(roots)?;
     #[cfg(debug_assertions)]
@@ -170,7 +157,6 @@ pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<
     Ok(Arc::new(confined))
 }
 
-/// Result of an operation on kernel files.
 pub type KfsResult<T> = Result<T, KfsError>;
 
 /// How errors of [`KernelFs::sched`] and [`KernelFs::set_sched`] name a task.
@@ -178,7 +164,6 @@ pub fn task_path(tid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}"))
 }
 
-/// Operations on kernel files. Paths are absolute.
 pub trait KernelFs: Send + Sync {
     /// Reads a whole file into `buffer`, which is cleared first and whose memory is used again: no allocation in the
     /// steady state.
@@ -204,14 +189,11 @@ pub trait KernelFs: Send + Sync {
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
     /// Adds to the end of an ordinary file that is there already. A refusal may leave a part of `contents` in it.
     fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
-    /// Gives an ordinary file another name.
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()>;
-    /// Removes an ordinary file.
     fn unlink(&self, path: &Path) -> KfsResult<()>;
     /// How a task is scheduled; 0 is the calling thread. No file, but a thing of the kernel's all the same: errors name
     /// [`task_path`].
     fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
-    /// Changes how a task is scheduled.
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
     /// Holds a process by its number, which means no other while this is open; readable once it has exited. `None` where the
     /// kernel cannot (before 5.3).

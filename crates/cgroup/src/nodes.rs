@@ -11,9 +11,7 @@ const LOCAL: u32 = 10;
 /// The nodes that are online. A machine that tells of none is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// CPUs of each node.
     cpus: Vec<Vec<u32>>,
-    /// Distances from each node to each.
     distances: Vec<Vec<u32>>,
 }
 

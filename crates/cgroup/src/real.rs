@@ -19,7 +19,6 @@ use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 /// Files larger than this are not kernel files that we read (`cgroup.procs` of 500,000 processes is 4 MB).
 const READ_MAX_BYTES: usize = 16 << 20;
 
-/// Kernel files as they are.
 #[derive(Debug, Default)]
 pub struct RealFs {
     roots: Vec<(PathBuf, OwnedFd)>,

@@ -19,32 +19,26 @@ pub const EXT: u32 = 7;
 const FLAG_RESET_ON_FORK: u64 = 0x01;
 const FLAG_KEEP_POLICY: u64 = 0x08;
 
-/// What the kernel says of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSched {
     /// Its policy, as in `sched.h`.
     pub policy: u32,
-    /// Whether what it forks starts afresh.
     pub reset_on_fork: bool,
     pub nice: i32,
     /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12. Of a deadline task, its turn.
     pub slice_ns: u64,
 }
 
-/// What is written to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedWrite {
     /// A slice of its own; 0 gives it the default again. Policy and reset-on-fork stay.
     Slice {
-        /// The nice level it has.
         nice: i32,
         /// The slice; the kernel clamps it to 0.1 to 100 ms.
         slice_ns: u64,
     },
-    /// Another policy of the fair class.
     Policy {
         policy: u32,
-        /// The nice level it has.
         nice: i32,
         reset_on_fork: bool,
         /// A slice of its own, or 0.
@@ -71,7 +65,6 @@ struct Raw {
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<Raw>() == SIZE as usize);
 
-/// The errno of a call that failed.
 fn errno() -> i32 {
     std::io::Error::last_os_error()
         .raw_os_error()

@@ -22,7 +22,6 @@ use member::{Member, is_real_time_now, threads_of};
 pub const SUBGROUPS_MAX: usize = 512;
 /// Rounds of moving back; each finds what was forked during the one before.
 const ROUNDS_MAX: u32 = 20;
-/// Tasks that one sweep looks at.
 const SWEEP_TASKS_MAX: usize = 256;
 /// The subgroup of those that have none of their own; no task has this number.
 const SHARED: i32 = 0;
@@ -30,7 +29,6 @@ const SHARED: i32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// One process's, with all its threads.
     Process,
     Task,
 }
@@ -50,7 +48,6 @@ pub struct Family {
 }
 
 impl Family {
-    /// The group of one process or task.
     pub fn path_of(&self, id: i32) -> GroupResult<GroupPath> {
         Ok(self.dir.join(&format!("{}{id}", self.stem))?)
     }
@@ -65,7 +62,6 @@ impl Family {
         id.parse().ok().filter(|_| plain)
     }
 
-    /// Every subgroup that is there.
     pub fn list(&self, groups: &Groups) -> GroupResult<Vec<(i32, GroupPath)>> {
         let children = match groups.children(&self.dir) {
             Err(error) if error.is_gone() => return Ok(Vec::new()),
@@ -76,14 +72,11 @@ impl Family {
     }
 }
 
-/// What a sweep did and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Subgroups that are there now.
     pub subgroups: usize,
     /// Processes or tasks that got one of their own, or the shared one.
     pub moved: usize,
-    /// Subgroups that were removed.
     pub removed: usize,
     /// Some were moved, and more may have to be.
     pub more: bool,
@@ -91,7 +84,6 @@ pub struct SweepReport {
     pub stopped_at: Option<(Option<i32>, i32)>,
     /// There is no subgroup left, so that some share one.
     pub sharing: bool,
-    /// Real-time tasks that were left alone.
     pub real_time: BTreeSet<i32>,
     pub refused: Option<String>,
 }
@@ -108,9 +100,6 @@ struct Sweep<'a> {
 
 /// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
 /// `furnish` writes a new subgroup's values before a task enters it.
-///
-/// # Errors
-/// The gate's own group cannot be read.
 pub fn sweep(
     groups: &Groups,
     family: &Family,
@@ -265,9 +254,6 @@ impl Sweep<'_> {
 }
 
 /// Moves all processes back into the gate's group and removes the subgroups; true when none is left.
-///
-/// # Errors
-/// The subgroups cannot be listed.
 pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
     for _ in 0..ROUNDS_MAX {
         let subgroups = family.list(groups)?;

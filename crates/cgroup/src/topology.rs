@@ -12,13 +12,11 @@ use crate::cpus::{self, CpusError};
 /// Cache indices looked at per CPU; x86 has 4, arm64 up to 5.
 const CACHES_MAX: u32 = 10;
 
-/// How the CPUs that are online belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     cores: Vec<Core>,
 }
 
-/// CPUs that share a core.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Core {
     /// The first CPU of its last-level cache: which cache it is in.
@@ -64,7 +62,6 @@ impl Topology {
         Ok(Self::new(cores))
     }
 
-    /// The cores, by cache and then by number.
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
@@ -76,7 +73,6 @@ impl Topology {
         cpus
     }
 
-    /// Whether any two CPUs share a core.
     pub fn shares_cores(&self) -> bool {
         self.cores.iter().any(|core| core.cpus.len() > 1)
     }

@@ -14,7 +14,6 @@ pub trait Clock: Send + Sync {
     /// As [`monotonic_ns`].
     fn now_ns(&self) -> u64;
 
-    /// Comes back so much later.
     fn sleep(&self, span: Duration);
 }
 

@@ -20,7 +20,6 @@ const MEAN_POLLS: u64 = 10;
 struct Cache {
     llc: u32,
     cores: Vec<Core>,
-    /// Main's time in a poll, a mean.
     main_ns: u64,
 }
 

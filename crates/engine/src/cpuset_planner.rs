@@ -17,10 +17,8 @@
 use crate::core_order::CoreOrder;
 use tidegate_cgroup::topology::{Core, Topology};
 
-/// How often the planner's caller polls.
 pub const POLL_NS: u64 = 100_000_000;
 
-/// Tuning of the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpusetPlannerConfig {
     /// A smaller set must have been enough for this long.

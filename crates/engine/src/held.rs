@@ -18,11 +18,8 @@ pub const TASKS_MAX: usize = 64;
 /// What the kernel counted of a gate between two polls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The time between the polls.
     pub window_ns: u64,
-    /// Its group is frozen.
     pub is_frozen: bool,
-    /// It was above its soft cap.
     pub is_above_soft_cap: bool,
     /// Periods in which its own limit throttled it.
     pub own_throttled: u64,
@@ -30,18 +27,14 @@ pub struct Counted {
     pub root_throttled: u64,
     /// Periods in which a limit of another group around it throttled that.
     pub parent_throttled: u64,
-    /// Its tasks.
     pub tasks: TaskCounts,
 }
 
-/// What the kernel counted of a gate's runnable tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
     /// Tasks that were runnable at the second poll.
     pub runnable: u64,
-    /// How long those ran between the polls.
     pub run_ns: u64,
-    /// How long those waited for a CPU.
     pub delay_ns: u64,
     /// Some tasks were not read.
     pub is_partial: bool,
@@ -118,12 +111,10 @@ pub struct Limits {
     pub moving: Limit,
     /// What holds all side work back, by the control step; `none` for work that is not side work.
     pub side: Limit,
-    /// Other side work runs, and takes a part.
     pub is_shared: bool,
 }
 
 impl Counted {
-    /// The limit that held it back.
     pub fn limit(&self, limits: &Limits) -> Limit {
         let tasks = &self.tasks;
         let is_delayed = tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;

@@ -87,13 +87,11 @@ pub enum QuotaReason {
     /// Nothing of ours stands: first write, adoption, an outside write.
     Initial,
     Cut,
-    /// A smaller correction downwards.
     Lower,
     Raise,
 }
 
 impl QuotaReason {
-    /// One lower-case word, for status and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Initial => "initial",
@@ -128,7 +126,6 @@ struct Step<'a> {
     budget: &'a WriteBudget,
 }
 
-/// A part of the capacity.
 fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
     decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000
 }
@@ -253,7 +250,6 @@ impl QuotaPlanner {
         plan
     }
 
-    /// One step with a budget shared by several groups.
     pub fn step_shared(
         &mut self,
         now_ns: u64,
@@ -330,7 +326,6 @@ impl QuotaPlanner {
         }
     }
 
-    /// Changes up to this are noise.
     fn deadband_ucpu(&self, decision: &HeadroomDecision) -> u64 {
         decision
             .noise_ucpu

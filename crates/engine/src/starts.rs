@@ -28,18 +28,14 @@ unsafe impl Plain for Told {}
 /// Starts that are kept between two calls; more are lost, as where the ring is full.
 const KEPT_MAX: usize = 16_384;
 
-/// Something that has started.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
-    /// A process runs another program.
     Exec(i32),
-    /// A group was made, in some hierarchy.
     Group(GroupPath),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Topics {
-    /// Processes that run another program.
     pub execs: bool,
     pub groups: bool,
 }
@@ -61,7 +57,6 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// Everything is to be looked at.
     pub fn lost() -> Self {
         Self {
             told: Vec::new(),
@@ -81,9 +76,6 @@ pub struct StartWatch {
 
 impl StartWatch {
     /// Loads and attaches.
-    ///
-    /// # Errors
-    /// Why it cannot be had, for people.
     pub fn open(topics: Topics) -> Result<Self, String> {
         in_own_pid_namespace()?;
         Self::load(topics).map_err(|error| format!("{error:#}"))
@@ -138,7 +130,6 @@ impl StartWatch {
         starts
     }
 
-    /// How many starts found the ring full.
     fn lost(&self) -> Option<u64> {
         let lost = &self.skel.maps.lost;
         let value = lost.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;

@@ -33,7 +33,6 @@ impl Agent {
         Ok(self.call(Client::status).await?.gates)
     }
 
-    /// Why a gate runs as it does.
     pub async fn explain(&self, target: String) -> Result<ExplainView, ApiError> {
         self.call(move |client| client.explain(&target)).await
     }

@@ -41,23 +41,17 @@ pub fn choose<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<&'a Pod> {
     pods.into_iter().filter(may_move).min_by_key(order)
 }
 
-/// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It goes.
     Accepted,
     /// A disruption budget says not now; the next minute asks again.
     NotNow,
-    /// It is gone already.
     Gone,
     /// A dry run has no right to ask, and needs none: whether a disruption budget would let it go is not known.
     NotAsked,
 }
 
 /// Asks the API server to evict a pod, so that disruption budgets hold.
-///
-/// # Errors
-/// The API server refuses or cannot be reached.
 pub async fn evict(
     client: Client,
     namespace: &str,

@@ -20,7 +20,6 @@ use crate::policy::{Labels, TidegatePolicy};
 
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Whether the API server has failed us.
 #[derive(Clone, Debug, Default)]
 pub struct Failures(Arc<AtomicBool>);
 
@@ -37,10 +36,8 @@ impl Failures {
 
 /// What is followed. A store keeps what it knew while the API server is away.
 pub struct NodeStores {
-    /// Pods that are bound to the node.
     pub pods: Store<Pod>,
     pub node: Store<Node>,
-    /// Every namespace, for its labels.
     pub namespaces: Store<Namespace>,
     /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,

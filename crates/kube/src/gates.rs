@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_api::GateView;
 use tidegate_terms::Term;
 
-/// Terms of a gate as the agent takes them.
 pub type RawTerms = BTreeMap<String, String>;
 
-/// A pod's gate as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGate {
     /// The pod's group, below the mount of the cpu controller.
@@ -18,7 +16,6 @@ pub struct PodGate {
     pub terms: RawTerms,
 }
 
-/// A call to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Set {
@@ -125,7 +122,6 @@ impl AgentAnswers {
         changes
     }
 
-    /// The agent took a change.
     pub fn taken(&mut self, group: &str, change: &Change) {
         if let Change::Set { terms, .. } = change {
             self.taken.insert(group.to_owned(), terms.clone());
@@ -133,7 +129,6 @@ impl AgentAnswers {
         }
     }
 
-    /// The agent refused a change.
     pub fn refused(&mut self, group: &str, change: &Change, now_s: u64) {
         if let Change::Set { terms, .. } = change {
             let until = (terms.clone(), now_s + RETRY_S);

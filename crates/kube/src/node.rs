@@ -16,11 +16,9 @@ pub const CONDITION: &str = "TidegateSidePressure";
 pub struct Sample {
     /// What the law leaves to side work, before its floor.
     pub surplus_milli: u64,
-    /// Side work stood at its tolerance.
     pub is_starved: bool,
 }
 
-/// Makes samples of the agent's status.
 #[derive(Default)]
 pub struct Sampler {
     at_tolerance_seconds: Option<f64>,
@@ -78,7 +76,6 @@ pub fn patch(step: &Step, condition_before: Option<bool>, now: Timestamp) -> Opt
         .then(|| json!({"status": status}))
 }
 
-/// The patch that takes everything of ours away.
 pub fn patch_of_removal() -> Value {
     json!({"status": {
         "capacity": {SIDE_CPU: null},

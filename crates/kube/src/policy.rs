@@ -74,7 +74,6 @@ pub enum PodClass {
 }
 
 impl PodClass {
-    /// As a term is written.
     pub fn name(self) -> &'static str {
         match self {
             PodClass::Main => "main",
@@ -84,7 +83,6 @@ impl PodClass {
     }
 }
 
-/// Labels of a namespace or a node.
 pub type Labels = BTreeMap<String, String>;
 
 /// The policies that hold for pods of a namespace on this node, the first to ask first.

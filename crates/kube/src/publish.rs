@@ -18,14 +18,12 @@ use crate::follow::Failures;
 use crate::node::{self, Sample};
 use crate::resource;
 
-/// A write that takes longer has failed.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// After a write that failed, the next waits for so long.
 const WRITE_PAUSE: Duration = Duration::from_secs(10);
 /// At the end the key goes within this, or stays: kubelet gives a pod 30 s to end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Publishes one node's side CPU.
 pub struct Publisher {
     client: Client,
     name: String,
@@ -178,7 +176,6 @@ async fn write_amount(
         .context("patch of its status")
 }
 
-/// The watch is behind.
 #[derive(Debug, thiserror::Error)]
 #[error("its status is not what it was when the amount was computed")]
 struct OtherState;
@@ -191,9 +188,6 @@ fn is_change(error: &anyhow::Error) -> bool {
 }
 
 /// Patches a node's status.
-///
-/// # Errors
-/// The API server refuses, or does not answer in time.
 pub async fn patch_status(
     client: Client,
     node: &str,

@@ -5,7 +5,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 pub const SIDE_CPU: &str = "tidegate.dev/side-cpu";
 
-/// What the pods of a node request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// Of all that have not ended.
@@ -29,7 +28,6 @@ pub fn bound<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Bound {
     sum
 }
 
-/// Whether it holds nothing any more.
 pub fn has_ended(pod: &Pod) -> bool {
     let phase = pod
         .status

@@ -34,16 +34,11 @@ pub struct Settings {
     pub node: String,
     pub socket: PathBuf,
     pub cgroups: PathBuf,
-    /// Whether pods are really told to move.
     pub evict: Mode,
-    /// The numbers of the publishing rule.
     pub constants: Constants,
 }
 
 /// Follows the node until `ended`.
-///
-/// # Errors
-/// No API server is configured.
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
     let config = Config::infer().await.context("the API server")?;
     let client = client(config).context("the API server")?;
@@ -69,9 +64,6 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
 
 /// A client that asks once. Watches, writes and evictions each have a pause of their own before they try again; and to an eviction
 /// "too many requests" is a disruption budget's answer.
-///
-/// # Errors
-/// The configuration does not hold.
 pub fn client(mut config: Config) -> kube::Result<Client> {
     config.default_retry = false;
     Client::try_from(config)
@@ -130,7 +122,6 @@ impl Keeper {
         self.publish(&pods, status.as_ref()).await;
     }
 
-    /// The gates that the pods want.
     async fn keep_gates(&mut self, pods: &[Arc<Pod>], status: &StatusView) {
         let mount = groups::cpu_mount(&self.settings.cgroups);
         let found = match groups::of_pods(&mount) {
@@ -182,7 +173,6 @@ impl Keeper {
         }
     }
 
-    /// Asks the agent for one change of a gate.
     async fn change(&mut self, group: &str, change: Change, shown_as: &str, pod: Option<&Pod>) {
         let note = match self.agent.apply(change.clone()).await {
             Ok(()) => {

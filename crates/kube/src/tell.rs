@@ -18,7 +18,6 @@ const NOTE_MAX: usize = 1_000;
 pub enum Reason {
     /// What is written for the pod does not hold.
     TermsIgnored,
-    /// The agent refused the pod's terms.
     TermsRefused,
 }
 
@@ -31,7 +30,6 @@ impl Reason {
     }
 }
 
-/// Tells of a node's pods.
 pub struct Teller {
     client: Client,
     reporter: Reporter,
@@ -41,7 +39,6 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// For the pods of this node.
     pub fn new(client: Client, node: &str) -> Self {
         let reporter = Reporter {
             controller: "tidegate-kube".into(),
@@ -77,7 +74,6 @@ impl Teller {
         publish(self.recorder.clone(), pod, "TidegateStarved", action, note);
     }
 
-    /// Forgets the pods that are gone.
     pub fn keep(&mut self, pods: &[Arc<Pod>]) {
         let there: HashSet<String> = pods.iter().filter_map(|pod| pod.uid()).collect();
         self.told.retain(|uid, _| there.contains(uid));

@@ -23,7 +23,6 @@ const WORDS: usize = 4;
 /// The first slot is the head.
 const BYTES: usize = (SLOTS + 1) * WORDS * 8;
 
-/// The mapped file, with its one writer.
 pub struct Flight {
     map: MmapRaw,
     /// The next step's number; the first is 1.
@@ -32,9 +31,6 @@ pub struct Flight {
 
 impl Flight {
     /// Maps the file, made on first use. What another agent wrote before is kept.
-    ///
-    /// # Errors
-    /// It cannot be made, or there is no room for it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -74,9 +70,6 @@ impl Flight {
     }
 
     /// Maps another's file to read it.
-    ///
-    /// # Errors
-    /// It cannot be read, or is none.
     pub fn look(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).open(path)?;
         if file.metadata()?.len() != BYTES as u64 {

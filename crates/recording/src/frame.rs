@@ -40,7 +40,6 @@ fn checksum(version: u8, payload: &[u8]) -> u32 {
 #[derive(Debug, PartialEq)]
 pub enum Entry {
     Record(Record),
-    /// A whole entry of a later version.
     Newer(u8),
 }
 

@@ -17,5 +17,4 @@ pub use record::{Event, Machine, Record, Second, Step, Work, WorkSecond};
 pub use recording::Recording;
 pub use whole_file::write_whole;
 
-/// How a recording's file name ends.
 pub const ENDING: &str = "tgr";

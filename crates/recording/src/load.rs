@@ -11,21 +11,16 @@ use crate::recording::Recording;
 use crate::store;
 use crate::whole_file::write_whole;
 
-/// Steps in one entry.
 const STEPS: usize = 1_000;
 
-/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file cannot be read or written.
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
     #[error("{}: no recording; write one with tidegate recording save --out FILE", .0.display())]
     NoRecording(PathBuf),
-    /// A later Tidegate wrote it.
     #[error("{}: recorded in format {version} and this tidegate reads up to {VERSION}; use the one that recorded it, or a later one", .path.display())]
     Newer { path: PathBuf, version: u8 },
-    /// Nothing lies in the span.
     #[error("{}: nothing was recorded in that span", .0.display())]
     Empty(PathBuf),
 }
@@ -42,9 +37,6 @@ impl LoadError {
 }
 
 /// Reads a file, or what a directory of an agent has from `from_ms` to `to_ms`.
-///
-/// # Errors
-/// It cannot be read, is no recording, or is of a later version.
 pub fn load(path: &Path, from_ms: u64, to_ms: u64) -> Result<Recording, LoadError> {
     let failed = |error| LoadError::Io {
         path: path.to_owned(),
@@ -115,9 +107,6 @@ pub fn to_bytes(recording: &Recording) -> Vec<u8> {
 }
 
 /// Writes a recording into one file, whole or not at all, for its owner alone.
-///
-/// # Errors
-/// It cannot be written.
 pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
     write_whole(path, &to_bytes(recording))
 }

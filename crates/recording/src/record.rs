@@ -9,7 +9,6 @@ use tidegate_api::Limit;
 pub enum Record {
     /// The machine: the first entry of every file.
     Machine(Machine),
-    /// Works that later entries name by their number.
     Works(Vec<Work>),
     Second(Second),
     /// Steps of the control loop, oldest first: of the last minutes before an alert alone.
@@ -21,9 +20,7 @@ pub enum Record {
 pub struct Machine {
     pub version: String,
     pub kernel: String,
-    /// CPUs online.
     pub cpus: u32,
-    /// CPUs that share a core.
     pub threads_per_core: u32,
     /// `cgroup` or `sched_ext`.
     pub engine: String,
@@ -50,7 +47,6 @@ pub struct Work {
     pub parent: Option<String>,
     /// The rule of the policy that gave it terms, if any.
     pub rule: Option<String>,
-    /// Its terms, as name, value and source.
     pub terms: Vec<(String, String, String)>,
 }
 
@@ -65,13 +61,11 @@ pub struct Second {
     pub main_cpus: f32,
     pub side_cpus: f32,
     pub idle_cpus: f32,
-    /// What the law gave side work.
     pub allowance_cpus: f32,
     /// Headroom in force, percent of the machine.
     pub headroom_pct: f32,
     /// Tolerance in force, percent of the machine.
     pub tolerance_pct: f32,
-    /// Whether side work was at the tolerance.
     pub is_at_tolerance: bool,
     /// Steps of the control loop that began more than a period late.
     pub late_steps: u32,
@@ -91,19 +85,15 @@ pub struct Second {
 pub struct WorkSecond {
     /// [`Work::id`].
     pub id: u32,
-    /// CPUs that it used.
     pub used_cpus: f32,
-    /// What the law gave it, for side gates.
     pub allowance_cpus: Option<f32>,
     /// How long its quota throttled it, all CPUs added up.
     pub throttled_us: u32,
     /// Processes in it; 0 where they were not counted.
     pub processes: u32,
-    /// The limit that held a gate back.
     pub limit: Limit,
 }
 
-/// One step of the control loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// When, microseconds since 1970.
@@ -114,7 +104,6 @@ pub struct Step {
     pub side_ucpu: u32,
     /// Idle over the last window.
     pub idle_ucpu: u32,
-    /// What the law gave side work.
     pub allowance_ucpu: u32,
 }
 

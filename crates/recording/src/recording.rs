@@ -7,7 +7,6 @@ use crate::record::{Event, Machine, Record, Second, Step, Work};
 /// Everything that a recording, or a stretch of one, holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The machine as it was at the end.
     pub machine: Machine,
     /// Every work that a second names, by number.
     pub works: BTreeMap<u32, Work>,

@@ -35,7 +35,6 @@ impl Span {
         }
     }
 
-    /// Whether any flag says something.
     pub fn is_said(&self) -> bool {
         self.from.is_some() || self.to.is_some() || self.last.is_some()
     }
@@ -79,14 +78,12 @@ fn unix_ms(text: &str) -> Result<u64, String> {
         })
 }
 
-/// A time as people read it, in their zone.
 pub fn time(unix_seconds: f64) -> String {
     let time = Timestamp::from_second(unix_seconds as i64).unwrap_or_default();
     let zoned = time.to_zoned(TimeZone::system());
     zoned.strftime("%F %T").to_string()
 }
 
-/// Loads a recording, or a part of it.
 pub fn load_span(command: &str, path: &Path, span: &Span) -> Result<Recording, Failure> {
     let (from_ms, to_ms) = span.bounds_ms();
     let shown = path.display();

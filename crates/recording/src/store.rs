@@ -11,7 +11,6 @@ use crate::ENDING;
 use crate::frame;
 use crate::record::{Event, Machine, Record, Second, Work};
 
-/// A file covers this.
 const FILE_MS: u64 = 3_600_000;
 
 /// An event is written behind the second in which it happened; a clock that was set back goes further.
@@ -30,7 +29,6 @@ pub struct Limits {
     pub keep_ms: u64,
 }
 
-/// The directory, as its one writer has it.
 pub struct Store {
     dir: PathBuf,
     limits: Limits,
@@ -43,20 +41,15 @@ pub struct Store {
     has_given: bool,
 }
 
-/// The file that grows.
 struct Current {
     file: File,
     began_ms: u64,
     last_ms: u64,
-    /// Works that it has introduced.
     works: BTreeSet<u32>,
 }
 
 impl Store {
     /// Opens the directory, or makes it, for its owner alone. What is there already stays as it is, within the limits.
-    ///
-    /// # Errors
-    /// It cannot be made or read.
     pub fn open(dir: &Path, limits: Limits, machine: Machine) -> io::Result<Store> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let files = files(dir)?.into_iter().map(|path| {
@@ -97,9 +90,6 @@ impl Store {
     }
 
     /// One second, with the works that it names.
-    ///
-    /// # Errors
-    /// It could not be written, and nothing of it was.
     pub fn add(&mut self, second: &Second, works: &BTreeMap<u32, Work>) -> io::Result<()> {
         let named: Vec<&Work> = second
             .works
@@ -110,9 +100,6 @@ impl Store {
     }
 
     /// An event.
-    ///
-    /// # Errors
-    /// It could not be written.
     pub fn add_event(&mut self, event: &Event) -> io::Result<()> {
         self.write(event.unix_ms, &[], &Record::Event(event.clone()))
     }

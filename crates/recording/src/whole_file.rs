@@ -8,9 +8,6 @@ use std::path::Path;
 
 /// Writes a file for its owner alone, whole or not at all, through a new file beside it. What is no plain file, as `/dev/stdout`, is
 /// written as it is.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     if is_special {

@@ -11,13 +11,11 @@
 
 use std::cmp::Reverse;
 
-/// The item with the largest headroom.
 pub fn headroom<T>(named: impl IntoIterator<Item = T>, ppm: impl Fn(&T) -> u32) -> Option<T> {
     // `max_by_key` would return the last of equals.
     named.into_iter().min_by_key(|one| Reverse(ppm(one)))
 }
 
-/// The item with the smallest tolerance.
 pub fn tolerance<T>(named: impl IntoIterator<Item = T>, ppm: impl Fn(&T) -> u32) -> Option<T> {
     named.into_iter().min_by_key(ppm)
 }

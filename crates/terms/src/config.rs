@@ -40,7 +40,6 @@ impl Roots {
         }
     }
 
-    /// The same below another root, for tests and images.
     pub fn under(root: &Path) -> Roots {
         Roots {
             vendor: root.join("usr/lib/tidegate"),
@@ -52,9 +51,6 @@ impl Roots {
     /// The files that are there with their texts, weakest first: the distribution's and the administrator's `tidegate.toml`, the
     /// files in every root's `tidegate.toml.d` by name, and the `tidegate.toml` until the next boot. Of two files of one name in
     /// `tidegate.toml.d` the stronger root's counts; a link to `/dev/null` so removes a weaker one.
-    ///
-    /// # Errors
-    /// All that cannot be read.
     pub fn read(&self) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
         let (mut texts, mut errors) = (Vec::new(), Vec::new());
         let mut drop_ins = BTreeMap::new();
@@ -121,9 +117,6 @@ impl Config {
     }
 
     /// The configuration that these files' texts are, weakest first.
-    ///
-    /// # Errors
-    /// All that is wrong in all of them.
     pub fn from_texts(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
         let mut config = Config::default();
         let mut errors = Vec::new();
@@ -134,9 +127,6 @@ impl Config {
     }
 
     /// The configuration that is this one file's text.
-    ///
-    /// # Errors
-    /// All that is wrong in it.
     pub fn from_text(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
         Config::from_texts(&[(path.to_owned(), text.to_owned())])
     }
@@ -193,12 +183,10 @@ impl Config {
         &self.rules
     }
 
-    /// Whether any rule is of this kind.
     pub fn has_rules_of(&self, kind: Kind) -> bool {
         self.rules.iter().any(|rule| rule.matches.kind() == kind)
     }
 
-    /// The same with this rule enforcing.
     pub fn enforcing(&self, name: &str) -> Config {
         let mut config = self.clone();
         for rule in config.rules.iter_mut().filter(|rule| rule.name == name) {
@@ -207,12 +195,10 @@ impl Config {
         config
     }
 
-    /// The mode of the rule of this name.
     pub fn mode_of(&self, rule: &str) -> Option<Mode> {
         self.rule(rule).map(|rule| rule.mode)
     }
 
-    /// The rule of this name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.name == name)
     }

@@ -7,7 +7,6 @@ use crate::refusal::Refusal;
 use crate::source::Source;
 use crate::values::Class;
 
-/// A term or setting that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TermError {
     /// The text is not a value of the term.
@@ -26,10 +25,8 @@ pub enum TermError {
         source_place: Source,
         /// `term`, `setting` and the like.
         kind: &'static str,
-        /// The nearest known name, or all of them.
         mend: String,
     },
-    /// The term means nothing for gates of this class.
     #[error("{name}: {source_place}: a {class} gate does not take it; {mend}")]
     WrongClass {
         name: &'static str,
@@ -60,7 +57,6 @@ pub enum TermError {
     /// A rule, or a part of one, that cannot be.
     #[error("{}: {source_place}: {why}; {mend}", quoted(name))]
     Rule {
-        /// The rule or the part.
         name: String,
         source_place: Source,
         why: String,
@@ -69,7 +65,6 @@ pub enum TermError {
     /// A file is not TOML.
     #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]
     Toml { source_place: Source, why: String },
-    /// A file or folder cannot be read.
     #[error("{}: cannot be read: {why}; make it readable or move it away", path.display())]
     Read { path: PathBuf, why: String },
     /// An assignment without `=`.
@@ -105,7 +100,6 @@ impl TermError {
     }
 }
 
-/// All that is wrong with the configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<TermError>);
 

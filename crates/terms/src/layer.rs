@@ -25,7 +25,6 @@ pub(crate) fn candidate<'r>(layer: &&'r RawTerms, term: Term) -> Option<&'r RawT
         .map(|(_, raw)| raw)
 }
 
-/// Refuses a term that means nothing for the class.
 pub(crate) fn takes(class: Class, term: Term, source: &Source) -> Result<(), TermError> {
     if term.classes().contains(&class) {
         return Ok(());

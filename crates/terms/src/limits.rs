@@ -21,7 +21,6 @@ pub enum Quota {
     None,
     /// This much in each period, whatever the period is.
     Time(TimeSpan),
-    /// This many CPUs, over any period.
     Cpus(CpuAmount),
 }
 
@@ -69,7 +68,6 @@ impl Value for Quota {
     }
 }
 
-/// Unused quota that may be carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Burst {
     Of(TimeSpan),
@@ -78,7 +76,6 @@ pub enum Burst {
 }
 
 impl Burst {
-    /// Nothing is carried over.
     pub const NONE: Burst = Burst::Of(TimeSpan::from_nanos(0));
 }
 
@@ -173,7 +170,6 @@ impl Value for Cap {
 pub enum CapScope {
     /// Each task has a bucket of its own at the same rate, and so has each that it forks (seed 004's meaning).
     Task = 2,
-    /// The tasks of one process share a bucket.
     Process = 1,
     /// All of the gate share one bucket, which no fork storm can multiply.
     #[default]

@@ -9,21 +9,16 @@ use crate::values::Value;
 /// A bound on run delay (the time from being able to run to running), or on a latency that is reported from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
-    /// Headroom is what was asked for.
     #[default]
     None,
     /// All but this share of runs wait for no longer than this.
     Delay {
         /// The share that may be late: 10,000 for p99.
         late_ppm: u32,
-        /// A longer wait is a late one.
         span: TimeSpan,
     },
     /// The latency that is reported (`tidegate report GATE 4.2ms`) stays below this.
-    Reported {
-        /// A longer one misses the objective.
-        span: TimeSpan,
-    },
+    Reported { span: TimeSpan },
 }
 
 /// From p50 to p99.99: what is rarer than one run in 10,000 cannot be told from chance in time.
@@ -66,9 +61,6 @@ impl Value for Objective {
 
 impl Objective {
     /// Reads `p99<5ms`, `reported<80ms` or `none`.
-    ///
-    /// # Errors
-    /// Anything else, or out of range.
     pub fn parse(text: &str) -> Result<Objective, Refusal> {
         if text == "none" {
             return Ok(Objective::None);

@@ -19,7 +19,6 @@ use crate::error::TermError;
 use crate::raw::RawTerms;
 use crate::source::Source;
 
-/// What a rule does with what it matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     #[default]
@@ -36,7 +35,6 @@ impl Mode {
         }
     }
 
-    /// The mode of this name.
     pub fn from_name(name: &str) -> Option<Mode> {
         [Mode::Enforce, Mode::Observe]
             .into_iter()
@@ -53,28 +51,23 @@ pub enum Kind {
 /// What may stand in `match`.
 pub(crate) const MATCH_KEYS: [&str; 4] = ["unit", "cgroup", "exe", "user"];
 
-/// The suffixes of units that have a group.
 pub(crate) const UNIT_SUFFIXES: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// Which work a rule is for. Of each key one of its values must match, and every key that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
-    /// Names of units of systemd.
     pub unit: Vec<Pattern>,
     /// Groups below the mount of the cpu controller; `*` stops at a slash, `**` does not.
     pub cgroup: Vec<Pattern>,
-    /// Files that processes run.
     pub exe: Vec<Pattern>,
     /// Users whose processes are meant, by name or number.
     pub user: Vec<String>,
 }
 
-/// A process as a rule sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenProcess<'a> {
     /// Its group, below the mount of the cpu controller.
     pub group: &'a str,
-    /// The file that it runs.
     pub exe: &'a str,
     pub uid: u32,
     /// Its user's name, where there is one.
@@ -132,7 +125,6 @@ impl Match {
     }
 }
 
-/// A rule as one file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenRule {
     pub(crate) name: String,
@@ -142,7 +134,6 @@ pub(crate) struct WrittenRule {
     pub(crate) terms: RawTerms,
 }
 
-/// A rule as all files together have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub name: String,
@@ -190,7 +181,6 @@ pub(crate) fn merged<'w>(written: impl Iterator<Item = &'w WrittenRule>) -> Vec<
     rules
 }
 
-/// Names that one file gives to two rules.
 pub(crate) fn twice_named(written: &[WrittenRule]) -> Vec<TermError> {
     let mut names = BTreeSet::new();
     let again = written.iter().filter(|rule| !names.insert(&rule.name));

@@ -13,7 +13,6 @@ use crate::table::Term;
 pub struct RawTerms(pub BTreeMap<String, RawTerm>);
 
 impl RawTerms {
-    /// Names and texts that all come from one place.
     pub fn from_map(map: &BTreeMap<String, String>, source: &Source) -> RawTerms {
         let mut terms = RawTerms::default();
         for (name, text) in map {
@@ -23,9 +22,6 @@ impl RawTerms {
     }
 
     /// `term=value` words, as `tidegate set` takes them. Dashes in names count as underscores.
-    ///
-    /// # Errors
-    /// A word without `=`, or with a name that no term has.
     pub fn from_assignments<S: AsRef<str>>(
         words: &[S],
         source: &Source,
@@ -49,7 +45,6 @@ impl RawTerms {
         self.0.is_empty()
     }
 
-    /// Sets one term, over what stood there.
     pub fn insert(&mut self, name: &str, text: &str, source: Source) {
         self.0.insert(
             name.to_owned(),
@@ -67,7 +62,6 @@ impl RawTerms {
         }
     }
 
-    /// The texts alone, as they travel over the socket.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         self.0
             .iter()
@@ -76,9 +70,6 @@ impl RawTerms {
     }
 
     /// Refuses unknown names and texts that are no values, without looking at classes or other layers.
-    ///
-    /// # Errors
-    /// The first that is refused.
     pub fn check(&self) -> Result<(), TermError> {
         for (name, raw) in &self.0 {
             Term::named(name, &raw.source)?.check(raw)?;

@@ -38,17 +38,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// One value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawTerm {
     pub text: String,
     pub source: Source,
 }
 
-/// A weaker value that lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overridden {
-    /// The value, as a user would write it.
     pub value: String,
     pub source: Source,
 }
@@ -78,7 +75,6 @@ impl<T> Resolved<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub name: &'static str,
-    /// The value, as a user would write it.
     pub value: String,
     pub source: Source,
     pub overrode: Vec<Overridden>,

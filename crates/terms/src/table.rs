@@ -104,9 +104,6 @@ macro_rules! table {
             }
 
             /// Refuses text that is no value.
-            ///
-            /// # Errors
-            /// [`TermError::Value`].
             pub fn check(self, raw: &RawTerm) -> Result<(), TermError> {
                 match self { $($Enum::$Variant => self.read(raw, $Struct::$field).map(drop)),+ }
             }

@@ -7,7 +7,6 @@ use crate::table::{PERIOD_DEFAULT, Term, Terms};
 use crate::units::TimeSpan;
 use crate::values::{Class, Weight};
 
-/// The kernel refuses quotas below this.
 const QUOTA_MIN_US: u64 = 1_000;
 /// One CPU: the most that one task can use.
 const ONE_CPU_PPT: u32 = 1_000;
@@ -31,7 +30,6 @@ impl Terms {
         self.quota.value.us(self.period.value)
     }
 
-    /// Refuses terms that contradict each other.
     pub(crate) fn check_together(&self) -> Result<(), TermError> {
         self.check_quota()?;
         self.check_burst()?;

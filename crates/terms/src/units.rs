@@ -78,7 +78,6 @@ impl fmt::Display for Share {
     }
 }
 
-/// A length of time.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -134,7 +133,6 @@ impl TimeSpan {
         self.ns / 1_000
     }
 
-    /// As the standard library has it.
     pub const fn duration(self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.ns)
     }

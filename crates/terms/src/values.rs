@@ -26,15 +26,12 @@ impl Value for TimeSpan {
     }
 }
 
-/// The priority of work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Latency-sensitive work to protect.
     Main,
-    /// Best-effort work that may use what is left.
     Side,
     /// The rest; counts as main's demand when headroom is computed.
     #[default]
@@ -50,7 +47,6 @@ impl Class {
         }
     }
 
-    /// The class of this name.
     pub fn from_name(name: &str) -> Option<Class> {
         [Class::Main, Class::Side, Class::Neutral]
             .into_iter()
@@ -70,13 +66,11 @@ impl Value for Class {
     }
 }
 
-/// Idle to keep for main.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Headroom {
     /// Not asked for: the machine's `default_headroom` holds where no gate names one.
     #[default]
     None,
-    /// This share of the machine.
     Of(Share),
 }
 
@@ -118,7 +112,6 @@ impl Tolerance {
     pub const ONE_PERCENT: Tolerance = Tolerance(Share::ONE_PERCENT);
     pub const NONE: Tolerance = Tolerance(Share::ZERO);
 
-    /// As a share of the machine.
     pub const fn share(self) -> Share {
         self.0
     }
@@ -189,7 +182,6 @@ impl Value for Weight {
 /// What a limited target goes to when the agent is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
-    /// A static quota at the tolerance.
     Floor,
     /// The values that stood before Tidegate.
     Restore,
@@ -223,13 +215,11 @@ impl Value for Fallback {
     }
 }
 
-/// Whether side work is confined to whole cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CpusetMode {
     /// On machines where it was found to help.
     #[default]
     Auto,
-    /// Wherever there are cpusets.
     On,
     Off,
 }
@@ -321,7 +311,6 @@ pub enum ApiListen {
     /// Nowhere; the agent's socket has it.
     #[default]
     Off,
-    /// At an address of this machine alone.
     At(SocketAddr),
 }
 
@@ -348,7 +337,6 @@ impl Value for ApiListen {
     }
 }
 
-/// Time between steps of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopPeriod {
     #[default]

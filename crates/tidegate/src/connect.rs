@@ -50,7 +50,6 @@ pub fn socket() -> PathBuf {
     }
 }
 
-/// The agent that runs now.
 pub fn to_agent() -> Result<Client, Failure> {
     if let Some(host) = host() {
         return to_host(host);

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStringExt;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// The user that sudo was called by.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Caller {
     uid: u32,

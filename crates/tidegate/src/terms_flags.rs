@@ -11,7 +11,6 @@ pub struct TermFlags(pub RawTerms);
 /// processes and groups that Tidegate did not start.
 const NOT_PLAIN: &[Term] = &[Term::Class, Term::Fallback];
 
-/// The terms that short help shows.
 const IN_SHORT_HELP: &[Term] = &[Term::Headroom, Term::Quota, Term::CapHard];
 
 fn plain() -> impl Iterator<Item = Term> {

@@ -21,7 +21,6 @@ impl Agent {
         self.life.left().await;
     }
 
-    /// The machine at a glance.
     pub fn status(&self) -> StatusView {
         self.status_in(Detail::Whole)
     }

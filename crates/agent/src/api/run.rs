@@ -198,7 +198,6 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
     alone.then_some(index)
 }
 
-/// What the command is told of its gate.
 fn reply_of(gate: &Gate) -> RunReply {
     RunReply {
         gate: gate.record.name.clone(),

@@ -25,7 +25,6 @@ use crate::systemd::group_of_unit;
 use crate::view::gate_named;
 
 impl Agent {
-    /// Terms for something that runs already.
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
         let target = Target::parse(&request.target).map_err(usage)?;
         check_size(&request.terms)?;
@@ -106,7 +105,6 @@ impl Agent {
         self.shown(&name, &request.target)
     }
 
-    /// Refuses to make side work of what cannot be.
     fn check_class_of(
         &self,
         gates: &[Gate],
@@ -307,7 +305,6 @@ impl Agent {
     }
 }
 
-/// Whether nothing but a latency hint is asked for.
 fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
     let mut names = terms.keys().map(String::as_str);
     !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))

@@ -127,7 +127,6 @@ fn full(detail: String, mend: &str) -> ApiError {
     ApiError::new(ErrorKind::Busy, format!("budget: {detail}")).with_mend(mend)
 }
 
-/// A command line as far as it is kept.
 pub(crate) fn kept_command(command: &[String]) -> Vec<String> {
     let mut left = COMMAND_BYTES_MAX;
     let mut kept = Vec::new();

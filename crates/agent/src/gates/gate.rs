@@ -15,7 +15,6 @@ use crate::gates::{Attachment, HeldState, HintState, Record};
 
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// What is written down of it.
     pub record: Record,
     pub terms: Terms,
     /// CPU it had used at the last poll, and when that was.
@@ -28,7 +27,6 @@ pub struct Gate {
     pub group_id: Option<u64>,
     /// Its unit stands still: it has no group, so nothing acts on it until it is back.
     pub away: bool,
-    /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
     /// What the kernel counted for a limit of its own, at the last poll.
     pub stat: Option<CpuStat>,
@@ -43,13 +41,11 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Resolves the record's terms.
     pub fn new(record: Record, config: &Config) -> Result<Self, TermError> {
         let terms = record.resolve(config)?;
         Ok(Self::with_terms(record, terms))
     }
 
-    /// With terms that are resolved already.
     pub(super) fn with_terms(record: Record, terms: Terms) -> Self {
         Self {
             record,

@@ -14,8 +14,6 @@ pub(crate) struct HeldState {
     pub root: u64,
     /// Periods in which limits of other groups around it throttled those.
     pub parent: u64,
-    /// The counts of its tasks.
     pub tasks: TaskPoll,
-    /// The view of these counts.
     pub view: HeldView,
 }

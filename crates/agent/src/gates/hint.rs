@@ -7,10 +7,8 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::sched::hint::{HintCensus, Latency};
 use tidegate_cgroup::sched::tasks::TaskId;
 
-/// For the sweep and for who asks.
 #[derive(Clone, Debug)]
 pub(crate) struct HintState {
-    /// As it is in the journal.
     pub latency: Arc<Latency>,
     pub group: GroupPath,
     pub at_boot_ns: u64,
@@ -21,7 +19,6 @@ pub(crate) struct HintState {
     pub every_ns: u64,
     /// As of the last whole poll.
     pub counts: HintCounts,
-    /// The poll that is under way.
     pub round: HintRound,
     /// Tasks that the sweep gave it, with how often: another writer may be taking it from them.
     pub given: BTreeMap<i32, (TaskId, u8)>,
@@ -48,7 +45,6 @@ impl HintCounts {
         }
     }
 
-    /// Counts of other tasks beside these.
     pub fn merge(&mut self, other: &Self) {
         self.with += other.with;
         self.others += other.others;

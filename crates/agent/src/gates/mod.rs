@@ -31,7 +31,6 @@ pub struct Gates {
     pub(crate) list: Mutex<Vec<Gate>>,
     /// The files' terms and rules, as they are in force.
     config: Mutex<Arc<Config>>,
-    /// Counts what was put in force.
     policy_generation: AtomicU64,
     /// The files were refused when they were last read.
     pub(crate) is_policy_refused: AtomicBool,
@@ -51,12 +50,10 @@ impl Gates {
         }
     }
 
-    /// The files' terms and rules.
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&lock(&self.config))
     }
 
-    /// Others are in force from here on.
     pub(crate) fn set_config(&self, config: Arc<Config>) {
         *lock(&self.config) = config;
         self.policy_generation.fetch_add(1, Ordering::Relaxed);

@@ -32,9 +32,6 @@ pub fn is_bounded_by_admin(gate: &Gate) -> bool {
 }
 
 /// Whether `changed`, asked for without privilege, is nowhere looser than what was set with privilege.
-///
-/// # Errors
-/// Names the term and what stands.
 pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
     let by_admin = |terms: &[Term]| is_by_admin(gate, terms);
     let looser = |what: &str, stands: String| {

@@ -9,7 +9,6 @@ const REFILL_NS: u64 = 100_000_000;
 /// Users remembered; more than this many at once start afresh, which loosens nothing for any one of them by more than BURST.
 const USERS_MAX: usize = 1024;
 
-/// A bucket for each user.
 #[derive(Default)]
 pub struct RateLimit {
     users: BTreeMap<u32, (u64, u64)>,

@@ -30,7 +30,6 @@ pub enum Attachment {
     Observed {
         pid: i32,
         start_ticks: u64,
-        /// The group it is in.
         group: GroupPath,
     },
 }
@@ -61,7 +60,6 @@ pub struct Record {
     pub name: String,
     /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
     pub target: String,
-    /// What was asked for, as it was written.
     pub raw: RawTerms,
     /// The rule of the files that gives it terms, below those that were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +81,6 @@ pub struct Record {
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
     pub attachment: Attachment,
-    /// What cannot be enforced for it here.
     pub notes: Vec<String>,
     /// Terms that were set with privilege: without, they may only be tightened.
     pub by_admin: BTreeSet<String>,

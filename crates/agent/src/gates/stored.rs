@@ -11,19 +11,16 @@ use tidegate_terms::{Config, RawTerms, Term, TermError};
 
 use crate::gates::{Gate, Record};
 
-/// The file as read.
 #[derive(Debug, Default)]
 pub struct StoredGates {
     pub records: Vec<Record>,
     pub unread: Vec<UnreadRecord>,
 }
 
-/// A record that this version cannot read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct UnreadRecord {
     record: Value,
-    /// What is wrong with it here.
     #[serde(skip)]
     pub why: String,
 }
@@ -72,9 +69,6 @@ enum StoringRecord<'a> {
 }
 
 /// Reads the file's text.
-///
-/// # Errors
-/// It is no list.
 pub fn read(text: &str) -> Result<StoredGates, String> {
     let records: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut stored = StoredGates::default();

@@ -39,7 +39,6 @@ const TAKEN: Duration = Duration::from_millis(20);
 /// Another agent is tried again after this long, as long as gates are left.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What one poll finds the agent to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentState {
     Well,
@@ -210,7 +209,6 @@ impl<'a> Fallback<'a> {
         self.written_ns.is_none()
     }
 
-    /// The agent is in control again.
     fn forget(&mut self) {
         self.written_ns = None;
         self.told.clear();
@@ -300,7 +298,6 @@ impl Tidying {
         }
     }
 
-    /// Whether nothing is left to guard.
     fn is_done(&mut self, run_dir: &RunDir) -> bool {
         let began = Instant::now();
         if began < self.next {

@@ -58,7 +58,6 @@ const IDLE_POLLS_MAX: u32 = 3;
 const LEFT_ALONE: u32 = 2;
 
 pub struct Housekeeping {
-    /// What starts and matches a rule.
     pub(crate) starts: StartFollower,
     /// How long the last poll of main gates without tasks took.
     pub(crate) vacant_took_ns: u64,
@@ -83,7 +82,6 @@ pub struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
             starts: StartFollower::default(),
@@ -109,7 +107,6 @@ impl Housekeeping {
         Self { engine, ..self }
     }
 
-    /// The agent has left.
     pub(crate) fn end(self, runtime: &Runtime) {
         // The guardian sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
         if let Some(mut guardian) = self.guardian
@@ -339,7 +336,6 @@ impl Housekeeping {
             .ok();
     }
 
-    /// The agent's own CPU between two polls.
     fn measure_self(&mut self, kernel: &Kernel, life: &Life) {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let now = (

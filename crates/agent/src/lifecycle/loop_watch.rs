@@ -24,7 +24,6 @@ pub(crate) struct LoopWatch {
 #[derive(Default)]
 struct Lasting {
     is_on: bool,
-    /// Polls in a row that contradict it.
     other: u32,
 }
 

@@ -18,7 +18,6 @@ use crate::process::agent_lock::{AgentLock, lock_when_free};
 use crate::process::lease::Lease;
 use crate::systemd::revert_where;
 
-/// Why a dead agent's values cannot be repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
     #[error("repair: {0}")]
@@ -31,7 +30,6 @@ pub enum RepairError {
         path: PathBuf,
         error: std::io::Error,
     },
-    /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error(transparent)]
@@ -171,16 +169,12 @@ pub fn is_handed_over(run_dir: &RunDir) -> bool {
     handed_over(run_dir).is_some()
 }
 
-/// The lease of such an agent.
 fn handed_over(run_dir: &RunDir) -> Option<Lease> {
     Lease::of_an_agent(&run_dir.lease()).filter(Lease::is_handed_over)
 }
 
 /// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
 /// groups removed; side commands that still run keep `cpu.idle` and the floor. After a crash, the fallback is written.
-///
-/// # Errors
-/// An agent lives, or the machine cannot be looked at.
 pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError> {
     if !run_dir.dir().exists() {
         return Ok(vec!["nothing to repair: no agent ever ran here".to_owned()]);

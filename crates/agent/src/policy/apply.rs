@@ -40,14 +40,12 @@ fn refused(errors: &ConfigErrors) -> ApiError {
     ApiError::new(ErrorKind::Usage, errors.to_string()).with_mend(mend)
 }
 
-/// The files as they are now.
 fn read(agent: &Agent) -> Result<(Texts, Config), ApiError> {
     let texts = agent.policy.roots.read().map_err(|why| refused(&why))?;
     let config = Config::from_texts(&texts).map_err(|why| refused(&why))?;
     Ok((texts, config))
 }
 
-/// What the files would change, were they applied now.
 pub(crate) fn diff(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
     may(peer, "diff")?;
     let (_, config) = read(agent)?;
@@ -59,7 +57,6 @@ pub(crate) fn diff(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiEr
     Ok(view)
 }
 
-/// Settings that count from the agent's next start on.
 fn notes(agent: &Agent, config: &Config) -> Vec<String> {
     let (old, new) = (agent.runtime.settings.views(), config.settings().views());
     let differing = old
@@ -156,7 +153,6 @@ fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPol
     }
 }
 
-/// The trial is over, and what it tried stays.
 pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
     may(peer, "confirm")?;
     let mut state = agent.policy.lock();
@@ -187,7 +183,6 @@ pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, A
     )
 }
 
-/// Ends a trial whose time is over.
 pub(crate) fn end_trial(agent: &Agent) {
     let mut state = agent.policy.lock();
     let now_ns = agent.runtime.kernel.clock.now_ns();
@@ -289,7 +284,6 @@ fn agree(agent: &Agent) {
     }
 }
 
-/// The policy in force.
 pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
     let state = agent.policy.lock();
     let config = agent.gates.config();

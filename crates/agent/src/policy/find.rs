@@ -16,17 +16,13 @@ use crate::systemd::bus;
 /// The depth to which groups are searched.
 const DEPTH_MAX: u32 = 32;
 
-/// Something that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// A unit, a group or a process.
     pub target: Target,
-    /// The group of a unit or group.
     pub group: Option<GroupPath>,
     pub rule: String,
 }
 
-/// Looks for what the rules match.
 pub(crate) struct Finder<'a> {
     kernel: &'a Kernel,
     config: &'a Config,
@@ -67,7 +63,6 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Everything that matches now.
     pub fn all(&self) -> Vec<Match> {
         let mut found = Vec::new();
         if self.config.has_rules_of(Kind::Groups) {
@@ -160,7 +155,6 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// The name of a user.
     fn user(&self, uid: u32) -> Option<&str> {
         self.users.lines().find_map(|line| {
             let mut fields = line.split(':');

@@ -69,7 +69,6 @@ pub(crate) fn put_in_force(
     })
 }
 
-/// What rules in observe mode match.
 fn observe(
     agent: &Agent,
     gates: &[Gate],
@@ -96,7 +95,6 @@ fn undo(agent: &Agent, kept: &KeptPolicy, gates: &mut Vec<Gate>, config: &Config
     }
 }
 
-/// Gates that were made and ended.
 pub(crate) fn tell(agent: &Agent, changes: &[GateChangeView]) {
     for change in changes {
         let rule = change.rule.as_deref().unwrap_or_default();

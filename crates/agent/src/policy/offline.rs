@@ -20,9 +20,6 @@ use crate::policy::rehearse::Rehearsal;
 const TIMES_NS: (u64, u64) = (4_000_000, 5_000_000);
 
 /// What an agent that started now would change: it has no gates yet.
-///
-/// # Errors
-/// A mistake in a file, or a machine that cannot be read.
 pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError> {
     let wrong = |errors: ConfigErrors| {
         let remedy = "correct the files; `tidegate policy check` shows each place";

@@ -21,7 +21,6 @@ use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, mak
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The end of all.
     Ends,
     /// An alert, and that work goes without.
     IsTold,
@@ -37,7 +36,6 @@ pub(crate) fn alert_once(runtime: &Runtime, start: &str, what: &str) {
     }
 }
 
-/// A refusal that is told costs nothing else.
 fn unless_told<T>(
     runtime: &Runtime,
     refusal: Refusal,

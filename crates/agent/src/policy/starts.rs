@@ -34,9 +34,7 @@ const SETTLE: Duration = Duration::from_millis(2);
 #[derive(Default)]
 pub(crate) struct StartFollower {
     watch: Option<StartWatch>,
-    /// What the watch is to report.
     topics: Topics,
-    /// The policy that everything was looked at under.
     looked_at: Option<Arc<Config>>,
     xattrs: Option<Xattrs>,
     runs: u32,
@@ -140,7 +138,6 @@ impl StartFollower {
     }
 }
 
-/// Gives what has started its rules' terms.
 pub(crate) fn look(agent: &Agent, starts: Starts) {
     if starts == Starts::default() {
         return;
@@ -152,7 +149,6 @@ pub(crate) fn look(agent: &Agent, starts: Starts) {
     }
 }
 
-/// What of the starts the rules match.
 fn matches_of(agent: &Agent, config: &Config, starts: Starts) -> Vec<Match> {
     let finder = Finder::new(&agent.runtime.kernel, config, &agent.gates.lock());
     if starts.has_lost {

@@ -24,7 +24,6 @@ const BYTES_MAX: usize = 64 * 1024;
 
 type Terms = BTreeMap<String, String>;
 
-/// The terms that a group's attributes name.
 fn terms_of(dir: &Path) -> Terms {
     let mut names = vec![0_u8; 4096];
     let length = loop {

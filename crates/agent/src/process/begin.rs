@@ -61,9 +61,6 @@ fn raise_descriptor_limit() {
 
 /// Joins the cgroup namespace of process 1, for a container with the machine's processes and cgroups: groups outside of its own
 /// namespace have no names there. Called while this process has one thread.
-///
-/// # Errors
-/// The kernel refuses: it takes CAP_SYS_ADMIN and CAP_SYS_PTRACE.
 pub fn join_host_cgroups() -> io::Result<()> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     const NAMESPACE: &str = "/proc/1/ns/cgroup";

@@ -55,7 +55,6 @@ struct Page {
 }
 
 impl Page {
-    /// As a fresh page, but for the mark.
     fn forget(&self) {
         for word in [
             &self.agent_pid,
@@ -153,7 +152,6 @@ impl Lease {
         self.page().leaving.store(LEFT, Ordering::Release);
     }
 
-    /// Whether the agent left on purpose.
     pub fn left(&self) -> bool {
         self.page().leaving.load(Ordering::Acquire) == LEFT
     }
@@ -174,7 +172,6 @@ impl Lease {
         self.is_handed_over() && age_ns <= lease_ns
     }
 
-    /// The agent that holds the page.
     pub fn agent_pid(&self) -> i32 {
         self.page().agent_pid.load(Ordering::Acquire) as i32
     }

@@ -43,7 +43,6 @@ impl Life {
         }
     }
 
-    /// Wakes what waits for the end.
     pub fn tell_left(&self) {
         self.left.notify_waiters();
         self.left.notify_one();

@@ -66,7 +66,6 @@ fn close_the_rest_on_exec() {
     unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Starts a guardian in a session of its own.
 pub fn start_guardian(
     run_dir: &RunDir,
     mode: Mode,

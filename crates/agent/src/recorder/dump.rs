@@ -21,7 +21,6 @@ const APART_MS: u64 = 300_000;
 
 const KEPT: usize = 16;
 
-/// The dumps of a directory.
 pub(super) struct Dumps {
     dir: PathBuf,
     bytes_max: u64,
@@ -33,7 +32,6 @@ pub(super) struct Dumps {
 }
 
 impl Dumps {
-    /// Below the recordings' directory.
     pub(super) fn new(recordings: &Path, bytes_max: u64) -> Self {
         let dir = recordings.join("alerts");
         let entries = fs::read_dir(&dir).into_iter().flatten().flatten();

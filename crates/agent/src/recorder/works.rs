@@ -32,7 +32,6 @@ const FORGOTTEN_POLLS: u32 = 3_600;
 #[derive(Default)]
 pub(super) struct Works {
     known: BTreeMap<u32, Work>,
-    /// The number of the next new work.
     next_id: u32,
     /// When each ran last, in polls.
     ran: HashMap<u32, u32>,
@@ -87,7 +86,6 @@ impl Works {
             .collect()
     }
 
-    /// Every work by its number.
     pub(super) fn known(&self) -> &BTreeMap<u32, Work> {
         &self.known
     }

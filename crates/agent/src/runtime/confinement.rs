@@ -13,7 +13,6 @@ use crate::peer::{Peer, ask_an_admin, is_admin};
 /// Where `run` puts a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Into our own root for its class.
     Root,
     /// Below this group, which it does not leave.
     Below(GroupPath),

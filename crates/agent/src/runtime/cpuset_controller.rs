@@ -60,7 +60,6 @@ pub struct CpusetController {
 }
 
 impl CpusetController {
-    /// On a machine like this.
     pub fn new(setting: terms::CpusetMode, topology: Topology, groups: &Groups) -> Self {
         let cpus = topology.cpus().len();
         let refused = groups.cpuset_refusal();
@@ -103,7 +102,6 @@ impl CpusetController {
         Arc::clone(&self.out_of_idle)
     }
 
-    /// Another writer insists on the cpuset.
     pub fn leave_alone(&mut self) {
         self.left_alone = true;
     }

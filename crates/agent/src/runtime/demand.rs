@@ -40,7 +40,6 @@ fn empty_mains<'a>(
     empty
 }
 
-/// What the gates ask for now.
 pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
     let mains = gates
         .iter()

@@ -41,13 +41,10 @@ const SETTLE: Duration = Duration::from_millis(1);
 /// A poll costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
 const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
-/// However long a poll took, the next one comes.
 const POLL_MAX_NS: u64 = 1_000_000_000;
 /// A wait may have begun before it could be told, or before its lock's holder was side work: the table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
-/// While nothing is limited.
 const IDLE_NS: u64 = 500_000_000;
-/// Waits that are followed in one poll.
 const WAITS_MAX: usize = 32;
 /// Processes whose open files are looked at in one poll.
 const PROCESSES_MAX: usize = 512;
@@ -57,7 +54,6 @@ const THREADS_MAX: usize = 4;
 const TURN_SLACK_NS: u64 = 2_000_000;
 /// How often the lock is polled for its release.
 const STEP: Duration = Duration::from_micros(500);
-/// Files whose holder is kept.
 const KEPT_MAX: usize = 64;
 
 /// Polls until the agent leaves.
@@ -115,7 +111,6 @@ pub(crate) struct PollOutcome {
     idle: bool,
     /// A task still waits for side work.
     left: bool,
-    /// What the poll's cost asks for.
     rest_ns: u64,
 }
 

@@ -23,25 +23,20 @@ pub(crate) struct AskedGate {
     pub of_unit: Option<GroupPath>,
     /// The terms of `set`.
     pub raw: RawTerms,
-    /// The rule that gives it terms below those.
     pub rule: Option<String>,
-    /// The terms that the rule names.
     pub ruled: BTreeSet<String>,
     pub uid: u32,
-    /// Terms that are set with privilege.
     pub by_admin: BTreeSet<String>,
     pub charged_to: u32,
 }
 
 /// What a new gate keeps clear of: read once, for any number of them.
 pub(crate) struct Obstacles {
-    /// The names of other gates.
     pub names: HashSet<String>,
     own: OwnProcesses,
 }
 
 impl Obstacles {
-    /// As it is beside these gates.
     pub fn by(runtime: &Runtime, gates: &[Gate]) -> Self {
         let known = gates.iter().map(|gate| gate.record.name.clone());
         Self {

@@ -58,7 +58,6 @@ use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
 use mechanisms::Subgroups;
 
-/// Everything that enforces terms.
 pub struct Runtime {
     pub kernel: Kernel,
     pub control_loop: ControlLoop,
@@ -68,7 +67,6 @@ pub struct Runtime {
     pub(crate) empty_mains: Mutex<Vec<(GroupPath, u64)>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) subgroups: Mutex<Subgroups>,
-    /// Idle kept by the cpuset.
     pub(crate) cpuset: Mutex<CpusetController>,
     /// Lock holders that went first.
     pub(crate) lock_boost: Mutex<LockBoostStats>,
@@ -76,14 +74,12 @@ pub struct Runtime {
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
     pub(crate) events: Events,
     pub(crate) history: History,
-    /// What is written down of it all.
     pub(crate) recorder: RecorderState,
     pub alerts: Mutex<BTreeSet<String>>,
     pub settings: Settings,
 }
 
 impl Runtime {
-    /// With nothing known beyond these.
     pub(crate) fn new(
         kernel: Kernel,
         control_loop: ControlLoop,

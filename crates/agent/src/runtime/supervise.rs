@@ -35,7 +35,6 @@ const OTHER_NS: u64 = 30_000_000_000;
 enum Due {
     Nothing,
     Load,
-    /// The kernel has checked the programs.
     Prepared(Prepared),
     Poll,
     Ended,
@@ -298,7 +297,6 @@ pub(crate) fn write_mirrors(runtime: &Runtime) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Tells the scheduler what the gates are now.
 pub(crate) fn tell_sched_ext(runtime: &Runtime, gates: &[Gate]) {
     if !runtime.sched_ext.is_loaded() {
         return forget_gone(runtime, gates);
@@ -403,7 +401,6 @@ fn load_again(registry: &Gates, runtime: &Runtime, cpu: u32, now_ns: u64) {
     divide_again(registry, runtime);
 }
 
-/// What the scheduler that has gone was told.
 fn forget_told(inner: &mut Inner) {
     inner.history.update_error = None;
     inner.gates = Default::default();

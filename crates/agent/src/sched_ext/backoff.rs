@@ -22,7 +22,6 @@ pub(crate) enum End {
     LeftRealTime,
 }
 
-/// The ends that still count.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     ends_ns: VecDeque<u64>,

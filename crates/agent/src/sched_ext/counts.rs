@@ -85,7 +85,6 @@ impl Earlier {
         Some(all)
     }
 
-    /// What became of a group's quota.
     pub fn limit(&self, id: u64) -> CpuStat {
         self.limits.get(&id).copied().unwrap_or_default()
     }

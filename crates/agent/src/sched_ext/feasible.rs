@@ -21,12 +21,10 @@ pub(crate) enum Infeasible {
     )]
     Tolerance {
         tolerance_ppm: u32,
-        /// Of so many CPUs.
         cpus: u32,
         /// The side tasks, one at least.
         tasks: u64,
     },
-    /// A quota or a cap.
     #[error(
         "{what}: {rate_ucpu} millionths of a CPU for {tasks} tasks, which need {tasks} x {WAITING_TASK_UCPU} = {}: the kernel \
          ejects a scheduler that leaves a task alone for 30 s, so one that is held back runs 50 us in 10 s; ask for at least \
@@ -38,10 +36,8 @@ pub(crate) enum Infeasible {
     Limit {
         what: &'static str,
         rate_ucpu: u64,
-        /// The tasks under it.
         tasks: u64,
     },
-    /// A cap among those of groups above and below.
     #[error(
         "cap_hard, cap_soft: {0} caps of groups that lie in each other, of which a task is held to {CAPS_NESTED_MAX}; remove one \
          of a group above or below, or take engine = cgroup"
@@ -93,7 +89,6 @@ pub(crate) fn capped_groups(gates: &[Gate], but: &str) -> Vec<GroupPath> {
         .collect()
 }
 
-/// Whether it asks for a cap.
 pub(crate) fn is_capped(gate: &Gate) -> bool {
     gate.terms.cap_hard.value.ppt().is_some() || gate.soft_ppt().is_some()
 }

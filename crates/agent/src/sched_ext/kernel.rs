@@ -32,7 +32,6 @@ pub(crate) enum SchedulerError {
     Copies(ApiError),
 }
 
-/// The kernel that a scheduler is loaded into.
 pub(crate) trait Kernel: Send + Sync {
     /// Whether one can be loaded here at all; why not, and the mend.
     fn can_load(&self) -> Result<(), SchedExtError>;
@@ -46,22 +45,18 @@ pub(crate) trait Kernel: Send + Sync {
 
 /// A scheduler that was prepared; dropping it takes it out.
 pub(crate) trait Scheduler: Send {
-    /// Puts all ordinary tasks under it.
     fn attach(&mut self) -> Result<(), SchedExtError>;
     /// Why it is no more; `None` while it runs.
     fn ended(&self) -> Option<SchedulerEnd>;
     /// Takes it out; the cause where it had ended before.
     fn unload(self: Box<Self>) -> Option<SchedulerEnd>;
-    /// Asks something of a group, by its cgroup's id.
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), SchedExtError>;
     fn unset_gate(&mut self, id: u64) -> Result<(), SchedExtError>;
     /// A group's quota is not to be enforced here, from now on; or it is again.
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), SchedExtError>;
     /// A CPU that is online by now and of whose core and cache it was not told.
     fn misplaced(&self) -> Option<u32>;
-    /// Headroom and tolerance of the machine.
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), SchedExtError>;
-    /// Whether the kernel tells it of quotas.
     fn sees_quotas(&self) -> bool;
     /// The headroom's ledger; none without side work.
     fn headroom(&self) -> Option<HeadroomStats>;

@@ -12,7 +12,6 @@ use tidegate_sched_ext::{CpuPlace, Machine, Options, SchedExtError};
 /// Deeper groups are not looked at; the scheduler's tree is no deeper.
 pub(crate) const LEVELS_MAX: u32 = 32;
 
-/// The scheduler cannot be told of this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// Its CPUs could not be read, or understood.
@@ -24,9 +23,6 @@ pub enum MachineError {
 }
 
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
-///
-/// # Errors
-/// What could not be read or understood, or is too large.
 pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, MachineError> {
     let topology = Topology::read(fs)?;
     let mut places = Vec::new();

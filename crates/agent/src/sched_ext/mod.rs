@@ -33,11 +33,9 @@ use tidegate_sched_ext::{CapStat, GateTerms, LimitStat, SchedExtError, Scheduler
 use backoff::Backoff;
 use kernel::{Kernel, Scheduler, SchedulerError};
 
-/// Kernel files enforce the terms.
 pub(crate) const OFF: u8 = 0;
 /// The copies are being written; the scheduler comes next.
 pub(crate) const ARMING: u8 = 1;
-/// The scheduler enforces the terms.
 pub(crate) const ON: u8 = 2;
 /// It has just ended; the reason is not read yet.
 pub(crate) const LOST: u8 = 3;
@@ -48,7 +46,6 @@ pub(crate) type Prepared = Result<Box<dyn Scheduler>, SchedulerError>;
 /// What became of the scheduler so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SchedExtHistory {
-    /// Times that it was put in force.
     pub loads: u64,
     /// Times that it ended without our doing.
     pub ends: u64,
@@ -73,7 +70,6 @@ pub(crate) struct Inner {
     /// The next try; `None`: not again.
     pub next_ns: Option<u64>,
     pub history: SchedExtHistory,
-    /// What it cannot do for a gate, by name.
     pub notes: BTreeMap<String, Vec<String>>,
     pub polled_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
@@ -119,7 +115,6 @@ pub(crate) struct SchedExtSupervisor {
 }
 
 impl SchedExtSupervisor {
-    /// With the engine sched_ext, on that kernel.
     pub fn new(kernel: Option<Arc<dyn Kernel>>) -> Self {
         let inner = Inner {
             next_ns: Some(0),
@@ -132,7 +127,6 @@ impl SchedExtSupervisor {
         }
     }
 
-    /// Whether the engine sched_ext was asked for.
     pub fn is_wanted(&self) -> bool {
         self.kernel.is_some()
     }
@@ -160,7 +154,6 @@ impl SchedExtSupervisor {
         self.is_wanted() && lock(&self.inner).loaded.is_some()
     }
 
-    /// Whether the kernel tells the scheduler of quotas.
     pub fn sees_quotas(&self) -> bool {
         let inner = lock(&self.inner);
         inner.loaded.as_ref().is_some_and(|one| one.sees_quotas())

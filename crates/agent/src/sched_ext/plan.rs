@@ -18,22 +18,18 @@ use crate::kernel::Kernel;
 use crate::sched_ext::SchedExtSupervisor;
 use crate::sched_ext::feasible::{capped_groups, nested_caps};
 
-/// Everything that the scheduler is told.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub gates: BTreeMap<u64, GateTerms>,
     /// Groups whose quota is a copy, by cgroup id.
     pub mirrors: BTreeSet<u64>,
-    /// What it cannot do, by gate.
     pub notes: BTreeMap<String, Vec<String>>,
 }
 
-/// How a gate's own limits are enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Enforcement {
     /// The quota of its group is a copy.
     pub mirror: bool,
-    /// The cap that the scheduler holds it to.
     pub cap: Option<CapTerms>,
 }
 

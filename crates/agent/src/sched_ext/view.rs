@@ -216,7 +216,6 @@ pub(crate) fn sched_ext_counts(
     })
 }
 
-/// What the scheduler cannot do for a gate.
 pub(crate) fn sched_ext_notes(sched_ext: &SchedExtSupervisor, gate: &str) -> Vec<String> {
     let inner = lock(&sched_ext.inner);
     inner.notes.get(gate).cloned().unwrap_or_default()

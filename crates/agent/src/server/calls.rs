@@ -35,7 +35,6 @@ use crate::view::Detail;
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// One connection's caller, and the agent that is called.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) agent: Arc<Agent>,
@@ -64,7 +63,6 @@ pub(super) fn routes() -> Router<Connection> {
     routes_of(CALLS.iter())
 }
 
-/// Those of them that change nothing.
 pub(super) fn read_routes() -> Router<Connection> {
     routes_of(CALLS.iter().filter(|row| row.verb == Verb::Get))
 }

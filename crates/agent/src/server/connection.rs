@@ -31,7 +31,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A stream's reader that takes nothing for so long, while there is something for it, is cut off.
 const READER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a stream's connection is checked.
 const STREAM_CHECK: Duration = Duration::from_secs(1);
 
 /// Connections at once: each holds a descriptor, and an agent that has none left cannot write a quota. Users' are refused; root's
@@ -79,9 +78,6 @@ impl Connections {
     }
 
     /// A token for one more of `peer`'s.
-    ///
-    /// # Errors
-    /// There are enough.
     pub(super) fn admit(&mut self, peer: Option<&Peer>) -> Result<Token, ApiError> {
         let Limits { what, .. } = self.limits;
         let uid = peer.map_or(u32::MAX, Peer::charged_to);

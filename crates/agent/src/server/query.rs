@@ -7,7 +7,6 @@ fn wrong(why: &str, mend: &str) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_mend(mend)
 }
 
-/// The value of a parameter, as it is written.
 pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let values = |pair: &'a str| pair.strip_prefix(name)?.strip_prefix('=');
     query.split('&').find_map(values)

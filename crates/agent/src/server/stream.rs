@@ -41,7 +41,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Of the query and the headers.
     pub(super) fn read(query: &str, headers: &HeaderMap) -> Result<Self, ApiError> {
         let wrong = |why: String, mend: &str| {
             ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_mend(mend)
@@ -104,7 +103,6 @@ pub(super) fn answer(
     response
 }
 
-/// One reader, and how far it is.
 struct Reader {
     agent: Arc<Agent>,
     peer: Option<Peer>,
@@ -217,7 +215,6 @@ fn gap(lost: Option<u64>, next_seq: u64) -> String {
     message(None, "gap", &GapView { lost, next_seq })
 }
 
-/// JSON is one line.
 fn message(id: Option<u64>, event: &str, data: &impl Serialize) -> String {
     let mut text = String::new();
     if let Some(id) = id {

@@ -14,7 +14,6 @@ use crate::paths::RunDirError;
 /// What, where, why; and the mend.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The prefix of the groups' names.
     #[error("TIDEGATE_PREFIX: {0}")]
     Prefix(TargetError),
     #[error("agent: {0}")]
@@ -22,13 +21,11 @@ pub enum StartError {
     /// A file that only root may use.
     #[error("agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", .path.display())]
     Denied { path: PathBuf, error: io::Error },
-    /// There is an agent.
     #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
     Running {
         /// The lock that it holds.
         path: PathBuf,
     },
-    /// A file of the run directory.
     #[error("agent: {}: {error}; check the run directory", .path.display())]
     RunFile { path: PathBuf, error: io::Error },
     /// The machine has no cpu controller that groups could be made under.
@@ -42,7 +39,6 @@ pub enum StartError {
     Call { what: String, error: io::Error },
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error(transparent)]

@@ -60,7 +60,6 @@ pub enum BusError {
         "unit: the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
     )]
     NoBus { why: String },
-    /// The call was answered with an error.
     #[error("unit {unit}: systemd: {why}; look with: systemctl status {unit}")]
     Refused { unit: String, why: String },
     #[error("unit {unit}: systemd knows no such unit; look with: systemctl list-units")]
@@ -76,7 +75,6 @@ pub enum BusError {
     },
 }
 
-/// A unit as systemd sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitState {
     /// `loaded`, `not-found`, ...
@@ -134,7 +132,6 @@ impl CpuValues {
         as_weight && as_quota && self.period_us == told.period_us
     }
 
-    /// The limit that systemd writes for these.
     pub fn bandwidth(&self) -> Bandwidth {
         let period_us = match self.period_us {
             NONE => PERIOD_DEFAULT_US,
@@ -156,9 +153,6 @@ pub fn is_booted() -> bool {
 }
 
 /// systemd's version, by the bus: that both are there and answer.
-///
-/// # Errors
-/// No systemd, no bus, no answer.
 pub fn version() -> Result<String, BusError> {
     let manager = zbus::ObjectPath::try_from(MANAGER_PATH).map_err(|error| BusError::NoBus {
         why: error.to_string(),
@@ -167,9 +161,6 @@ pub fn version() -> Result<String, BusError> {
 }
 
 /// What a unit is and where.
-///
-/// # Errors
-/// No systemd, no bus, no answer.
 pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
     on_bus(async |bus| {
         let path = load(&bus, unit).await?;
@@ -183,9 +174,6 @@ pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
 }
 
 /// What systemd would write for a unit.
-///
-/// # Errors
-/// No systemd, no bus, no answer.
 pub fn cpu_values(unit: &UnitName) -> Result<CpuValues, BusError> {
     on_bus(async |bus| {
         let path = load(&bus, unit).await?;
@@ -201,9 +189,6 @@ pub fn cpu_values(unit: &UnitName) -> Result<CpuValues, BusError> {
 }
 
 /// Has systemd write these from now on, until the next boot.
-///
-/// # Errors
-/// No systemd, no bus, no answer, or it takes no such values.
 pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusError> {
     let set = |weight: u64| {
         on_bus(async |bus| {

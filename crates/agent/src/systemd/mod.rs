@@ -23,7 +23,6 @@ use properties::{PropertiesError, PropertyRecord};
 
 pub(crate) use properties::revert_where;
 
-/// The unit that a gate is for.
 pub fn unit_of(gate: &Gate) -> Option<UnitName> {
     match Target::parse(&gate.record.target) {
         Ok(Target::Unit(unit)) => Some(unit),
@@ -170,7 +169,6 @@ pub(crate) fn revert_properties(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     lines
 }
 
-/// Whether a group has a unit's name.
 fn is_units(group: &GroupPath) -> bool {
     let name = group.as_str();
     [".slice", ".scope", ".service"]

@@ -32,12 +32,10 @@ pub enum PropertiesError {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PropertyRecord {
-    /// The gate that it was told for.
     pub gate: String,
     pub unit: UnitName,
     /// What systemd would have written before.
     pub was: CpuValues,
-    /// What it was told, as it keeps it.
     pub ours: CpuValues,
     /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
@@ -86,7 +84,6 @@ pub fn store(
     Ok(fs.replace(&path, &text)?)
 }
 
-/// The drop-ins for our three values that are there.
 pub fn drop_ins(unit: &UnitName) -> Vec<PathBuf> {
     let of = |dir: &str| {
         let folder = Path::new(dir).join(format!("{unit}.d"));

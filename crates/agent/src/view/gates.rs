@@ -18,10 +18,8 @@ use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::subgroups_note;
 use crate::sched_ext::view::{engine, limit_stat, sched_ext_counts, sched_ext_notes};
 
-/// How much of the gates is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// All of each gate, measured now.
     Whole,
     /// What metrics have: neither terms nor notes, and gates without series of their own as they were last polled.
     Figures,
@@ -30,7 +28,6 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    /// So many of the gates are measured.
     pub fn measured(self) -> usize {
         match self {
             Detail::Whole => usize::MAX,
@@ -106,7 +103,6 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     }
 }
 
-/// What else there is to a gate.
 fn with_terms(
     runtime: &Runtime,
     gate: &Gate,

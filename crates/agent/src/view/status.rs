@@ -42,7 +42,6 @@ pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
     }
 }
 
-/// The machine at a glance.
 pub(crate) fn status(
     registry: &Gates,
     runtime: &Runtime,
@@ -92,7 +91,6 @@ fn period_us(runtime: &Runtime, control: &Control) -> f64 {
     control.period_ns(runtime.control_loop.period_ns) as f64 / 1e3
 }
 
-/// What the agent tells of itself.
 fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64) {
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;
@@ -153,7 +151,6 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
         .extend(control.soft_caps.write_errors().cloned());
 }
 
-/// What the loop's state tells of all its time.
 fn totals(control: &Control) -> TotalsView {
     let total = control.meter.totals();
     let long = |ns: u128| ns as f64 / 1e9;
@@ -174,7 +171,6 @@ fn totals(control: &Control) -> TotalsView {
     }
 }
 
-/// How long tasks waited to run, by class.
 fn run_delay(control: &Control) -> BTreeMap<String, HistogramView> {
     let by_class = control.waits_by_class().into_iter().flatten();
     let view = |waits: WaitHistogram| HistogramView {
@@ -189,7 +185,6 @@ fn run_delay(control: &Control) -> BTreeMap<String, HistogramView> {
     classes.zip(by_class.map(view)).collect()
 }
 
-/// What the rest of the agent tells of it.
 fn add_totals(totals: &mut TotalsView, runtime: &Runtime) {
     totals.agent_cpu_seconds = own_cpu_seconds();
     let counts = runtime.events.counts();
@@ -203,7 +198,6 @@ fn own_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// The objective as it is shown.
 fn objective_view(found: &Protection) -> ObjectiveView {
     let waits = &found.recent;
     let us = |ns: u64| ns as f64 / 1e3;

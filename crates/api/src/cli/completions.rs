@@ -11,9 +11,6 @@ pub struct Args {
 }
 
 /// Prints the completions of a program.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn main(args: &Args, mut command: clap::Command) -> Result<Exit, Failure> {
     let mut text = Vec::new();
     let name = command.get_name().to_owned();

@@ -8,7 +8,6 @@ use tidegate_terms::{ConfigErrors, TermError};
 use super::escaped;
 use crate::{ApiError, Exit};
 
-/// The name that precedes each line of diagnostics.
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
 /// Sets the name that precedes each line of diagnostics. The first call counts.
@@ -16,7 +15,6 @@ pub fn set_program(name: &'static str) {
     let _ = PROGRAM.set(name);
 }
 
-/// The name that precedes each line of diagnostics.
 pub fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("tidegate")
 }
@@ -24,14 +22,12 @@ pub fn program() -> &'static str {
 /// A failure with its message (what: where: why; remedy) and its exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The status.
     pub exit: Exit,
     /// Printed after the program's name; empty when everything has been printed already.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure with this message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure {
             exit,
@@ -47,7 +43,6 @@ impl Failure {
         }
     }
 
-    /// Prints the message on standard error.
     pub fn report(&self) {
         if !self.message.is_empty() {
             report(&self.message);

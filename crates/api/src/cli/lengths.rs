@@ -5,9 +5,6 @@ use jiff::SignedDuration;
 const WEEK_S: u64 = 7 * 24 * 3_600;
 
 /// Whole seconds of a time as people write it: `10m`, `10min`, `1h 30m`, `7d`.
-///
-/// # Errors
-/// Why it is none.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let mend = "write a time from 1s to 7d, as in 10m";
     // Days are no fixed length to the library.

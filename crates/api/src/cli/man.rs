@@ -14,9 +14,6 @@ pub struct Args {
 }
 
 /// Prints or writes the pages of a program.
-///
-/// # Errors
-/// A page cannot be written.
 pub fn main(args: &Args, mut command: clap::Command) -> Result<Exit, Failure> {
     // With `tidegate-run` and so on as names of the subcommands.
     command.build();
@@ -43,7 +40,6 @@ pub fn main(args: &Args, mut command: clap::Command) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The command and every subcommand that help lists.
 fn with_subcommands(command: &clap::Command) -> Vec<&clap::Command> {
     let within = command.get_subcommands();
     let listed = within.filter(|one| !one.is_hide_set() && one.get_name() != "help");

@@ -11,9 +11,6 @@ use crate::Exit;
 
 /// Reads the command line. Help and version are printed here, and there is nothing left to do. What is wrong is printed
 /// after the program's name and `prefix`.
-///
-/// # Errors
-/// A wrong command line, which has been printed.
 pub fn parse<C: FromArgMatches>(
     command: Command,
     words: &[OsString],

@@ -18,7 +18,6 @@ pub fn print(text: &str) -> Result<Exit, Failure> {
     )
 }
 
-/// Prints JSON, indented, with a line end.
 pub fn json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| {
         Failure::new(

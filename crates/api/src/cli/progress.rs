@@ -31,12 +31,10 @@ impl Progress {
         Progress(bar)
     }
 
-    /// That many more are done.
     pub fn done(&self, units: u64) {
         self.0.inc(units);
     }
 
-    /// Takes the bar away.
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }

@@ -4,27 +4,20 @@ use anstyle::{AnsiColor, Style};
 
 use super::escaped;
 
-/// The widest line that is written.
 pub const WIDTH: usize = 80;
 
-/// Headings.
 pub const BOLD: Style = Style::new().bold();
-/// A good state.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// A bad state.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// The text in a style.
 pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// CPUs with two decimals.
 pub fn cpus(amount: f64) -> String {
     format!("{amount:.2}")
 }
 
-/// A length of time as people say it.
 pub fn span(seconds: f64) -> String {
     // Views carry times since a start: never negative, and far below 2^63 seconds; `as` saturates anyway.
     let whole = seconds.max(0.0) as u64;

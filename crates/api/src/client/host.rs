@@ -15,9 +15,7 @@ pub struct Host {
 /// Why a text is no place of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
-    /// A path alone.
     BarePath,
-    /// Another way than a socket.
     Scheme,
     /// No path, or one that depends on the folder that a command is started in.
     NotAbsolute,
@@ -45,9 +43,6 @@ impl fmt::Display for HostError {
 
 impl Host {
     /// `unix:/path` or `unix:///path`.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn parse(text: &str) -> Result<Self, HostError> {
         let Some(path) = text.strip_prefix("unix:") else {
             return Err(match text.starts_with(['/', '.']) {

@@ -33,7 +33,6 @@ pub(crate) fn request(
         .map_err(|error| internal(path, &error.to_string()))
 }
 
-/// The error that an agent answered.
 pub(crate) fn refusal(path: &str, status: StatusCode, bytes: &[u8]) -> ApiError {
     serde_json::from_slice(bytes).unwrap_or_else(|_| {
         let body = String::from_utf8_lossy(bytes);
@@ -58,10 +57,8 @@ pub(crate) async fn patiently<T>(
     }
 }
 
-/// What breaks a connection.
 pub(crate) type Broken = Box<dyn std::error::Error + Send + Sync>;
 
-/// A whole answer.
 pub(crate) async fn exchange(
     socket: &Path,
     request: Request<Full<Bytes>>,

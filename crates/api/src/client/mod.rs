@@ -39,7 +39,6 @@ pub struct Client {
     runtime: tokio::runtime::Runtime,
 }
 
-/// Starts the next agent.
 pub type StartNext = Box<dyn Fn() -> Result<(), ApiError>>;
 
 /// How often an agent that dies or leaves under a call is followed by the next, and the pause between.
@@ -51,9 +50,6 @@ const CALL_PATIENCE: (Duration, u32) = (Duration::from_secs(1), 10);
 
 impl Client {
     /// A client of the agent that runs now.
-    ///
-    /// # Errors
-    /// No agent is at the socket, or the caller may not use it.
     pub fn connect(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -69,7 +65,6 @@ impl Client {
         Ok(client)
     }
 
-    /// The same, whose errors name the agent's log.
     pub fn with_log(self, log: PathBuf) -> Self {
         Self {
             log: Some(log),
@@ -105,27 +100,22 @@ impl Client {
         answer
     }
 
-    /// A new gate.
     pub fn run(&self, request: &RunRequest) -> Result<RunReply, ApiError> {
         self.call_any_agent("/v1/run", request)
     }
 
-    /// Terms for something that runs already.
     pub fn set(&self, request: &SetRequest) -> Result<GateView, ApiError> {
         self.call_any_agent("/v1/set", request)
     }
 
-    /// Takes terms back.
     pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ApiError> {
         self.call(Method::POST, "/v1/unset", Some(request))
     }
 
-    /// Main's latency, for the objective of its gate.
     pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
         self.call_any_agent("/v1/report", request)
     }
 
-    /// The machine at a glance.
     pub fn status(&self) -> Result<StatusView, ApiError> {
         self.call(Method::GET, "/v1/status", None::<&()>)
     }
@@ -135,7 +125,6 @@ impl Client {
         self.call(Method::GET, "/v1/status?gates=none", None::<&()>)
     }
 
-    /// Why a gate runs as it does.
     pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
         let path = format!("/v1/explain?target={}", in_query(target));
         self.call(Method::GET, &path, None::<&()>)
@@ -172,22 +161,18 @@ impl Client {
         self.call(Method::GET, &path, None::<&()>)
     }
 
-    /// The policy in force.
     pub fn policy(&self) -> Result<PolicyView, ApiError> {
         self.call(Method::GET, "/v1/policy", None::<&()>)
     }
 
-    /// What the files would change.
     pub fn diff(&self) -> Result<PolicyChangeView, ApiError> {
         self.call(Method::POST, "/v1/policy/diff", None::<&()>)
     }
 
-    /// Puts the files in force.
     pub fn apply(&self, request: &ApplyRequest) -> Result<PolicyChangeView, ApiError> {
         self.call(Method::POST, "/v1/policy/apply", Some(request))
     }
 
-    /// What is on trial stays.
     pub fn confirm(&self) -> Result<Done, ApiError> {
         self.call(Method::POST, "/v1/policy/confirm", None::<&()>)
     }
@@ -267,7 +252,6 @@ impl Client {
         Err(refusal(path, status, &bytes))
     }
 
-    /// The error of an agent that says nothing.
     fn silence(&self, path: &str, waited_s: u64) -> ApiError {
         let detail = format!("agent: {path}: no answer within {waited_s} s");
         let error = ApiError::new(ErrorKind::NoAnswer, detail);

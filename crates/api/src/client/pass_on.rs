@@ -11,9 +11,6 @@ use super::CALL_PATIENCE;
 use super::http::{JSON, begin, patiently, request};
 
 /// Asks the agent at `socket`: its answer as it comes, whatever its status. `last_event` is the header `Last-Event-ID` of a stream.
-///
-/// # Errors
-/// There is no agent, or it says nothing.
 pub async fn pass_on(
     socket: &Path,
     path_and_query: &str,

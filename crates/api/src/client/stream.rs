@@ -16,18 +16,13 @@ use super::{CALL_PATIENCE, Client};
 /// How long an agent may say nothing, in polls: three of its heartbeats.
 const STREAM_PATIENCE: (Duration, u32) = (Duration::from_secs(1), 45);
 
-/// What a stream brings.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// Something happened.
     Event(EventView),
-    /// Events that cannot be had any more.
     Gap(GapView),
-    /// The machine at a glance.
     Status(Box<StatusView>),
 }
 
-/// A stream of an agent's.
 pub struct EventStream<'a> {
     client: &'a Client,
     path: String,
@@ -78,9 +73,6 @@ impl<'a> EventStream<'a> {
     }
 
     /// The next message, which is waited for; `None` where the agent has ended the stream, or is gone.
-    ///
-    /// # Errors
-    /// The agent says nothing any more, or something that is not understood.
     pub fn next_message(&mut self) -> Result<Option<Message>, ApiError> {
         loop {
             if let Some(block) = self.parser.blocks.pop_front() {
@@ -119,7 +111,6 @@ fn agent_pid(response: &Response<Incoming>) -> i32 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// One message as it travels.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Block {
     event: String,

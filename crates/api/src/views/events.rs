@@ -21,7 +21,6 @@ pub struct EventView {
 }
 
 impl EventView {
-    /// Whether events of this kind need a look.
     pub fn is_warning(kind: &str) -> bool {
         matches!(
             kind,

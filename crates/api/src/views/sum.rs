@@ -18,7 +18,6 @@ pub struct SumLineView {
 }
 
 impl SumLineView {
-    /// A line.
     pub fn new(what: impl Into<String>, cpus: f64, why: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -28,7 +27,6 @@ impl SumLineView {
     }
 }
 
-/// In columns.
 impl fmt::Display for SumLineView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, cpus, why } = self;

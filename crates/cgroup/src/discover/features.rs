@@ -8,7 +8,6 @@ use super::{CgroupVersion, Hierarchy};
 use crate::group_path::GroupPath;
 use crate::{KernelFs, KfsError};
 
-/// Whether the machine has something, and how we know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
     /// `None` where it could not be found out.
@@ -36,25 +35,19 @@ impl Feature {
             how: how.into(),
         }
     }
-    /// Whether it is known to be there.
     pub fn is_present(&self) -> bool {
         self.present == Some(true)
     }
 }
 
-/// Mechanisms that this engine uses or reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
-    /// Bandwidth limits of groups.
     pub quota: Feature,
-    /// Unused quota may be carried over.
     pub burst: Feature,
-    /// Whole groups in the idle class.
     pub idle: Feature,
     /// v1 with CONFIG_RT_GROUP_SCHED: real-time threads cannot enter our groups.
     pub rt_group_sched: Feature,
     pub psi: Feature,
-    /// BPF programs can be loaded at all.
     pub bpf: Feature,
     /// The kernel carries its types, which the BPF sensor needs.
     pub btf: Feature,

@@ -28,7 +28,6 @@ pub enum DiscoverError {
     /// A file could not be read.
     #[error("discovery: {0}")]
     Kfs(#[from] KfsError),
-    /// A file held garbage.
     #[error("discovery: {0}")]
     Parse(#[from] ParseError),
     /// The online CPUs could not be read.
@@ -56,11 +55,9 @@ pub enum DiscoverError {
 pub enum CgroupVersion {
     /// One hierarchy a controller (or several).
     V1,
-    /// The one unified hierarchy.
     V2,
 }
 
-/// How the trees are laid out as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
@@ -82,7 +79,6 @@ pub enum Writable {
     No(String),
 }
 
-/// One hierarchy that a gate has a group in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     pub controllers: Vec<String>,
@@ -97,7 +93,6 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The directory of a group.
     pub fn dir(&self, group: &GroupPath) -> PathBuf {
         // A trailing slash for the root would make "/sys/fs/cgroup/cpu/" out of the mount.
         if group.is_root() {
@@ -112,13 +107,10 @@ impl Hierarchy {
     }
 }
 
-/// Everything that discovery found out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub version: CgroupVersion,
-    /// How the trees are laid out as a whole.
     pub layout: Layout,
-    /// The hierarchy with the cpu controller.
     pub cpu: Hierarchy,
     /// The hierarchy with cpuacct, on v1 where it is mounted apart from cpu.
     pub cpuacct: Option<Hierarchy>,
@@ -131,7 +123,6 @@ pub struct Machine {
     pub kernel: String,
     /// systemd runs as PID 1.
     pub systemd: bool,
-    /// What a person should know, one sentence each.
     pub notes: Vec<String>,
 }
 

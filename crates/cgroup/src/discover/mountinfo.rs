@@ -190,7 +190,6 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The lines of /proc/PID/cgroup.
 pub fn parse_proc_cgroup(file: &str, text: &str) -> Result<Vec<CgroupLine>, ParseError> {
     let mut lines = Vec::new();
     for (index, line) in text

@@ -71,7 +71,6 @@ pub(super) fn group_below(
     GroupPath::parse(&below_mount(root, &line.path)?).ok()
 }
 
-/// Everything about one hierarchy.
 pub(super) fn hierarchy(
     fs: &dyn KernelFs,
     mount: &CgroupMount,

@@ -234,7 +234,6 @@ impl Groups {
         })
     }
 
-    /// Every CPU that this machine can ever have.
     fn every_cpu(&self) -> GroupResult<Vec<u32>> {
         let possible = cpus::possible(&*self.tree.fs);
         let all = possible.or_else(|_| cpus::online(&*self.tree.fs));

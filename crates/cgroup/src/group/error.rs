@@ -7,12 +7,10 @@ use crate::bandwidth::{Bandwidth, BandwidthError};
 use crate::discover::DiscoverError;
 use crate::group_path::{GroupPath, GroupPathError};
 
-/// An operation on a gate's group failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     #[error("group {group}: {source}")]
     Kfs { group: GroupPath, source: KfsError },
-    /// A file of the group held garbage.
     #[error("group {group}: {}: {why}: {text:?}; is the cgroup mount the kernel's own?", .path.display())]
     Garbage {
         group: GroupPath,
@@ -47,9 +45,7 @@ pub enum GroupError {
         pid: i32,
         group: GroupPath,
         why: Box<GroupError>,
-        /// The refusal of the way back.
         back: Box<KfsError>,
-        /// The file of the group it came from.
         file: PathBuf,
     },
     /// This machine's tree does not allow it.

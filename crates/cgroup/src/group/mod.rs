@@ -37,7 +37,6 @@ use crate::{FileStat, KernelFs};
 /// Groups nested deeper than this are not ours to remove.
 const DEPTH_MAX: u32 = 16;
 
-/// Result of an operation on a group.
 pub type GroupResult<T> = Result<T, GroupError>;
 
 /// What the kernel counts for a group with a limit, in the kernel's own names; times in ns on v1 and v2 alike.
@@ -47,7 +46,6 @@ pub struct CpuStat {
     pub nr_periods: u64,
     /// Periods in which it was throttled.
     pub nr_throttled: u64,
-    /// Time throttled, summed over CPUs.
     pub throttled_ns: u64,
     /// Periods in which it used carried-over quota.
     pub nr_bursts: u64,
@@ -55,7 +53,6 @@ pub struct CpuStat {
 }
 
 impl CpuStat {
-    /// Both groups' counts together.
     pub fn plus(self, other: Self) -> Self {
         Self {
             nr_periods: self.nr_periods + other.nr_periods,
@@ -106,14 +103,12 @@ trait Files: Send + Sync {
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool>;
 }
 
-/// The gate groups of one machine.
 pub struct Groups {
     tree: Tree,
     files: Box<dyn Files>,
 }
 
 impl Groups {
-    /// For the machine that was discovered.
     pub fn new(fs: Arc<dyn KernelFs>, machine: &Machine) -> Self {
         let tree = Tree {
             fs,
@@ -141,17 +136,14 @@ impl Groups {
         &self.tree.cpu.base
     }
 
-    /// The kernel files these groups live in.
     pub fn fs(&self) -> &Arc<dyn KernelFs> {
         &self.tree.fs
     }
 
-    /// The group's directory in the cpu hierarchy.
     pub fn dir(&self, group: &GroupPath) -> PathBuf {
         self.tree.cpu.dir(group)
     }
 
-    /// Whether the group is there, in the cpu hierarchy.
     pub fn exists(&self, group: &GroupPath) -> bool {
         self.tree.fs.exists(&self.dir(group))
     }
@@ -164,7 +156,6 @@ impl Groups {
             .map_err(GroupError::kfs(group))
     }
 
-    /// The group's id in the cpu hierarchy.
     pub fn id(&self, group: &GroupPath) -> GroupResult<u64> {
         Ok(self.stat(group)?.ino)
     }
@@ -323,7 +314,6 @@ impl Groups {
         self.files.cpu_stat(&self.tree, group)
     }
 
-    /// The limit that stands.
     pub fn bandwidth(&self, group: &GroupPath) -> GroupResult<Bandwidth> {
         self.files.bandwidth(&self.tree, group)
     }

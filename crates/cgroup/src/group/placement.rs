@@ -24,7 +24,6 @@ pub struct Placement {
     pub group: GroupPath,
     /// Where it was, in each hierarchy, cpu first.
     pub from: Vec<Origin>,
-    /// The group was made for it.
     pub made_group: bool,
     /// v2: cpu was enabled in this group's cgroup.subtree_control for it.
     pub enabled_cpu_in: Option<GroupPath>,

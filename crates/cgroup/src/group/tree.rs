@@ -8,7 +8,6 @@ use crate::KernelFs;
 use crate::bandwidth::Bandwidth;
 use crate::discover::{CgroupVersion, Hierarchy};
 
-/// The hierarchies and the way to their files.
 pub(super) struct Tree {
     pub fs: Arc<dyn KernelFs>,
     pub version: CgroupVersion,

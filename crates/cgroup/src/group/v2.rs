@@ -144,7 +144,6 @@ impl Files for V2 {
     }
 }
 
-/// Whether children of a group have cpu files.
 pub(super) fn hands_down_cpu(tree: &Tree, group: &GroupPath) -> GroupResult<bool> {
     let standing = tree.read(group, "cgroup.subtree_control")?;
     Ok(standing.split_ascii_whitespace().any(|one| one == "cpu"))

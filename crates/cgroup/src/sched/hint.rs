@@ -27,11 +27,9 @@ pub struct Before {
     pub was: HintSetting,
 }
 
-/// A gate's hint as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     pub hint: i8,
-    /// What it is on this kernel.
     pub ours: HintSetting,
     pub whose: Whose,
     /// It is for a command that we started, and stays until that ends.
@@ -54,11 +52,9 @@ pub fn ticks(at_boot_ns: u64) -> u64 {
     at_boot_ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// How a task stands to a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ours,
-    /// It has nothing of its own.
     Lacks,
     Other(HintSetting),
     /// Real-time or deadline: a hint is of no account.
@@ -67,7 +63,6 @@ pub enum Standing {
     Idle,
 }
 
-/// Compares a task with a hint.
 pub fn standing(task: &TaskSched, ours: HintSetting, is_default: impl Fn(u64) -> bool) -> Standing {
     match (task.policy, ours) {
         (IDLE, _) => Standing::Idle,
@@ -117,11 +112,9 @@ pub fn take(fs: &dyn KernelFs, tid: i32, ours: HintSetting) -> KfsResult<()> {
     }
 }
 
-/// What a look at some tasks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HintCensus {
     pub ours: Vec<i32>,
-    /// They have nothing of their own.
     pub lacking: Vec<i32>,
     pub others: Vec<(i32, HintSetting)>,
     pub real_time: u64,
@@ -129,9 +122,6 @@ pub struct HintCensus {
 }
 
 /// Looks at tasks; those that have exited are left out.
-///
-/// # Errors
-/// The kernel does not let us look.
 pub fn inspect(
     fs: &dyn KernelFs,
     tids: &[i32],
@@ -155,7 +145,6 @@ pub fn inspect(
     Ok(seen)
 }
 
-/// How taking a hint back went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
     /// Tasks that have again what they had.
@@ -167,9 +156,6 @@ pub struct Undone {
 }
 
 /// Takes a hint back from all tasks that have it. `at_boot_ns` is when it came, on the clock that counts from boot.
-///
-/// # Errors
-/// The group's tasks cannot be listed.
 pub fn undo(
     groups: &Groups,
     group: &GroupPath,

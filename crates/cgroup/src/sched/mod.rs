@@ -26,14 +26,11 @@ const PROBE_NS: u64 = 7_123_456;
 /// most (`get_update_sysctl_factor`).
 const STEPS_MAX: u64 = 4;
 
-/// What this kernel makes of hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// Tasks can have slices of their own.
     pub slices: bool,
     /// The default slice; 0 where there are none.
     pub base_ns: u64,
-    /// The steps that the default stands at now.
     steps: u64,
 }
 
@@ -46,14 +43,10 @@ impl Support {
     }
 }
 
-/// What the running kernel answered, with so many CPUs.
 static KNOWN: Mutex<Option<(usize, Support)>> = Mutex::new(None);
 
 /// Tries on a thread of our own, which then ends: whether a task can have a slice, and what the default is. The running
 /// kernel is asked once for each number of CPUs, which changes the default.
-///
-/// # Errors
-/// The kernel refuses even that, or there is no room for a thread.
 pub fn probe(fs: &dyn KernelFs) -> KfsResult<Support> {
     let cpus = crate::cpus::online(fs).map_or(1, |cpus| cpus.len());
     if !fs.is_machine() {
@@ -107,11 +100,9 @@ fn no_thread(error: std::io::Error) -> KfsError {
     KfsError::new(Op::SchedGet, task_path(0), errno)
 }
 
-/// What a hint is on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HintSetting {
-    /// A slice of the task's own.
     SliceNs(u64),
     Batch,
 }

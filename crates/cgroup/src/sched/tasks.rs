@@ -11,7 +11,6 @@ use crate::target::{ProcessRef, stat_field};
 
 /// Groups nested deeper than this are not looked into.
 const DEPTH_MAX: u32 = 16;
-/// Descendants of one process that are looked at.
 const HEIRS_MAX: usize = 20_000;
 /// PF_KTHREAD of field 9 of /proc/PID/stat (`include/linux/sched.h`).
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -33,7 +32,6 @@ impl TaskId {
         (!is_kernel).then_some(Self { tid, start_ticks })
     }
 
-    /// Whether the number still means this task.
     pub fn lives(&self, fs: &dyn KernelFs) -> bool {
         Self::now(fs, self.tid) == Some(*self)
     }
@@ -44,7 +42,6 @@ impl TaskId {
 pub enum Whose {
     /// Those of the group, and of the groups in it.
     Group,
-    /// The threads of one process.
     Process(TaskId),
 }
 
@@ -57,9 +54,6 @@ pub struct Tids {
 }
 
 /// The tasks of `whose`, at most `max`. Groups in `apart` have a hint of their own.
-///
-/// # Errors
-/// The group itself cannot be read.
 pub fn list(
     groups: &Groups,
     group: &GroupPath,
@@ -112,7 +106,6 @@ pub fn threads(fs: &dyn KernelFs, process: TaskId) -> Vec<i32> {
         .collect()
 }
 
-/// The processes among these tasks.
 pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
     let of = |tid: &i32| {
         let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;

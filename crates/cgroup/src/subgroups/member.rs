@@ -10,12 +10,10 @@ use crate::target::stat_field;
 
 /// A process or a task of the gate, told from a later one with its number.
 pub(super) struct Member {
-    /// The task that was found.
     tid: i32,
     /// The number of what is moved: the task's, or its process's.
     pub id: i32,
     start_ticks: u64,
-    /// SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
     pub is_real_time: bool,
 }
 
@@ -81,7 +79,6 @@ fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
     tgid.trim().parse().ok()
 }
 
-/// The threads of a process.
 pub(super) fn threads_of(fs: &dyn KernelFs, pid: i32) -> Vec<i32> {
     let entries = fs.list(&PathBuf::from(format!("/proc/{pid}/task")));
     let names = entries.unwrap_or_default().into_iter();

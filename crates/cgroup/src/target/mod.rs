@@ -12,13 +12,11 @@ pub use unit::UnitName;
 use crate::KfsError;
 use crate::group_path::{GroupPath, GroupPathError};
 
-/// A target that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Not one of the forms.
     #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
     Form { text: String, why: &'static str },
-    /// A form that later versions will know.
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
     Later {
         text: String,
@@ -51,7 +49,6 @@ pub enum Target {
     Unit(UnitName),
     /// An existing group, below the mount of the cpu controller.
     Cgroup(GroupPath),
-    /// A gate that exists.
     Gate(GateName),
 }
 

@@ -7,13 +7,11 @@ use super::TargetError;
 /// A gate's name is part of a cgroup's name, of messages and of the socket's URLs.
 pub const GATE_NAME_MAX_BYTES: usize = 64;
 
-/// A gate's name, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GateName(String);
 
 impl GateName {
-    /// Checks a name that a user gave.
     pub fn parse(name: &str) -> Result<Self, TargetError> {
         let bad = |why| TargetError::GateName {
             name: crate::clip(name),

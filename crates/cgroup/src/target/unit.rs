@@ -6,12 +6,10 @@ use super::TargetError;
 
 /// systemd's own limit (`UNIT_NAME_MAX`), without the zero at the end.
 const UNIT_NAME_MAX_BYTES: usize = 255;
-/// Kinds of unit that have a group.
 const WITH_GROUP: [&str; 6] = ["service", "scope", "slice", "mount", "socket", "swap"];
 /// Kinds that have none.
 const WITHOUT_GROUP: [&str; 5] = ["target", "timer", "path", "device", "automount"];
 
-/// A unit's name, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UnitName(String);

@@ -17,7 +17,6 @@ pub enum Fault {
     Errno(i32),
     /// A read that ends after so many bytes.
     Short(usize),
-    /// A read that gives this instead.
     Garbage(String),
     /// The thing is gone: this errno now, and from now on for everything at or beneath the path.
     Vanish(i32),
@@ -48,11 +47,8 @@ impl Eq for Meanwhile {}
 /// When a fault strikes. All conditions that are set must hold.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The n-th operation of the wrapper's life.
     pub nth: Option<u64>,
-    /// Operations of this kind.
     pub op: Option<Op>,
-    /// Paths that end so.
     pub path_suffix: Option<String>,
     pub fault: Fault,
     pub times: u64,
@@ -159,7 +155,6 @@ impl<F: KernelFs> FaultFs<F> {
             .collect()
     }
 
-    /// The wrapped file system.
     pub fn inner(&self) -> &F {
         &self.inner
     }

@@ -132,7 +132,6 @@ impl Journal {
         }
     }
 
-    /// The latency hint of a gate.
     pub fn latency_of(&self, gate: &str) -> Option<Entry> {
         let is_hint = |entry: &&Entry| matches!(entry.change, Change::Latency(_));
         self.ledger.of_gate(gate).find(is_hint).cloned()

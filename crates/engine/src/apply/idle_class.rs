@@ -30,7 +30,6 @@ pub fn leave_idle_class(
     Ok(groups.set_weight(group, weight)?)
 }
 
-/// Back into the idle class.
 pub fn enter_idle_class(journal: &mut Journal, group: &GroupPath) -> Result<(), JournalError> {
     journal.record_idle_class_change(group, true)?;
     Ok(set_yielding(&journal.groups, group, true)?)

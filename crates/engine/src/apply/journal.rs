@@ -20,7 +20,6 @@ use tidegate_cgroup::subgroups::Family;
 pub enum JournalError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The group whose identity is to be written down.
     #[error(transparent)]
     Group(#[from] GroupError),
     /// A moving quota's group that is not in the journal.
@@ -35,11 +34,9 @@ pub enum JournalError {
     Divided(GroupPath),
 }
 
-/// The ledger and the groups that it is about.
 pub struct Journal {
     pub(super) ledger: Ledger,
     pub(super) groups: Arc<Groups>,
-    /// Quotas of their own that groups have.
     pub(super) quota_tree: QuotaTree,
 }
 
@@ -54,7 +51,6 @@ pub fn fallback_of(wanted: terms::Fallback, floor: Bandwidth) -> Fallback {
     }
 }
 
-/// One line on how putting a knob back ended.
 fn tell(entry: &Entry, outcome: &Outcome) -> String {
     let what = format!("{} of {}", entry.change.name(), entry.group);
     match outcome {
@@ -292,7 +288,6 @@ impl Journal {
         }
     }
 
-    /// The turns of an entry are over.
     pub fn end_boost(&mut self, id: u64) -> Vec<String> {
         self.lines_of(&[id])
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 
-/// A quota of its own that a group has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnQuota {
     pub own: Bandwidth,
@@ -22,7 +21,6 @@ impl OwnQuota {
     }
 }
 
-/// Every one that the agent knows.
 pub(super) type QuotaTree = BTreeMap<GroupPath, OwnQuota>;
 
 /// The quota taken off, the rest as it is: one write there and one back.

@@ -13,7 +13,6 @@ use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 
 /// Quotas go to the journal, then to the group.
 pub struct QuotaWriter {
-    /// The way to groups.
     pub groups: Arc<Groups>,
     pub journal: Arc<Mutex<Journal>>,
     /// The group that yields by the least weight while this is set, and not in the idle class.

@@ -4,10 +4,8 @@ use tidegate_law::HeadroomTerms;
 
 use super::Objective;
 
-/// What all gates together ask of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
     pub headroom_from: String,
     /// What side work gets at least.

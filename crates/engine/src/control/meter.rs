@@ -178,7 +178,6 @@ pub struct Totals {
     /// What side work could have had.
     pub offered_ns: u128,
     pub side_ns: u128,
-    /// Everything but side and idle.
     pub main_ns: u128,
 }
 

@@ -49,16 +49,13 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
-    /// The groups that carry a moving quota.
     pub quotas: Quotas,
-    /// The groups with a soft cap.
     pub soft_caps: SoftCaps,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
     /// The classes have changed since the last reading.
     regrouped: bool,
     last: Option<Counters>,
     window: Use,
-    /// Main's waits in the window.
     waits: Waits,
     decision: HeadroomDecision,
     /// Use by seconds.
@@ -70,12 +67,10 @@ pub struct Control {
     /// Worst lateness since start.
     pub late_max_ns: u64,
     pub steps: u64,
-    /// How often the guardian wrote the fallback.
     pub fallbacks: u64,
     /// Samples that could not be used.
     pub unusable: Unusable,
     stepped_ns: Option<u64>,
-    /// Time at the tolerance while side work was there.
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
     pub sensing_error: Option<String>,
@@ -136,12 +131,10 @@ impl Control {
         }
     }
 
-    /// Whether another engine enforces what the gates ask for.
     pub fn is_enforced_by_sched_ext(&self) -> bool {
         self.enforced_by_sched_ext
     }
 
-    /// What the gates ask for now.
     pub fn set_demand(&mut self, demand: Demand) {
         if demand != self.demand {
             let objective = demand.objective.as_ref();
@@ -156,7 +149,6 @@ impl Control {
         self.headroom_ppm() > 0
     }
 
-    /// What side work may have of the machine.
     pub fn room_ucpu(&self) -> u64 {
         self.decision.allowance_ucpu
     }
@@ -171,7 +163,6 @@ impl Control {
         &self.window
     }
 
-    /// A latency of main, reported from outside.
     pub fn report(&mut self, latency_ns: u64) {
         self.protect.report(latency_ns);
     }
@@ -222,7 +213,6 @@ impl Control {
         self.pulses.set_contention(contend_ppm);
     }
 
-    /// The guardian wrote the fallback.
     pub fn fell_back(&mut self) {
         self.fallbacks += 1;
         self.quotas.fell_back();
@@ -345,7 +335,6 @@ impl Control {
     }
 }
 
-/// What was used between two readings.
 fn between(last: &Counters, now: &Counters) -> Use {
     let since = |now_ns: u64, last_ns: u64| now_ns.saturating_sub(last_ns);
     Use {

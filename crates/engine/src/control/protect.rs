@@ -19,12 +19,12 @@ const RUNS_PER_REPORT: u64 = 32;
 const REPORTED_SHARE_PPM: u32 = 500_000;
 const LATENCY_MOST_NS: u64 = 3_600_000_000_000;
 
-/// What is held against the objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// How long main waited to run. This share of its runs may be late: 10,000 for p99.
-    RunDelay { share_ppm: u32 },
-    /// A latency that is reported from outside.
+    RunDelay {
+        share_ppm: u32,
+    },
     Reported,
 }
 
@@ -82,7 +82,6 @@ pub struct Protection {
     pub vain: u32,
 }
 
-/// The law and its evidence.
 #[derive(Default)]
 pub struct Protect {
     law: Option<(Objective, Delay)>,

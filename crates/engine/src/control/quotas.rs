@@ -14,7 +14,6 @@ use crate::quota_planner::{FREE_UCPU, QuotaPlanner, QuotaPlannerConfig, WriteBud
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 
-/// A group that carries a moving quota.
 pub struct Target {
     /// Below the mount of the cpu controller.
     pub group: GroupPath,
@@ -52,7 +51,6 @@ impl Target {
         }
     }
 
-    /// The limit that its own gate asks for.
     pub fn own(&self) -> Option<Bandwidth> {
         self.planner.own()
     }
@@ -81,13 +79,11 @@ impl Target {
         self.planner.standing_for_ucpu()
     }
 
-    /// What stands, as far as the planner knows.
     pub fn standing(&self) -> Option<Bandwidth> {
         self.planner.standing()
     }
 }
 
-/// A group that is to carry a moving quota.
 #[derive(Clone, Debug)]
 pub struct QuotaTarget {
     pub group: GroupPath,
@@ -95,7 +91,6 @@ pub struct QuotaTarget {
     pub weight: u32,
     /// The first of them.
     pub first_weight: u32,
-    /// Its gates are of unequal weight.
     pub unequal: bool,
     /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
     pub cap_ucpu: u64,
@@ -211,7 +206,6 @@ impl Quotas {
         self.targets.is_empty()
     }
 
-    /// The groups that carry a moving quota.
     pub fn targets(&mut self) -> &mut [Target] {
         &mut self.targets
     }
@@ -291,7 +285,6 @@ impl Quotas {
         !keeps_idle && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor())
     }
 
-    /// Shares the allowance over the targets.
     fn divide(&mut self, allowance_ucpu: u64, floor_each_ucpu: u64) {
         self.wanted.clear();
         for target in &self.targets {

@@ -14,14 +14,12 @@ use tidegate_law::cap::{Cap, Family, State, Terms};
 use super::apply::Apply;
 use tidegate_cgroup::group::GroupPath;
 
-/// Capped groups are looked at this often.
 pub const POLL_NS: u64 = 5_000_000;
 /// After a write that failed: not before.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// So many polls a step; with more groups each has its turn less often (and a granularity that is as much coarser).
 const POLLS_PER_STEP: usize = 16;
 
-/// What a capped group did, for those who ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftCapStats {
     pub background_since_ns: Option<u64>,
@@ -29,7 +27,6 @@ pub struct SoftCapStats {
     pub in_background_ns: u64,
     /// Time under the cap, up to the last poll.
     pub capped_ns: u64,
-    /// How often it went to the background.
     pub turns: u64,
     /// What the bucket holds; debt where negative.
     pub level_ns: i64,
@@ -38,7 +35,6 @@ pub struct SoftCapStats {
     pub used_foreground_ns: u64,
 }
 
-/// The bucket of one group.
 #[derive(Clone, Debug)]
 pub struct Soft {
     cap: Cap,
@@ -150,13 +146,11 @@ impl Soft {
     }
 }
 
-/// Reads what groups have used.
 pub trait Usage {
     /// CPU time of the group since it was made; `None` where that cannot be read just now.
     fn usage_ns(&mut self, group: &GroupPath) -> Option<u64>;
 }
 
-/// A group that is to have a soft cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftCapped {
     pub group: GroupPath,
@@ -252,7 +246,6 @@ impl SoftCaps {
         }
     }
 
-    /// The guardian wrote the fallback.
     pub fn fell_back(&mut self) {
         for target in &mut self.targets {
             target.soft.forget_standing();
@@ -280,7 +273,6 @@ impl SoftCaps {
         self.next = self.next.checked_rem(self.turns.len()).unwrap_or(0);
     }
 
-    /// One look at each that has its turn.
     pub fn step(&mut self, now_ns: u64, usage: &mut dyn Usage, apply: &mut dyn Apply) {
         self.find_turns();
         let count = self.turns.len();

@@ -9,7 +9,6 @@ const REMEMBERED: usize = 1_000;
 /// More than this in a minute is worth an alert.
 const ALERT_ABOVE: usize = 1;
 
-/// Counts of unusable samples.
 #[derive(Default)]
 pub struct Unusable {
     total: u64,

@@ -10,11 +10,9 @@ const WRITES_KEPT: usize = 64;
 /// The stretch over which quota writes are counted.
 const COUNTED_NS: u64 = 10_000_000_000;
 
-/// A write that was made.
 #[derive(Clone, Debug)]
 pub struct Write {
     pub at_ns: u64,
-    /// The file, or the group for a quota.
     pub path: String,
     pub value: String,
     pub was: Option<String>,
@@ -44,7 +42,6 @@ impl WriteLog {
         self.total += 1;
     }
 
-    /// Adds one of a moving quota.
     pub fn add_quota(&mut self, write: Write) {
         let since_ns = write.at_ns.saturating_sub(COUNTED_NS);
         while self
@@ -83,7 +80,6 @@ impl WriteLog {
     }
 }
 
-/// A quota as people read it.
 pub fn describe(bandwidth: &Bandwidth) -> String {
     match bandwidth.quota_us {
         Some(quota_us) => {

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 
 use super::{Ledger, LedgerError, unwritten};
 
-/// The batch's file in the run directory.
 const FILE: &str = "ledger.batch";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,9 +42,6 @@ impl Ledger {
     }
 
     /// Until [`Ledger::end_batch`], an entry is written down by itself, and what is forgotten stays in the files.
-    ///
-    /// # Errors
-    /// The files cannot be written; then no batch has begun.
     pub fn begin_batch(&mut self) -> Result<(), LedgerError> {
         if self.store_when != StoreWhen::Always {
             return Ok(());
@@ -67,9 +63,6 @@ impl Ledger {
     }
 
     /// Stores the whole, and each entry with the whole from here on.
-    ///
-    /// # Errors
-    /// The file cannot be written; what is in the two files is harmless.
     pub fn end_batch(&mut self) -> Result<(), LedgerError> {
         if self.store_when != StoreWhen::Batched {
             return Ok(());

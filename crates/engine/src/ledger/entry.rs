@@ -45,7 +45,6 @@ pub enum Change {
         previous: Vec<u32>,
         ours: Vec<u32>,
     },
-    /// A process was moved in.
     Membership {
         /// Its start time, so that a later process with its number is left alone.
         start_ticks: u64,
@@ -60,7 +59,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// The knob's name, for messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Group => "group",
@@ -100,15 +98,15 @@ impl Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fallback {
-    /// Leave everything and set this static limit.
     Floor {
-        /// The limit, at the tolerance.
         bandwidth: Bandwidth,
     },
     /// Put back what stood before us.
     Restore,
     /// Leave what stands for so long, then put back what stood before us.
-    Hold { seconds: u32 },
+    Hold {
+        seconds: u32,
+    },
     /// Leave it as it is (cpu.idle of a command's group: an orphan never becomes main's equal).
     Stay,
 }
@@ -116,7 +114,6 @@ pub enum Fallback {
 /// What is known when an entry is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
-    /// The gate it belongs to.
     pub gate: String,
     /// The group, below the cpu mount.
     pub group: GroupPath,
@@ -131,7 +128,6 @@ pub struct NewEntry {
 pub struct Entry {
     /// Unique within the ledger's life, from 1.
     pub id: u64,
-    /// The gate it belongs to.
     pub gate: String,
     /// The group, below the cpu mount.
     pub group: GroupPath,

@@ -32,40 +32,29 @@ use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 use tidegate_cgroup::sched::tasks::{Whose, process_lives};
 use tidegate_cgroup::{KernelFs, KfsError};
 
-/// The ledger's file in the run directory.
 pub const FILE: &str = "ledger.json";
-/// The moving limits' file in the run directory.
 pub const MOVING_FILE: &str = "ledger.moving";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Damaged ledgers that are kept for a person to look at.
 const BAD_KEPT_MAX: u32 = 20;
 
-/// The ledger cannot do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     /// There is no room: nothing may be loosened and no gate made until there is.
     #[error("ledger: {}: no space left; make room in /run (until then nothing is loosened and no gate is made)", .path.display())]
     NoSpace { path: PathBuf },
-    /// The file cannot be read or written.
     #[error("ledger: {0}")]
     Kfs(#[from] KfsError),
-    /// The moving limits' file cannot be used.
     #[error(transparent)]
     Moving(#[from] MovingError),
     #[error("ledger: entry {id} is not there; this is a fault in tidegate, please report it")]
-    NoEntry {
-        /// The id asked for.
-        id: u64,
-    },
+    NoEntry { id: u64 },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Entries taken over from an earlier agent.
     pub adopted: usize,
-    /// Entries of an earlier boot, dropped.
     pub other_boot: usize,
-    /// Entries whose group is gone, dropped.
     pub gone: Vec<Entry>,
     /// Entries whose group is another by now (same path, another inode), dropped.
     pub replaced: Vec<Entry>,
@@ -73,7 +62,6 @@ pub struct OpenReport {
     pub unread: usize,
     /// A ledger that could not be read was set aside under this name.
     pub set_aside: Option<PathBuf>,
-    /// What needs a person, one sentence each.
     pub alerts: Vec<String>,
 }
 
@@ -83,7 +71,6 @@ pub struct Ledger {
     boot_id: String,
     next_id: u64,
     entries: Entries,
-    /// Another version's, for that version to undo.
     unread: Vec<Unread>,
     moving: Moving,
     store_when: StoreWhen,

@@ -22,14 +22,12 @@ const WORDS_PER_SLOT: usize = 8;
 const HEADER_WORDS: usize = 8;
 const WORDS: usize = HEADER_WORDS + SLOTS * WORDS_PER_SLOT;
 const BYTES: usize = WORDS * 8;
-/// "tidemov" and the layout's version.
 const MAGIC: u64 = u64::from_le_bytes(*b"tidemov1");
 const NO_LIMIT: u64 = u64::MAX;
 /// Words of a slot: the entry's id, then three words each for the two limits.
 const PREVIOUS: usize = 1;
 const INTENDED: usize = 4;
 
-/// The side file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MovingError {
     #[error("ledger: {}: {doing}: {}; {}", .path.display(), std::io::Error::from_raw_os_error(*.errno),
@@ -42,7 +40,6 @@ pub enum MovingError {
     /// The file is not of this layout.
     #[error("ledger: {}: not a side file of this version; it is written again", .path.display())]
     Garbage { path: PathBuf },
-    /// Every slot is taken.
     #[error("ledger: all {SLOTS} slots for moving limits are taken; end some gates")]
     Full,
 }
@@ -181,7 +178,6 @@ impl Moving {
         self.word(HEADER_WORDS + slot * WORDS_PER_SLOT + offset)
     }
 
-    /// The slot of an entry.
     fn find(&self, entry: u64) -> Option<usize> {
         (0..SLOTS).find(|slot| self.slot_word(*slot, 0).load(Ordering::Acquire) == entry)
     }
@@ -201,7 +197,6 @@ impl Moving {
         Ok(())
     }
 
-    /// Gives an entry's slot back.
     pub fn give_back(&self, entry: u64) {
         if let Some(slot) = self.find(entry).filter(|_| entry != 0) {
             self.slot_word(slot, 0).store(0, Ordering::Release);

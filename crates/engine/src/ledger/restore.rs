@@ -32,7 +32,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Nothing is left to do.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Failed { .. } | Self::Kept)
     }
@@ -254,7 +253,6 @@ fn set_if_ours(
     Ok(Outcome::Restored)
 }
 
-/// Whether the process that was moved is still there.
 fn lives(groups: &Groups, start_ticks: u64, placement: &Placement) -> bool {
     ProcessRef::look_up(&**groups.fs(), placement.pid)
         .is_ok_and(|now| now.start_ticks == start_ticks)

@@ -39,7 +39,6 @@ impl StoredEntry {
     }
 }
 
-/// An entry that this version cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Unread(Value);
@@ -102,7 +101,6 @@ impl Stored {
         ids.chain([self.next_id]).max().filter(|id| *id >= ID_END)
     }
 
-    /// The entries that this version knows, and the others.
     pub fn into_entries(self) -> (Vec<Entry>, Vec<Unread>) {
         let mut known = Vec::new();
         let mut unread = Vec::new();
@@ -116,7 +114,6 @@ impl Stored {
     }
 }
 
-/// The text of the file.
 pub(super) fn written(boot_id: &str, next_id: u64, entries: All<'_>, unread: &[Unread]) -> Vec<u8> {
     let known = entries.map(StoringEntry::Known);
     let storing = Storing {

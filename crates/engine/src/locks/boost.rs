@@ -28,7 +28,6 @@ pub struct Lifted {
     pub was: TaskSched,
 }
 
-/// Tasks of one holder, as the ledger keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boost {
     pub tasks: Vec<Lifted>,
@@ -60,9 +59,6 @@ impl Boost {
 }
 
 /// Gives each task its turn. What has ended or become something else is left.
-///
-/// # Errors
-/// The kernel refuses: then the others may have theirs.
 pub fn give(fs: &dyn KernelFs, first: &Boost) -> KfsResult<()> {
     for lifted in first.tasks.iter().filter(|lifted| lifted.task.lives(fs)) {
         let tid = lifted.task.tid;

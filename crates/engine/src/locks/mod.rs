@@ -16,7 +16,6 @@ use tidegate_cgroup::{KernelFs, KfsResult};
 /// Where the kernel lists file locks.
 pub const TABLE: &str = "/proc/locks";
 
-/// Open files of one process that are looked at.
 const FILES_MAX: usize = 512;
 
 /// A kind of lock that a process may wait for.
@@ -115,9 +114,6 @@ pub fn waits(table: &str) -> Vec<Wait> {
 }
 
 /// Whether an open file of `pid` holds `lock`; an error where it has ended.
-///
-/// # Errors
-/// The process cannot be looked at.
 pub fn holds(fs: &dyn KernelFs, pid: i32, lock: &Lock) -> KfsResult<bool> {
     let dir = format!("/proc/{pid}/fdinfo");
     let mut buffer = Vec::new();

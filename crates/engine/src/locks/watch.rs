@@ -24,7 +24,6 @@ use skeleton::{LocksSkel, LocksSkelBuilder};
 // SAFETY: a C struct of integers, for which all bytes are values.
 unsafe impl Plain for Told {}
 
-/// Waits that are kept between two calls.
 const KEPT_MAX: usize = 256;
 
 /// The watch; the programs live as long as it does.
@@ -46,9 +45,6 @@ pub(crate) fn in_own_pid_namespace() -> Result<(), String> {
 
 impl Watch {
     /// Loads and attaches.
-    ///
-    /// # Errors
-    /// Why it cannot be had, for people.
     pub fn open() -> Result<Self, String> {
         in_own_pid_namespace()?;
         Self::load().map_err(|error| format!("{error:#}"))

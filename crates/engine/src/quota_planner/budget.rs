@@ -4,7 +4,6 @@
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
     per_s_max: u32,
-    /// Times of the latest writes, a ring.
     times_ns: [Option<u64>; WriteBudget::REMEMBERED],
     next: usize,
 }

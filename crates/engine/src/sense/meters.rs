@@ -8,7 +8,6 @@ use super::files::KeptFile;
 use super::usage::{Read, read_usage};
 use tidegate_cgroup::group::GroupPath;
 
-/// The usage files of some groups.
 #[derive(Default)]
 pub struct Meters {
     kept: BTreeMap<GroupPath, KeptFile>,

@@ -70,13 +70,11 @@ pub use waits::{WAIT_BUCKETS, WaitHistogram, Waits, percentile_ns};
 pub struct Counters {
     /// CLOCK_MONOTONIC at the reading.
     pub now_ns: u64,
-    /// CPUs online at the reading.
     pub online_cpus: u32,
     /// Time of the online CPUs, less steal.
     pub capacity_ns: u64,
     /// Time not idle, less steal; never above the capacity.
     pub busy_ns: u64,
-    /// Time of tasks in side groups.
     pub side_ns: u64,
     /// Time of tasks in main groups (for display: the law takes all that is not side for main).
     pub main_ns: u64,
@@ -103,7 +101,6 @@ pub trait Sensor: Send {
     fn granularity_ns(&self) -> u64;
     /// CPUs online at the last reading.
     fn online_cpus(&self) -> u32;
-    /// Whether it knows how long main waits to run.
     fn tells_waits(&self) -> bool {
         false
     }
@@ -208,11 +205,9 @@ pub enum SenseError {
     #[error("sensing: bpf: {step}: {why}; {mend}")]
     Bpf {
         step: &'static str,
-        /// What the kernel or libbpf said.
         why: String,
         mend: &'static str,
     },
-    /// More roots than the sensor holds.
     #[error("sensing: {count} root groups: the sensor holds {max}; put gates under common parents")]
     TooManyGroups { count: usize, max: usize },
 }

@@ -43,7 +43,6 @@ impl Cpu {
     }
 }
 
-/// Both files, kept open.
 pub struct Schedstat {
     ran: KeptFile,
     stat: KeptFile,

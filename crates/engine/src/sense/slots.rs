@@ -20,9 +20,7 @@ use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 
 /// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
 pub const NEUTRAL: usize = 0;
-/// Tasks in side groups.
 pub const SIDE: usize = 1;
-/// Tasks in main groups.
 pub const MAIN: usize = 2;
 pub const IDLE: usize = 3;
 /// How many classes there are; 0 is neutral.
@@ -77,7 +75,6 @@ pub struct Control {
     pub generation: AtomicU64,
     /// Raised by the kernel side whenever a task changes its cgroup.
     pub moves: AtomicU64,
-    /// A longer wait than this is a late one.
     pub late_after_ns: AtomicU64,
 }
 
@@ -134,7 +131,6 @@ impl Slot {
         sum.unknown += waits.unknown.load(Ordering::Relaxed);
     }
 
-    /// Adds this CPU's waits of one class by length.
     pub fn add_buckets(&self, which: usize, sum: &mut [u64; WAIT_BUCKETS]) {
         for (sum, bucket) in sum.iter_mut().zip(&self.waits[which].buckets) {
             *sum += bucket.load(Ordering::Relaxed);
@@ -225,7 +221,6 @@ impl Mapped<Slot> {
         sum
     }
 
-    /// All CPUs' waits of one class.
     pub fn wait_histogram(&self, which: usize) -> WaitHistogram {
         let mut waits = Waits::default();
         let slots = self.all().iter();

@@ -26,7 +26,6 @@ const BUSY_PPM_MAX: u64 = 900_000;
 pub struct StatLine {
     /// Idle, with or without outstanding I/O. May step back a little (iowait does).
     pub idle_ns: u64,
-    /// Stolen by the hypervisor.
     pub steal_ns: u64,
 }
 
@@ -46,7 +45,6 @@ impl StatFile {
         })
     }
 
-    /// The step of its figures.
     pub fn unit_ns(&self) -> u64 {
         self.unit_ns
     }
@@ -89,7 +87,6 @@ pub fn cpu_line<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
     Some(fields)
 }
 
-/// Takes coarse steal off fine busy time.
 #[derive(Debug, Default)]
 pub struct Spread {
     pending_ns: u64,
@@ -129,12 +126,10 @@ pub struct StealMeter {
     stat: StatFile,
     read_ns: u64,
     steal_ns: u64,
-    /// Takes what was read off the busy time.
     pub spread: Spread,
 }
 
 impl StealMeter {
-    /// Starts at the steal of now.
     pub fn open(proc_dir: &Path, now_ns: u64) -> Result<Self, SenseError> {
         let stat = StatFile::open(proc_dir)?;
         let steal_ns = stat.read()?.steal_ns;

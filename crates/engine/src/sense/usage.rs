@@ -25,7 +25,6 @@ use super::steal::{STEAL_INTERVAL_NS, StatFile, StatLine, StealMeter};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
 use crate::clock::monotonic_ns;
 
-/// Windows under this show little but the granularity.
 const MIN_WINDOW_NS: u64 = 50_000_000;
 
 /// iowait may go back a little by the kernel's own account; more than this is a reset.
@@ -40,7 +39,6 @@ struct Source {
     used_ns: u64,
 }
 
-/// What reading a group's usage gave.
 pub(super) enum Read {
     Ns(u64),
     Gone,
@@ -214,7 +212,6 @@ impl UsageSensor {
         Ok(sensor)
     }
 
-    /// How exact it is, for the note.
     pub fn exactness(&self) -> String {
         let tick_ms = self.tick_ns as f64 / 1e6;
         match self.busy {

@@ -17,7 +17,6 @@ struct Cluster {
     allocatable_milli: Option<u64>,
     /// What the pods request that are bound to the node.
     bound_milli: Vec<u64>,
-    /// The next patch finds another version than was read.
     is_raced: bool,
     refused: u32,
 }

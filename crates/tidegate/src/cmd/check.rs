@@ -48,7 +48,6 @@ struct Checked {
     mistakes: Vec<Mistake>,
 }
 
-/// One mistake.
 #[derive(Serialize)]
 struct Mistake {
     file: Option<String>,

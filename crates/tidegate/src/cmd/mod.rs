@@ -69,7 +69,6 @@ pub enum Cmd {
 /// The help of a command that is a group of others.
 const GROUP_HELP: &str = "{about}\n\n{usage-heading} {usage}\n\n{subcommands}";
 
-/// The commands in help, by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Work", &["run", "set", "unset"]),
     (
@@ -105,7 +104,6 @@ fn add_host(command: &mut Command, names: &[&str]) {
     }
 }
 
-/// The whole command line as clap knows it.
 pub fn command() -> Command {
     let mut command = Cli::command().arg(host());
     add_host(&mut command, ASKING);
@@ -116,7 +114,6 @@ pub fn command() -> Command {
     command.after_help(short).after_long_help(long)
 }
 
-/// A line a group.
 fn names_by_group(command: &Command) -> String {
     let mut text = String::new();
     for (group, names) in GROUPS {
@@ -138,7 +135,6 @@ fn names_by_group(command: &Command) -> String {
     text + "\nSee tidegate --help for a line about each, tidegate help COMMAND about one."
 }
 
-/// A line a command.
 fn lines_by_group(command: &Command) -> String {
     let mut text = String::new();
     for (group, names) in GROUPS {
@@ -173,7 +169,6 @@ pub fn use_host(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Does what was typed.
 pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Cmd::Run(args) => run::main(args),
@@ -200,7 +195,6 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
 mod tests {
     use super::*;
 
-    /// Every command that help lists, with those within it.
     fn listed(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
         for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
             let path = format!("{path} {}", one.get_name());

@@ -28,7 +28,6 @@ pub struct Args {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Repaired {
-    /// What was done.
     lines: Vec<String>,
 }
 

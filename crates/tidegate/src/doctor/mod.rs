@@ -42,7 +42,6 @@ pub struct Facts {
     pub agent: Result<Option<String>, String>,
     /// What to do where main has CPUs of its own, one sentence for each main gate.
     pub main_cpus: Vec<String>,
-    /// Whether this kernel takes a scheduler of ours.
     pub scheduler: Scheduler,
     /// What is set of the kernel's own scheduler that another one leaves out.
     pub server: ServerSettings,
@@ -54,12 +53,10 @@ pub struct Facts {
     pub bandwidth_slice_us: Option<u64>,
     /// Where the agent keeps its files.
     pub run_dir: String,
-    /// Whether that place can be written.
     pub run_dir_writable: bool,
 }
 
 impl Facts {
-    /// Looks at this machine.
     pub fn gather() -> Facts {
         let run_dir = RunDir::from_env();
         let sense = |prefer| {
@@ -186,20 +183,16 @@ fn writable(dir: &Path) -> bool {
     .is_ok()
 }
 
-/// How far a mechanism can be enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Now {
     Yes,
-    /// With a loss that is said.
     Partly,
-    /// The machine, or the caller, cannot.
     No,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mechanism {
-    /// The term or mechanism.
     pub name: &'static str,
     pub now: Now,
     /// By which engine; empty when by none.
@@ -213,7 +206,6 @@ pub struct Mechanism {
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub version: &'static str,
-    /// Headroom can be enforced here by the caller.
     pub enforceable: bool,
     pub verdict: String,
     /// Facts as label and text, in the order they are shown.

@@ -12,14 +12,12 @@ pub struct Scheduler {
     pub release: String,
     /// What `CONFIG_SCHED_CLASS_EXT` is in the kernel's configuration in /boot; `None` where that cannot be read.
     pub configured: Option<bool>,
-    /// What the kernel says, or what it lacks.
     pub support: Option<Result<Support, String>>,
     /// It tells schedulers of quotas (6.17).
     pub tells_quotas: bool,
 }
 
 impl Scheduler {
-    /// Looks at the running kernel.
     pub fn gather() -> Scheduler {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let release = release.trim().to_owned();
@@ -33,7 +31,6 @@ impl Scheduler {
         }
     }
 
-    /// The kernel has sched_ext.
     pub fn is_supported(&self) -> bool {
         matches!(&self.support, Some(Ok(_)))
     }
@@ -102,7 +99,6 @@ impl Scheduler {
         }
     }
 
-    /// Another program's scheduler that is in force.
     fn another(&self) -> Option<&str> {
         let support = self.support.as_ref()?.as_ref().ok()?;
         support.loaded.as_deref().filter(|name| *name != NAME)

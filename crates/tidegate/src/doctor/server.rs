@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// What is set on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct ServerSettings {
     /// The governor of the first CPU's frequency.
@@ -17,7 +16,6 @@ pub struct ServerSettings {
     pub capacities: Option<(u32, u32)>,
 }
 
-/// Groups that are searched for a clamp.
 const GROUPS_MAX: usize = 4_096;
 
 impl ServerSettings {

@@ -47,7 +47,6 @@ fn time(unix_seconds: f64) -> String {
     zoned.strftime("%F %T").to_string()
 }
 
-/// An object a line.
 pub fn json_lines(found: &EventsView) -> Result<String, Failure> {
     let mut out = String::new();
     for event in &found.events {

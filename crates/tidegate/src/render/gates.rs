@@ -4,7 +4,6 @@ use tidegate_api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermVi
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
-/// Every gate on a line.
 pub fn list(gates: &[GateView]) -> String {
     if gates.is_empty() {
         return "no gates\n".to_owned();
@@ -69,7 +68,6 @@ pub fn one(gate: &GateView) -> String {
     text
 }
 
-/// What the gate is, in a line.
 pub fn heading(gate: &GateView) -> String {
     fit(
         &format!("{} ({}, {})", gate.name, gate.class, gate.target),
@@ -102,7 +100,6 @@ fn cpu_line(gate: &GateView) -> String {
     )
 }
 
-/// A short length of time.
 pub fn short(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{:.1} us", ns as f64 / 1e3),
@@ -156,7 +153,6 @@ pub fn cap_line(cap: &CapView) -> String {
     )
 }
 
-/// What the sched_ext engine did for the gate's cap.
 pub fn by_scheduler(gate: &GateView) -> Option<&CapCounts> {
     gate.sched_ext.as_ref()?.cap.as_ref()
 }
@@ -196,7 +192,6 @@ pub fn held_line(cap: &CapCounts) -> String {
     parts.join("; ")
 }
 
-/// Each term with its source and what it overrode.
 pub fn terms(terms: &[TermView]) -> String {
     let mut text = String::new();
     for (index, term) in terms.iter().enumerate() {

@@ -16,7 +16,6 @@ fn count(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The policy in force.
 pub fn page(view: &PolicyView) -> String {
     let mut out = String::new();
     let files = match view.files.is_empty() {
@@ -93,7 +92,6 @@ fn of_write(write: &tidegate_api::KernelWriteView, indent: &str) -> String {
     )
 }
 
-/// Gates and kernel files that are different then.
 pub fn changes(view: &PolicyChangeView, tense: Tense) -> String {
     let mut out = String::new();
     for gate in &view.gates {

@@ -16,14 +16,12 @@ use tidegate_api::cli::escaped;
 /// Narrower screens lose the right ends of lines.
 pub const WIDTH_MIN: u16 = 80;
 
-/// Lines of the bars and the line above them.
 const HEAD_LINES: u16 = 4;
 const PLOT_LINES: (u16, u16) = (8, 16);
 /// Below this there is no plot.
 const LINES_WITH_PLOT: u16 = 20;
 const ALERTS_MAX: usize = 3;
 
-/// How many lines show all gates.
 pub fn height_of_all(screen: &Screen) -> u16 {
     let gates = u16::try_from(screen.gates.len()).unwrap_or(u16::MAX);
     // The list's heading, and the line at the bottom.
@@ -97,7 +95,6 @@ fn draw_alerts(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
     frame.render_widget(ratatui::text::Text::from(lines), area);
 }
 
-/// An answer is seen whole.
 fn foot_lines(screen: &Screen, width: u16) -> u16 {
     match &screen.note {
         Some(Note::Done(text) | Note::Error(text)) => {
@@ -109,7 +106,6 @@ fn foot_lines(screen: &Screen, width: u16) -> u16 {
     }
 }
 
-/// What is asked, what was answered, else the keys.
 fn draw_foot(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
     let line = match (&screen.prompt, &screen.note) {
         (Prompt::Filter(_), _) => strong(look, &format!("/{}_", screen.filter)),

@@ -18,16 +18,12 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 pub enum News {
     History(Vec<HistoryPointView>),
-    /// The machine and its gates.
     Status(Box<StatusView>),
     Events(Vec<EventView>),
     /// Another agent, whose events begin from the first.
     NewAgent,
-    /// The agent says nothing any more.
     Lost(String),
-    /// Why a gate runs as it does.
     Explained(String, Box<Result<ExplainView, String>>),
-    /// The answer to a command.
     Answer(Note),
 }
 
@@ -82,7 +78,6 @@ impl Feed {
         self.receiver.try_iter()
     }
 
-    /// Asks why a gate runs as it does.
     pub fn explain(&self, gate: String) {
         self.call(move |agent| {
             let answer = agent.explain(&format!("gate:{gate}"));
@@ -90,7 +85,6 @@ impl Feed {
         });
     }
 
-    /// Gives terms to a gate.
     pub fn set(&self, request: SetRequest) {
         self.call(move |agent| {
             let answer = agent.set(&request);
@@ -99,7 +93,6 @@ impl Feed {
         });
     }
 
-    /// Takes a gate's terms back.
     pub fn unset(&self, request: UnsetRequest) {
         self.call(move |agent| News::Answer(note(agent.unset(&request).map(|done| done.message))));
     }

@@ -7,7 +7,6 @@ use tidegate_terms::{RawTerms, Source};
 use super::playback::{Move, time_of_day};
 use super::screen::{Chosen, Note, Page, Prompt, Screen};
 
-/// The keys, as they are listed.
 pub const KEYS: &[(&str, &str)] = &[
     ("Up Down j k", "select a gate (PgUp PgDn Home End: further)"),
     ("Enter", "why the gate runs as it does"),
@@ -44,21 +43,16 @@ pub const KEYS_OF_RECORDING: &[(&str, &str)] = &[
 /// The periods that + and - choose from, in seconds.
 const PERIODS_S: [u64; 6] = [1, 2, 5, 10, 30, 60];
 
-/// Rows that a page's key moves by.
 const PAGE_ROWS: isize = 10;
 
-/// What the screen cannot do by itself.
 #[derive(Debug)]
 pub enum Command {
     None,
     Quit,
     Period(u64),
-    /// Give terms to a gate.
     Set(SetRequest),
-    /// Take a gate's terms back.
     Unset(UnsetRequest),
     Save,
-    /// Go through the recording.
     Move(Move),
 }
 
@@ -78,7 +72,6 @@ pub fn press(screen: &mut Screen, key: KeyEvent) -> Command {
     }
 }
 
-/// Keys that mean something else in a recording.
 fn in_recording(screen: &mut Screen, code: KeyCode) -> Option<Command> {
     let to = match code {
         KeyCode::Char(' ') => Move::Play,

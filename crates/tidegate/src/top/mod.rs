@@ -208,7 +208,6 @@ pub fn once(options: &Options, playback: Option<Playback>) -> Result<Exit, Failu
     render::print(&text)
 }
 
-/// What a terminal of this size would show.
 fn as_text(screen: &mut Screen, look: &Look, columns: u16, lines: u16) -> String {
     let Ok(mut terminal) = ratatui::Terminal::new(TestBackend::new(columns, lines));
     let Ok(_) = terminal.draw(|frame| draw::whole(frame, screen, look));

@@ -24,7 +24,6 @@ pub struct Playback {
     speed: usize,
 }
 
-/// A move of the screen through a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     Play,
@@ -36,7 +35,6 @@ pub enum Move {
 }
 
 impl Playback {
-    /// At the recording's end, as an agent would be.
     pub fn new(recording: Recording) -> Self {
         Self {
             at: recording.seconds.len().saturating_sub(1),
@@ -136,7 +134,6 @@ impl Playback {
         Ok(())
     }
 
-    /// What an agent would say then.
     pub fn news(&self) -> Vec<News> {
         let now_ms = self.second().unix_ms;
         let since_ms = now_ms.saturating_sub(PLOT_S * 1_000);

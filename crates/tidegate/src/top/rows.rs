@@ -10,9 +10,7 @@ use tidegate_api::GateView;
 pub enum Column {
     Gate,
     Class,
-    /// CPUs that it uses.
     Cpus,
-    /// CPUs that it may use.
     Allowed,
     Binds,
     /// The 99th percentile of its run delay.
@@ -107,10 +105,8 @@ pub fn delay_us(gate: &GateView) -> Option<f64> {
     Some(counts.delay_p99_us)
 }
 
-/// A gate in the list.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Gates around it in the list.
     pub depth: usize,
     pub gate: &'a GateView,
 }

@@ -10,7 +10,6 @@ use super::rows::{Column, Row, Sort, rows};
 /// The plots look back so far.
 pub const PLOT_S: u64 = 60;
 
-/// Events that are kept.
 const EVENTS_MAX: usize = 1_000;
 
 /// A drop of the allowance by more than this part of the machine is marked as a cut.
@@ -22,7 +21,6 @@ pub struct Point {
     /// When, seconds since 1970.
     pub time_unix_s: u64,
     pub capacity: f64,
-    /// Main and the rest.
     pub main: f64,
     pub side: f64,
     pub allowance: f64,
@@ -31,10 +29,8 @@ pub struct Point {
 /// What fills the screen below the plots, or all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Page {
-    /// The list of gates.
     #[default]
     List,
-    /// Why a gate runs as it does.
     Explain,
     Events,
     Help,
@@ -49,9 +45,7 @@ pub enum Prompt {
     Filter(String),
     /// Whether the terms of this gate are to be taken back.
     Unset(Chosen),
-    /// Terms for this gate.
     Terms(Chosen, String),
-    /// A time of the day in a recording.
     Jump(String),
 }
 
@@ -64,31 +58,26 @@ pub struct Chosen {
     pub agent_pid: i32,
 }
 
-/// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     Done(String),
     Error(String),
 }
 
-/// Everything that is shown.
 pub struct Screen {
     pub machine: Option<StatusView>,
     pub lost: Option<String>,
     /// The gates as they are listed: those of `machine`, or of the moment when the list was frozen.
     pub gates: Vec<GateView>,
-    /// The list stands still.
     pub is_frozen: bool,
     pub points: VecDeque<Point>,
     pub events: VecDeque<EventView>,
-    /// The gate that is selected, by name.
     pub selected: Option<String>,
     /// Where it was in the list when it was last there.
     row: usize,
     pub sort: Sort,
     /// Gates are below those in which they were started.
     pub is_tree: bool,
-    /// What a gate must contain to be listed.
     pub filter: String,
     pub page: Page,
     pub prompt: Prompt,
@@ -141,7 +130,6 @@ impl Screen {
         }
     }
 
-    /// What has come from the agent.
     pub fn take(&mut self, news: News, now_unix_s: u64) {
         match news {
             News::History(points) => self.points = points.iter().map(of_history).collect(),
@@ -202,7 +190,6 @@ impl Screen {
         rows.iter().position(|row| row.gate.name == *selected)
     }
 
-    /// Selects the gate so many rows further down.
     pub fn move_by(&mut self, step: isize) {
         let rows = self.rows();
         let Some(last) = rows.len().checked_sub(1) else {
@@ -229,7 +216,6 @@ impl Screen {
         })
     }
 
-    /// Whether that very gate is still there.
     pub fn is_there(&self, chosen: &Chosen) -> bool {
         let Some(machine) = &self.machine else {
             return false;
@@ -241,7 +227,6 @@ impl Screen {
         })
     }
 
-    /// Opens the page about the selected gate.
     pub fn open_explain(&mut self) {
         self.page = Page::Explain;
         self.explained = None;
@@ -249,7 +234,6 @@ impl Screen {
         self.scroll = 0;
     }
 
-    /// The list stands still, or goes on.
     pub fn freeze(&mut self) {
         self.is_frozen = !self.is_frozen;
         if !self.is_frozen

@@ -14,11 +14,9 @@ pub struct Look {
 pub enum Tone {
     Main,
     Side,
-    /// Idle CPUs.
     Idle,
     Allowance,
     Alert,
-    /// Headings, and what is chosen.
     Strong,
     Faint,
 }
@@ -56,7 +54,6 @@ impl Look {
         }
     }
 
-    /// The style of a tone.
     pub fn style(self, tone: Tone) -> Style {
         let style = match tone {
             Tone::Strong => Style::new().add_modifier(Modifier::BOLD),
@@ -93,7 +90,6 @@ impl Look {
         })
     }
 
-    /// Marks a cut of side work in the plot.
     pub fn cut(self) -> char {
         if self.is_ascii { 'v' } else { '▼' }
     }

@@ -55,7 +55,6 @@ pub async fn pass_on(
 /// A stream, and the beginning of a line of it.
 type Lines = (Incoming, Vec<u8>);
 
-/// The lines that are whole by now.
 async fn next_lines((mut body, mut rest): Lines) -> Option<(Result<Bytes, hyper::Error>, Lines)> {
     loop {
         if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {

@@ -65,9 +65,6 @@ pub struct Sources {
 }
 
 /// That this build has a page.
-///
-/// # Errors
-/// It has none.
 pub fn check_build() -> Result<(), Failure> {
     match FILES.is_empty() {
         true => Err(failed(
@@ -77,7 +74,6 @@ pub fn check_build() -> Result<(), Failure> {
     }
 }
 
-/// A text of the page, by its address.
 fn file(address: &str) -> &'static str {
     let found = FILES.iter().find(|(name, ..)| *name == address);
     found.map_or("", |(.., bytes)| {
@@ -160,7 +156,6 @@ async fn answer(
     Ok(response)
 }
 
-/// What there is at an address.
 enum Found {
     File(&'static str, Bytes),
     Call,

@@ -7,19 +7,13 @@ use serde_json::{Number, Value, json};
 /// Figures of the page have so many parts of one: finer ones make it twice as large.
 const PARTS: f64 = 10_000.0;
 
-/// A replay that is shown.
 pub struct Shown {
-    /// The name of its file.
     pub name: String,
-    /// The name and the view.
     pub json: String,
 }
 
 impl Shown {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// The reason that it cannot be read, or is no replay.
     pub fn read(path: &Path) -> Result<Shown, String> {
         let text = std::fs::read(path).map_err(|error| error.to_string())?;
         let view: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;

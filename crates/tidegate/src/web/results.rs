@@ -8,12 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Folders in the folder that are looked into.
 const FOLDERS_MAX: usize = 200;
-/// Of the largest file that is served.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// A folder of reports.
 pub struct Results {
     folder: PathBuf,
 }
@@ -28,9 +25,6 @@ pub struct List {
 
 impl Results {
     /// Of a folder.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn open(folder: &Path) -> io::Result<Results> {
         fs::read_dir(folder)?;
         Ok(Results {

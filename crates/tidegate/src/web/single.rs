@@ -44,7 +44,6 @@ fn filled<'a>(template: &str, text: &dyn Fn(&str) -> &'a str) -> String {
     page + rest
 }
 
-/// As a policy names what is between two tags.
 fn hash(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     format!("'sha256-{}'", STANDARD.encode(digest))

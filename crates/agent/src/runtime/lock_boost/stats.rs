@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_api::LockBoostView;
 use tidegate_cgroup::group::GroupPath;
 
-/// Gates whose counts are kept.
 const KEPT_MAX: usize = 64;
 
-/// Side work, as far as this goes.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     pub gate: String,

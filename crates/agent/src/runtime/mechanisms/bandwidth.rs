@@ -73,7 +73,6 @@ fn without_burst(kernel: &Kernel, gate: &mut Gate, own: Bandwidth) -> Bandwidth 
     possible
 }
 
-/// Says what the limits above make of it.
 fn note_limits(kernel: &Kernel, gate: &mut Gate, group: &GroupPath, own: &Bandwidth) {
     const START: &str = "binds: ";
     gate.record.notes.retain(|note| !note.starts_with(START));

@@ -19,14 +19,10 @@ use crate::runtime::mechanisms::subgroups::{
     enforce_subgroups, leave_subgroups, set_soft_caps, withdraw_subgroups,
 };
 
-/// How notes on the background begin.
 const START: &str = "background: ";
-/// How notes on real-time tasks begin.
 const EXEMPT: &str = "real-time: ";
-/// So many of them are named.
 const NAMED_MAX: usize = 8;
 
-/// Enforces the gate's caps.
 pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     note_exempt(kernel, gate);
@@ -124,7 +120,6 @@ fn enforce_soft(
     Ok(())
 }
 
-/// Takes a group out of the background for good.
 fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
     if kernel.journal().background_of(group).is_none() {
         return Vec::new();
@@ -159,7 +154,6 @@ pub(crate) fn soft_group(kernel: &Kernel, gate: &Gate) -> Option<String> {
     at_top.then(|| format!("{}-soft={}", kernel.run_dir.prefix(), gate.record.name))
 }
 
-/// What the gate's soft cap did.
 pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> Option<CapView> {
     let (stats, soft_ppt) = control_loop
         .lock()

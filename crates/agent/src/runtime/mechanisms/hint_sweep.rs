@@ -158,7 +158,6 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// What is told of a gate's hint.
 pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
     let state = gate.hint.as_ref()?;
     let slice_ns = match state.latency.ours {

@@ -24,7 +24,6 @@ use crate::kernel::Kernel;
 /// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
 const ONLY_MAX: usize = 4_096;
 
-/// What one pass over a gate's tasks did.
 #[derive(Default)]
 pub(crate) struct Passed {
     pub counts: HintCounts,

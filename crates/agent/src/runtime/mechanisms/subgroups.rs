@@ -46,7 +46,6 @@ struct SplitGate {
 #[derive(Default)]
 pub struct Subgroups {
     gates: Vec<SplitGate>,
-    /// Soft caps for all of a gate.
     for_all: Vec<SoftCapped>,
     /// Soft caps of subgroups, as of the last poll.
     for_each: Vec<SoftCapped>,
@@ -166,7 +165,6 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
     Ok(())
 }
 
-/// All processes back into the gate's group.
 pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let kernel = &runtime.kernel;
     let group = gate.record.attachment.group();
@@ -290,7 +288,6 @@ fn sweep_subgroups(kernel: &Kernel, split: &mut SplitGate, moves_max: usize) -> 
     split.last.clone()
 }
 
-/// Soft caps for all of a gate have changed.
 pub(crate) fn set_soft_caps(runtime: &Runtime, for_all: Vec<SoftCapped>) {
     let mut subgroups = lock(&runtime.subgroups);
     subgroups.for_all = for_all;
@@ -384,7 +381,6 @@ pub(crate) fn subgroups_stat(runtime: &Runtime, gate: &str) -> Option<CpuStat> {
     Some(stats.fold(CpuStat::default(), CpuStat::plus))
 }
 
-/// How a gate is split, in words.
 pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
     let mut subgroups = lock(&runtime.subgroups);
     let split = subgroups.find(gate)?;

@@ -30,7 +30,6 @@ fn tell(agent: &Agent, count: usize) {
     }
 }
 
-/// The values of lines that begin so.
 fn values<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     text.lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "))

@@ -6,7 +6,6 @@ use tidegate_law::Reason;
 use super::Above;
 use crate::view::figures::in_percent;
 
-/// The law's sum, line by line.
 fn of_headroom(status: &StatusView) -> Vec<SumLineView> {
     let decision = &status.decision;
     let mut lines = vec![

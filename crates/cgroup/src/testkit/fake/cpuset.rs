@@ -22,7 +22,6 @@ impl State {
         parse_list(&text.unwrap_or_default()).unwrap_or_default()
     }
 
-    /// What the processes of a group may run on.
     fn effective_cpus(&self, dir: &Path, version: u8) -> Vec<u32> {
         let online = self.online();
         let (false, Some(parent), Some(group)) =

@@ -24,13 +24,11 @@ use group::Mount;
 pub use process::FakeProcess;
 use tree::State;
 
-/// A machine's kernel files in memory.
 #[derive(Debug)]
 pub struct FakeFs {
     state: Mutex<State>,
 }
 
-/// The process that /proc/self is about.
 pub const SELF_PID: i32 = 100;
 
 impl FakeFs {
@@ -121,7 +119,6 @@ impl FakeFs {
             .insert(PathBuf::from(path), text.as_bytes().to_vec());
     }
 
-    /// Adds a process, in the root groups.
     pub fn add_process(&self, process: FakeProcess) {
         self.state().add_process(process);
     }
@@ -152,7 +149,6 @@ impl FakeFs {
         }
     }
 
-    /// Adds to a group's CPU time, by its directory.
     pub fn add_usage_ns(&self, dir: &str, ns: u64) {
         if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
             group.usage_ns += ns;

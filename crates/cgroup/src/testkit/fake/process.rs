@@ -8,19 +8,16 @@ use std::path::{Path, PathBuf};
 pub struct FakeProcess {
     pub pid: i32,
     pub start_ticks: u64,
-    /// Real and effective user.
     pub uid: u32,
     pub comm: String,
     /// Threads besides the first: number and whether it is real-time.
     pub threads: Vec<(i32, bool)>,
     /// Whether the first thread is real-time.
     pub real_time: bool,
-    /// Whether it is a kernel thread.
     pub kernel_thread: bool,
 }
 
 impl FakeProcess {
-    /// An ordinary process of root's.
     pub fn new(pid: i32) -> Self {
         Self {
             pid,
@@ -56,7 +53,6 @@ impl Process {
         &self.apart.get(&tid).unwrap_or(&self.at)[mount]
     }
 
-    /// Whether any thread is in this very group.
     pub fn is_in(&self, mount: usize, dir: &Path) -> bool {
         self.tids().any(|tid| self.place(tid, mount) == dir)
     }

@@ -9,7 +9,6 @@ use super::process::Process;
 
 const SCHED_FIFO: u32 = 1;
 
-/// What of the fake is seen there.
 pub(super) struct Procfs<'a> {
     pub mounts: &'a [Mount],
     pub procs: &'a BTreeMap<i32, Process>,

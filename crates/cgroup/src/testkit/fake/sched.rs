@@ -60,7 +60,6 @@ impl Sched {
         Ok(self.tasks.get(&tid).copied().unwrap_or(fresh))
     }
 
-    /// A process and its threads are gone.
     pub(super) fn forget(&mut self, process: &Process) {
         for tid in process.tids() {
             self.tasks.remove(&tid);
@@ -168,7 +167,6 @@ impl FakeFs {
         }
     }
 
-    /// A thread becomes real-time by its own doing.
     pub fn make_real_time(&self, tid: i32) {
         for process in self.state().procs.values_mut() {
             let mut threads = process.facts.threads.iter_mut();

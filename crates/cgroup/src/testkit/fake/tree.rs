@@ -82,7 +82,6 @@ impl State {
         self.mounts.iter().any(|mount| mount.path == dir)
     }
 
-    /// Directories of the groups directly in this one.
     pub fn children<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a PathBuf> + 'a {
         self.groups
             .keys()
@@ -102,7 +101,6 @@ impl State {
         })
     }
 
-    /// The names of a group's files.
     pub fn file_names(&self, mount: usize, dir: &Path) -> Vec<&'static str> {
         let names = match self.mounts[mount].version {
             1 => self.v1_files(mount),

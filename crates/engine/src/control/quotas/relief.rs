@@ -17,14 +17,12 @@ const RELIEF_AFTER_NS: u64 = 1_000_000_000;
 pub struct Relief {
     /// It starves: its quota is the tolerance, and once that stands it leaves the idle class.
     asked: bool,
-    /// It is out of the idle class.
     out: bool,
     /// After a refused change of class: not before.
     again_ns: u64,
 }
 
 impl Relief {
-    /// Out of the idle class for now.
     pub fn is_out(&self) -> bool {
         self.out
     }

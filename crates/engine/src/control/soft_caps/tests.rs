@@ -199,7 +199,6 @@ fn setting_a_cap_again_pays_nothing_back() {
     );
 }
 
-/// Looks at groups, counted.
 struct Counted<'a>(Doors<'a>, usize);
 
 impl Usage for Counted<'_> {

@@ -16,7 +16,6 @@ use tidegate_api::cli::escaped;
 /// A gate's name takes no more.
 const NAME_MAX: usize = 32;
 
-/// The list, with the selected gate in sight.
 pub fn gates(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
     let rows = screen.rows();
     if rows.is_empty() {

@@ -12,12 +12,9 @@ use crate::top::screen::{PLOT_S, Point, Screen};
 use crate::top::style::{Look, Tone};
 use tidegate_api::cli::escaped;
 
-/// The width of a bar's name.
 const NAME: usize = 6;
-/// The width of what is said behind it.
 const WORDS: usize = 50;
 
-/// The agent's line and the three bars.
 pub fn head(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
     let width = usize::from(area.width);
     let Some(machine) = &screen.machine else {
@@ -191,7 +188,6 @@ pub fn plot(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
     frame.render_widget(names(look).centered(), last);
 }
 
-/// The names of the lines, below them.
 fn names<'a>(look: &Look) -> Line<'a> {
     let lines = [
         ("main", Tone::Main),
