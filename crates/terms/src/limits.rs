@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::refusal::Refusal;
 use crate::units::{CpuAmount, Share, TimeSpan};
-use crate::values::Value;
+use crate::values::{Value, words};
 
 /// The kernel refuses quotas below this (`min_cfs_quota_period`).
 const QUOTA_MIN: TimeSpan = TimeSpan::from_millis(1);
@@ -176,26 +176,7 @@ pub enum CapScope {
     Group = 0,
 }
 
-impl fmt::Display for CapScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CapScope::Task => "task",
-            CapScope::Process => "process",
-            CapScope::Group => "group",
-        })
-    }
-}
-
-impl Value for CapScope {
-    fn parse(text: &str) -> Result<CapScope, Refusal> {
-        match text {
-            "task" => Ok(CapScope::Task),
-            "process" => Ok(CapScope::Process),
-            "group" => Ok(CapScope::Group),
-            _ => Err(Refusal::new("is not a scope")),
-        }
-    }
-}
+words!(CapScope, "is not a scope": Task = "task", Process = "process", Group = "group");
 
 /// How urgent a wakeup is: −20 the most, 19 the least (seed 001's `latency_nice`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

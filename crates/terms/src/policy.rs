@@ -18,6 +18,7 @@ use glob::{MatchOptions, Pattern};
 use crate::error::TermError;
 use crate::raw::RawTerms;
 use crate::source::Source;
+use crate::values::words;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -27,20 +28,7 @@ pub enum Mode {
     Observe,
 }
 
-impl Mode {
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Enforce => "enforce",
-            Mode::Observe => "observe",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Mode> {
-        [Mode::Enforce, Mode::Observe]
-            .into_iter()
-            .find(|mode| mode.name() == name)
-    }
-}
+words!(Mode, "is no mode": Enforce = "enforce", Observe = "observe");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

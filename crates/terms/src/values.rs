@@ -26,6 +26,39 @@ impl Value for TimeSpan {
     }
 }
 
+/// An enum whose values are words: their names, and how a text is read and shown.
+macro_rules! words {
+    ($Type:ident, $refusal:literal: $($Variant:ident = $word:literal),+) => {
+        impl $Type {
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($Type::$Variant => $word),+
+                }
+            }
+
+            pub fn from_name(name: &str) -> Option<$Type> {
+                match name {
+                    $($word => Some($Type::$Variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl $crate::values::Value for $Type {
+            fn parse(text: &str) -> Result<$Type, $crate::refusal::Refusal> {
+                $Type::from_name(text).ok_or_else(|| $crate::refusal::Refusal::new($refusal))
+            }
+        }
+    };
+}
+pub(crate) use words;
+
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -38,33 +71,7 @@ pub enum Class {
     Neutral,
 }
 
-impl Class {
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Main => "main",
-            Class::Side => "side",
-            Class::Neutral => "neutral",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Class> {
-        [Class::Main, Class::Side, Class::Neutral]
-            .into_iter()
-            .find(|class| class.name() == name)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Value for Class {
-    fn parse(text: &str) -> Result<Class, Refusal> {
-        Class::from_name(text).ok_or_else(|| Refusal::new("is not a class"))
-    }
-}
+words!(Class, "is not a class": Main = "main", Side = "side", Neutral = "neutral");
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Headroom {
@@ -224,26 +231,7 @@ pub enum CpusetMode {
     Off,
 }
 
-impl fmt::Display for CpusetMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CpusetMode::Auto => "auto",
-            CpusetMode::On => "on",
-            CpusetMode::Off => "off",
-        })
-    }
-}
-
-impl Value for CpusetMode {
-    fn parse(text: &str) -> Result<CpusetMode, Refusal> {
-        match text {
-            "auto" => Ok(CpusetMode::Auto),
-            "on" => Ok(CpusetMode::On),
-            "off" => Ok(CpusetMode::Off),
-            _ => Err(Refusal::new("is neither auto nor on nor off")),
-        }
-    }
-}
+words!(CpusetMode, "is neither auto nor on nor off": Auto = "auto", On = "on", Off = "off");
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sense {
@@ -254,26 +242,7 @@ pub enum Sense {
     Usage,
 }
 
-impl fmt::Display for Sense {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Sense::Auto => "auto",
-            Sense::Bpf => "bpf",
-            Sense::Usage => "usage",
-        })
-    }
-}
-
-impl Value for Sense {
-    fn parse(text: &str) -> Result<Sense, Refusal> {
-        match text {
-            "auto" => Ok(Sense::Auto),
-            "bpf" => Ok(Sense::Bpf),
-            "usage" => Ok(Sense::Usage),
-            _ => Err(Refusal::new("is not a way of sensing")),
-        }
-    }
-}
+words!(Sense, "is not a way of sensing": Auto = "auto", Bpf = "bpf", Usage = "usage");
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
@@ -284,26 +253,7 @@ pub enum Engine {
     SchedExt,
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Engine::Auto => "auto",
-            Engine::Cgroup => "cgroup",
-            Engine::SchedExt => "sched_ext",
-        })
-    }
-}
-
-impl Value for Engine {
-    fn parse(text: &str) -> Result<Engine, Refusal> {
-        match text {
-            "auto" => Ok(Engine::Auto),
-            "cgroup" => Ok(Engine::Cgroup),
-            "sched_ext" => Ok(Engine::SchedExt),
-            _ => Err(Refusal::new("is not an engine")),
-        }
-    }
-}
+words!(Engine, "is not an engine": Auto = "auto", Cgroup = "cgroup", SchedExt = "sched_ext");
 
 /// Where the API can be read over TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
