@@ -1,6 +1,5 @@
 //! The machine as the agent reads and writes it: file system, groups, journal, and what is possible there.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::{ApiError, ErrorKind};
@@ -127,15 +126,6 @@ impl Kernel {
             );
         }
         tids
-    }
-
-    pub(crate) fn threads_of(&self, pid: i32) -> Vec<i32> {
-        let tasks = self.fs.list(Path::new(&format!("/proc/{pid}/task")));
-        let names = tasks.unwrap_or_default();
-        names
-            .iter()
-            .filter_map(|one| one.name.parse().ok())
-            .collect()
     }
 
     fn count_below(

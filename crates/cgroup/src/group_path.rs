@@ -111,24 +111,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-impl std::fmt::Display for GroupPath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for GroupPath {
-    type Error = GroupPathError;
-    fn try_from(path: String) -> Result<Self, Self::Error> {
-        Self::parse(&path)
-    }
-}
-
-impl From<GroupPath> for String {
-    fn from(path: GroupPath) -> Self {
-        path.0
-    }
-}
+crate::checked_text!(GroupPath, GroupPathError);
 
 #[cfg(test)]
 mod tests {

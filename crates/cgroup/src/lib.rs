@@ -130,6 +130,31 @@ pub fn clip(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
+/// How a checked text is shown, and how serde reads and writes it: by its `parse` alone.
+macro_rules! checked_text {
+    ($Type:ident, $Error:ty) => {
+        impl std::fmt::Display for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $Type {
+            type Error = $Error;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$Type> for String {
+            fn from(checked: $Type) -> Self {
+                checked.0
+            }
+        }
+    };
+}
+pub(crate) use checked_text;
+
 /// What tells one file from another, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileStat {

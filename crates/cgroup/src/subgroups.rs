@@ -13,10 +13,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{GroupError, GroupPath, GroupResult, Groups};
+use crate::target::threads_of;
 
 mod member;
 
-use member::{Member, is_real_time_now, threads_of};
+use member::{Member, is_real_time_now};
 
 /// Groups of one gate; what is beyond them shares the last.
 pub const SUBGROUPS_MAX: usize = 512;

@@ -1,10 +1,8 @@
 //! Terms that are refused before anything is written: those that would slow the agent itself, and those that no scheduler can keep.
 
-use std::path::PathBuf;
-
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::threads_of;
 
 use crate::control_loop::ControlLoop;
 use crate::gates::{Attachment, Gate};
@@ -62,7 +60,7 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiEr
     };
     let cpus = runtime.control().online_cpus().max(1);
     let tasks = match &gate.record.attachment {
-        Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid),
+        Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid).len().max(1),
         // Threads, for the kernel's watchdog looks at each.
         attachment => kernel.tasks_below(attachment.group(), LEVELS_MAX),
     };
@@ -96,9 +94,4 @@ pub(crate) fn check_nested(
             format!("engine sched_ext: gate {}: {why}", gate.record.name),
         )
     })
-}
-
-fn threads_of(fs: &dyn KernelFs, pid: i32) -> usize {
-    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
-    fs.list(&tasks).map_or(1, |threads| threads.len().max(1))
 }

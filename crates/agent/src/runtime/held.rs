@@ -3,6 +3,7 @@
 
 use tidegate_api::{Decision, HeldView, Limit};
 use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::target::threads_of;
 use tidegate_engine::held::{Counted, Limits};
 use tidegate_engine::limit::hard_cap;
 
@@ -163,7 +164,7 @@ fn is_above_soft_cap(runtime: &Runtime, gate: &Gate) -> bool {
 
 fn tids(kernel: &Kernel, gate: &Gate) -> Vec<i32> {
     match &gate.record.attachment {
-        Attachment::Observed { pid, .. } => kernel.threads_of(*pid),
+        Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid),
         attachment => kernel.tids_below(attachment.group(), DEPTH),
     }
 }

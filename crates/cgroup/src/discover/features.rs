@@ -47,11 +47,6 @@ pub struct Features {
     pub idle: Feature,
     /// v1 with CONFIG_RT_GROUP_SCHED: real-time threads cannot enter our groups.
     pub rt_group_sched: Feature,
-    pub psi: Feature,
-    pub bpf: Feature,
-    /// The kernel carries its types, which the BPF sensor needs.
-    pub btf: Feature,
-    pub sched_ext: Feature,
     /// The tick, which is the grain of the kernel's own group accounting.
     pub hz: Option<u32>,
 }
@@ -72,10 +67,6 @@ pub(super) fn look(fs: &dyn KernelFs, version: CgroupVersion, cpu: &Hierarchy) -
         Some(group) => cpu_files(fs, version, cpu, group),
         None => by_version(fs),
     };
-    let path = |path: &str| match fs.exists(Path::new(path)) {
-        true => Feature::found(path),
-        false => Feature::absent(format!("{path} is not there")),
-    };
     let rt_group_sched = match version {
         CgroupVersion::V1 if fs.exists(&cpu.mount.join("cpu.rt_runtime_us")) => {
             Feature::found("cpu.rt_runtime_us is there: real-time threads cannot enter our groups")
@@ -88,10 +79,6 @@ pub(super) fn look(fs: &dyn KernelFs, version: CgroupVersion, cpu: &Hierarchy) -
         burst,
         idle,
         rt_group_sched,
-        psi: path("/proc/pressure/cpu"),
-        bpf: path("/proc/sys/kernel/unprivileged_bpf_disabled"),
-        btf: path("/sys/kernel/btf/vmlinux"),
-        sched_ext: path("/sys/kernel/sched_ext"),
         hz: tick_hz(),
     }
 }
@@ -190,18 +177,10 @@ pub(crate) fn parse_release(release: &str) -> Option<(u32, u32)> {
 
 /// HZ, from the resolution of the coarse clock, which is one tick.
 pub fn tick_hz() -> Option<u32> {
-    let mut resolution = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `resolution` is a valid timespec for the call to fill.
-    let rc = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
-    let tick_ns = u32::try_from(resolution.tv_nsec).ok()?;
-    if rc != 0 || resolution.tv_sec != 0 || tick_ns == 0 {
-        return None;
-    }
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let tick_ns = u32::try_from(tick.tv_nsec).ok()?;
     // Rounded: a tick at HZ=300 is 3333333 ns.
-    Some((1_000_000_000 + tick_ns / 2) / tick_ns)
+    (1_000_000_000 + tick_ns / 2).checked_div(tick_ns)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::tree::numbers;
 use super::{GroupError, GroupPath, GroupResult, Groups};
 use crate::KfsError;
 use crate::clip;
@@ -120,7 +121,7 @@ impl Groups {
         }
         let dir = self.cpuset_dir(group);
         match self.tree.fs.mkdir(&dir) {
-            Err(error) if error.errno != libc::EEXIST => return Err(wrong(group, error)),
+            Err(error) if error.errno != libc::EEXIST => return Err(GroupError::kfs(group)(error)),
             _ => {}
         }
         // A group without memory nodes or CPUs takes no process in.
@@ -171,7 +172,7 @@ impl Groups {
             match self.enter_cpuset(group, pid) {
                 Ok(()) => gathered.moved += 1,
                 Err(error) if error.errno == libc::ESRCH => {}
-                Err(error) => return Err(wrong(group, error)),
+                Err(error) => return Err(GroupError::kfs(group)(error)),
             }
         }
         Ok(gathered)
@@ -188,7 +189,7 @@ impl Groups {
             return Ok(());
         }
         match self.enter_cpuset(parent, pid) {
-            Err(error) if error.errno != libc::ESRCH => Err(wrong(group, error)),
+            Err(error) if error.errno != libc::ESRCH => Err(GroupError::kfs(group)(error)),
             _ => Ok(()),
         }
     }
@@ -216,7 +217,9 @@ impl Groups {
             let members = self.cpuset_members(group)?;
             for pid in &members {
                 match self.enter_cpuset(&parent, *pid) {
-                    Err(error) if error.errno != libc::ESRCH => return Err(wrong(group, error)),
+                    Err(error) if error.errno != libc::ESRCH => {
+                        return Err(GroupError::kfs(group)(error));
+                    }
                     _ => {}
                 }
             }
@@ -224,7 +227,7 @@ impl Groups {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_gone() => return Ok(()),
                 Err(error) if error.errno == libc::EBUSY => {}
-                Err(error) => return Err(wrong(group, error)),
+                Err(error) => return Err(GroupError::kfs(group)(error)),
             }
         }
         Err(GroupError::Busy {
@@ -255,11 +258,7 @@ impl Groups {
     }
 
     fn cpuset_members(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
-        let text = self.read_cpuset(group, "cgroup.procs")?;
-        Ok(text
-            .split_ascii_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect())
+        Ok(numbers(&self.read_cpuset(group, "cgroup.procs")?).collect())
     }
 
     /// Where a process is in v1's cpuset hierarchy, below its mount.
@@ -312,13 +311,6 @@ impl Groups {
         self.tree
             .fs
             .write(&path, value)
-            .map_err(|error| wrong(group, error))
-    }
-}
-
-fn wrong(group: &GroupPath, source: KfsError) -> GroupError {
-    GroupError::Kfs {
-        group: group.clone(),
-        source,
+            .map_err(GroupError::kfs(group))
     }
 }

@@ -28,7 +28,7 @@ pub use weight::{
 
 pub use crate::group_path::{GroupPath, GroupPathError};
 
-use tree::Tree;
+use tree::{Tree, numbers};
 
 use crate::bandwidth::Bandwidth;
 use crate::discover::{CgroupVersion, Hierarchy, Machine};
@@ -201,10 +201,7 @@ impl Groups {
                             tracing::warn!(%error, "a group that was made in part stays");
                         }
                     }
-                    return Err(GroupError::Kfs {
-                        group: group.clone(),
-                        source: error,
-                    });
+                    return Err(GroupError::kfs(group)(error));
                 }
             }
         }
@@ -247,10 +244,7 @@ impl Groups {
             Ok(()) => Ok(true),
             Err(error) if error.is_gone() => Ok(false),
             Err(error) if error.errno == libc::EBUSY => Err(self.busy(hierarchy, group)),
-            Err(source) => Err(GroupError::Kfs {
-                group: group.clone(),
-                source,
-            }),
+            Err(source) => Err(GroupError::kfs(group)(source)),
         }
     }
 
@@ -263,10 +257,7 @@ impl Groups {
         let groups = self.tree.children_in(hierarchy, group).unwrap_or_default();
         GroupError::Busy {
             group: group.clone(),
-            pids: procs
-                .split_ascii_whitespace()
-                .filter_map(|word| word.parse().ok())
-                .collect(),
+            pids: numbers(&procs).collect(),
             groups: groups.iter().map(ToString::to_string).collect(),
         }
     }
@@ -288,9 +279,7 @@ impl Groups {
             CgroupVersion::V1 => "tasks",
             CgroupVersion::V2 => "cgroup.threads",
         };
-        let text = self.tree.read(group, file)?;
-        let words = text.split_ascii_whitespace();
-        Ok(words.filter_map(|word| word.parse().ok()).collect())
+        Ok(numbers(&self.tree.read(group, file)?).collect())
     }
 
     /// Whether any process is in the group or in groups in it.

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::tree::numbers;
 use super::{Files, GroupError, GroupPath, GroupResult, Groups, Tree, v2};
 use crate::KfsError;
 use crate::discover::{CgroupVersion, DiscoverError, Hierarchy, group_in};
+use crate::target::{is_real_time, process_of, threads_of};
 
 /// Where a process was in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,10 +257,7 @@ impl Groups {
                 };
             }
         }
-        GroupError::Kfs {
-            group: group.clone(),
-            source,
-        }
+        GroupError::kfs(group)(source)
     }
 
     fn take_back(
@@ -338,39 +337,23 @@ pub(super) fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
     })
 }
 
-/// SCHED_FIFO, SCHED_RR and SCHED_DEADLINE, field 41 of /proc/PID/task/TID/stat (proc_pid_stat(5)).
 fn real_time_threads(tree: &Tree, pid: i32) -> Vec<i32> {
-    let tasks = format!("/proc/{pid}/task");
-    let Ok(entries) = tree.fs.list(Path::new(&tasks)) else {
-        return Vec::new();
-    };
-    let is_real_time = |tid: &i32| {
+    let mut tids = threads_of(&*tree.fs, pid);
+    tids.retain(|tid| {
         let stat = tree
             .fs
-            .read(Path::new(&format!("{tasks}/{tid}/stat")))
-            .unwrap_or_default();
-        let policy = crate::target::stat_field(&stat, 41);
-        matches!(policy, Some(1 | 2 | 6))
-    };
-    entries
-        .iter()
-        .filter_map(|one| one.name.parse().ok())
-        .filter(is_real_time)
-        .collect()
+            .read(Path::new(&format!("/proc/{pid}/task/{tid}/stat")));
+        stat.is_ok_and(|stat| is_real_time(&stat))
+    });
+    tids
 }
 
 /// A threaded group shows threads only; their processes are what the caller wants.
 pub(super) fn threaded_procs(tree: &Tree, group: &GroupPath) -> GroupResult<Vec<i32>> {
     let text = tree.read(group, "cgroup.threads")?;
-    let mut pids: Vec<i32> = Vec::new();
-    for tid in text.split_ascii_whitespace() {
-        let status = tree
-            .fs
-            .read(Path::new(&format!("/proc/{tid}/status")))
-            .unwrap_or_default();
-        let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-        pids.extend(tgid.and_then(|word| word.trim().parse::<i32>().ok()));
-    }
+    let mut pids: Vec<i32> = numbers(&text)
+        .filter_map(|tid| process_of(&*tree.fs, tid))
+        .collect();
     pids.sort_unstable();
     pids.dedup();
     Ok(pids)

@@ -20,6 +20,12 @@ pub(super) struct Tree {
     pub has_burst: Option<bool>,
 }
 
+/// The numbers of tasks in a file such as `cgroup.procs`.
+pub(super) fn numbers(text: &str) -> impl Iterator<Item = i32> + '_ {
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+}
+
 impl Tree {
     /// Every hierarchy with what `group` (a path below the cpu mount) is called there.
     pub fn places<'a>(

@@ -190,10 +190,7 @@ fn undo(
             };
         }
     }
-    GroupError::Kfs {
-        group: group.clone(),
-        source,
-    }
+    GroupError::kfs(group)(source)
 }
 
 #[cfg(test)]

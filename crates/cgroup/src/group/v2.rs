@@ -70,10 +70,7 @@ impl Files for V2 {
                 continue;
             };
             if done == 0 {
-                return Err(GroupError::Kfs {
-                    group: group.clone(),
-                    source,
-                });
+                return Err(GroupError::kfs(group)(source));
             }
             // Burst went down, or quota went up to where its burst could not follow: neither is looser than both ends.
             let writes = done as u32;

@@ -7,13 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::KernelFs;
 use crate::group::{GroupPath, GroupResult, Groups};
-use crate::target::{ProcessRef, stat_field};
+use crate::target::{ProcessRef, is_kernel_thread, process_of, stat_field, threads_of};
 
 /// Groups nested deeper than this are not looked into.
 const DEPTH_MAX: u32 = 16;
 const HEIRS_MAX: usize = 20_000;
-/// PF_KTHREAD of field 9 of /proc/PID/stat (`include/linux/sched.h`).
-const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// A process or a thread, told from a later one with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,9 +25,8 @@ impl TaskId {
     /// The task with this number now; `None` for none, one that has exited, and a kernel thread.
     pub fn now(fs: &dyn KernelFs, tid: i32) -> Option<Self> {
         let stat = fs.read(Path::new(&format!("/proc/{tid}/stat"))).ok()?;
-        let is_kernel = stat_field(&stat, 9)? & PF_KTHREAD != 0;
         let start_ticks = stat_field(&stat, 22)?;
-        (!is_kernel).then_some(Self { tid, start_ticks })
+        (!is_kernel_thread(&stat)?).then_some(Self { tid, start_ticks })
     }
 
     pub fn lives(&self, fs: &dyn KernelFs) -> bool {
@@ -94,24 +91,16 @@ pub fn list(
 
 /// The threads of a process; none when it has exited.
 pub fn threads(fs: &dyn KernelFs, process: TaskId) -> Vec<i32> {
-    let path = format!("/proc/{}/task", process.tid);
-    let entries = fs.list(Path::new(&path)).unwrap_or_default();
+    let tids = threads_of(fs, process.tid);
     // Listed first and checked after, so that what was listed is what was checked.
-    if !process.lives(fs) {
-        return Vec::new();
+    match process.lives(fs) {
+        true => tids,
+        false => Vec::new(),
     }
-    entries
-        .iter()
-        .filter_map(|one| one.name.parse().ok())
-        .collect()
 }
 
 pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
-    let of = |tid: &i32| {
-        let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
-        let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-        TaskId::now(fs, tgid.trim().parse().ok()?)
-    };
+    let of = |tid: &i32| TaskId::now(fs, process_of(fs, *tid)?);
     tids.iter().filter_map(of).collect()
 }
 

@@ -1,12 +1,12 @@
 //! One process or task on its way from group to group. Its number may mean another one by then, which is none of ours: so it
 //! is looked at right before the move, and after it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Family, Per};
 use crate::KernelFs;
 use crate::group::{GroupPath, GroupResult, Groups};
-use crate::target::stat_field;
+use crate::target::{is_real_time, process_of, stat_field};
 
 /// A process or a task of the gate, told from a later one with its number.
 pub(super) struct Member {
@@ -70,24 +70,6 @@ impl Member {
 
 fn stat_of(fs: &dyn KernelFs, tid: i32) -> Option<String> {
     fs.read(Path::new(&format!("/proc/{tid}/stat"))).ok()
-}
-
-/// The process that a task belongs to; `None` when it has exited.
-fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
-    let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
-    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    tgid.trim().parse().ok()
-}
-
-pub(super) fn threads_of(fs: &dyn KernelFs, pid: i32) -> Vec<i32> {
-    let entries = fs.list(&PathBuf::from(format!("/proc/{pid}/task")));
-    let names = entries.unwrap_or_default().into_iter();
-    names.filter_map(|entry| entry.name.parse().ok()).collect()
-}
-
-/// Whether a real-time task has this stat file, by field 41 of proc_pid_stat(5).
-pub(super) fn is_real_time(stat: &str) -> bool {
-    matches!(stat_field(stat, 41), Some(1 | 2 | 6))
 }
 
 pub(super) fn is_real_time_now(fs: &dyn KernelFs, tid: i32) -> bool {

@@ -6,7 +6,8 @@ mod process;
 mod unit;
 
 pub use name::{GATE_NAME_MAX_BYTES, GateName};
-pub use process::{HeldProcess, ProcessRef, runs, stat_field};
+pub use process::{HeldProcess, ProcessRef, runs, stat_field, threads_of};
+pub(crate) use process::{is_kernel_thread, is_real_time, process_of};
 pub use unit::UnitName;
 
 use crate::KfsError;

@@ -83,24 +83,7 @@ fn is_v1_file(name: &str) -> bool {
     name.starts_with("cpuacct.") || matches!(name, "tasks" | "notify_on_release" | "release_agent")
 }
 
-impl std::fmt::Display for GateName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for GateName {
-    type Error = TargetError;
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        Self::parse(&name)
-    }
-}
-
-impl From<GateName> for String {
-    fn from(name: GateName) -> Self {
-        name.0
-    }
-}
+crate::checked_text!(GateName, TargetError);
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ impl ProcessRef {
         if matches!(state_of(&stat), Some('Z' | 'X')) {
             return Err(gone("it has exited"));
         }
-        if stat_field(&stat, 9).is_some_and(|flags| flags & PF_KTHREAD != 0) {
+        if is_kernel_thread(&stat) == Some(true) {
             return Err(TargetError::KernelThread { pid, comm });
         }
         let status = file("status")?;
@@ -117,6 +117,30 @@ fn comm_of(stat: &str) -> Option<String> {
 /// Whether /proc/PID/stat tells of a task that runs or waits for a CPU; a throttled one does.
 pub fn runs(stat: &str) -> bool {
     state_of(stat) == Some('R')
+}
+
+/// Whether /proc/PID/stat is a task's of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
+pub(crate) fn is_real_time(stat: &str) -> bool {
+    matches!(stat_field(stat, 41), Some(1 | 2 | 6))
+}
+
+/// Whether /proc/PID/stat is a kernel thread's; `None` if it has no flags.
+pub(crate) fn is_kernel_thread(stat: &str) -> Option<bool> {
+    Some(stat_field(stat, 9)? & PF_KTHREAD != 0)
+}
+
+/// The process that a task belongs to, by its status file.
+pub(crate) fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
+    let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    tgid.trim().parse().ok()
+}
+
+/// The threads of a process; none once it has exited.
+pub fn threads_of(fs: &dyn KernelFs, pid: i32) -> Vec<i32> {
+    let entries = fs.list(Path::new(&format!("/proc/{pid}/task")));
+    let names = entries.unwrap_or_default().into_iter();
+    names.filter_map(|entry| entry.name.parse().ok()).collect()
 }
 
 fn state_of(stat: &str) -> Option<char> {

@@ -69,24 +69,7 @@ impl UnitName {
     }
 }
 
-impl std::fmt::Display for UnitName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for UnitName {
-    type Error = TargetError;
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        Self::parse(&name)
-    }
-}
-
-impl From<UnitName> for String {
-    fn from(name: UnitName) -> Self {
-        name.0
-    }
-}
+crate::checked_text!(UnitName, TargetError);
 
 #[cfg(test)]
 mod tests {

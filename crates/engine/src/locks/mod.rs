@@ -10,7 +10,7 @@ pub mod watch;
 
 use std::path::Path;
 
-use tidegate_cgroup::target::runs;
+use tidegate_cgroup::target::{runs, threads_of};
 use tidegate_cgroup::{KernelFs, KfsResult};
 
 /// Where the kernel lists file locks.
@@ -139,17 +139,11 @@ pub fn holds(fs: &dyn KernelFs, pid: i32, lock: &Lock) -> KfsResult<bool> {
 
 /// The threads of `pid` that want to run, at most `max`, from `offset` on: which of several holds a lock cannot be seen.
 pub fn runnable(fs: &dyn KernelFs, pid: i32, offset: usize, max: usize) -> Vec<i32> {
-    let dir = format!("/proc/{pid}/task");
-    let entries = fs.list(Path::new(&dir)).unwrap_or_default();
-    let wants = |tid: &i32| {
-        let stat = fs.read(Path::new(&format!("{dir}/{tid}/stat")));
+    let mut tids = threads_of(fs, pid);
+    tids.retain(|tid| {
+        let stat = fs.read(Path::new(&format!("/proc/{pid}/task/{tid}/stat")));
         stat.is_ok_and(|stat| runs(&stat))
-    };
-    let mut tids: Vec<i32> = entries
-        .iter()
-        .filter_map(|one| one.name.parse().ok())
-        .filter(wants)
-        .collect();
+    });
     if !tids.is_empty() {
         let by = offset % tids.len();
         tids.rotate_left(by);

@@ -25,7 +25,6 @@ fn mixed_as_on_the_build_machine() {
     assert_eq!(machine.online_cpus, [0, 1]);
     assert!(machine.features.idle.is_present() && machine.features.burst.is_present());
     assert!(machine.features.rt_group_sched.is_present());
-    assert!(!machine.features.sched_ext.is_present());
 }
 
 #[test]
