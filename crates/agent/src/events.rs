@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_api::{EventView, EventsView};
+use tidegate_engine::clock::since_1970;
 use tidegate_engine::sync::lock;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -115,7 +115,6 @@ impl Events {
                 false => info!("{line}"),
             }
         }
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut state = lock(&self.state);
         state.total += 1;
         state.counts[kind as usize] += 1;
@@ -124,7 +123,7 @@ impl Events {
         }
         let event = EventView {
             seq: state.total,
-            time_unix_seconds: since_epoch.unwrap_or_default().as_secs_f64(),
+            time_unix_seconds: since_1970().as_secs_f64(),
             kind: kind.name().to_owned(),
             gate: gate.map(str::to_owned),
             message,

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_api::RecordingView;
+use tidegate_engine::clock::since_1970;
 use tidegate_engine::sync::lock;
 use tidegate_recording::Step;
 use tidegate_recording::flight::Flight;
@@ -120,6 +120,5 @@ fn state_dir() -> Option<PathBuf> {
 
 /// Microseconds since 1970.
 pub(crate) fn unix_us() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.unwrap_or_default().as_micros() as u64
+    since_1970().as_micros() as u64
 }

@@ -17,12 +17,8 @@
 //! Nothing here reads a clock or a file. The caller writes the returned [`QuotaPlan`] and calls
 //! [`QuotaPlanner::invalidate`] when the write failed or another program wrote the group's quota.
 
-mod budget;
-mod rate;
-
-pub use budget::WriteBudget;
-pub use rate::bandwidth_for;
 pub use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::bandwidth::QUOTA_MIN_US;
 
 use tidegate_law::{HeadroomDecision, Reason};
 
@@ -397,4 +393,65 @@ impl QuotaPlanner {
         let fade_ns = dt_ns.min(1_000_000_000);
         self.charge_ucpu -= self.charge_ucpu.saturating_mul(fade_ns) / 1_000_000_000;
     }
+}
+
+/// A budget of writes in any second, for one planner or for several that share it.
+#[derive(Clone, Debug)]
+pub struct WriteBudget {
+    per_s_max: u32,
+    times_ns: [Option<u64>; WriteBudget::REMEMBERED],
+    next: usize,
+}
+
+impl WriteBudget {
+    /// Writes that are remembered; more than this in a second count as this many.
+    pub const REMEMBERED: usize = 128;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// At most `per_s_max` writes in any second before raises are refused.
+    pub fn new(per_s_max: u32) -> Self {
+        Self {
+            per_s_max,
+            times_ns: [None; Self::REMEMBERED],
+            next: 0,
+        }
+    }
+
+    /// Writes in the second before `now_ns`.
+    pub fn used(&self, now_ns: u64) -> u32 {
+        let recent = self
+            .times_ns
+            .iter()
+            .flatten()
+            .filter(|&&at_ns| now_ns.saturating_sub(at_ns) < Self::SECOND_NS)
+            .count();
+        u32::try_from(recent).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a write that is not a cut may pass and still leave `kept` writes of this second.
+    pub fn may_spend(&self, now_ns: u64, kept: u32) -> bool {
+        self.used(now_ns).saturating_add(kept) < self.per_s_max
+    }
+
+    /// Counts one write. Cuts are counted too, but never refused.
+    pub fn spend(&mut self, now_ns: u64) {
+        self.times_ns[self.next] = Some(now_ns);
+        self.next = (self.next + 1) % Self::REMEMBERED;
+    }
+}
+
+/// The limit without burst that comes nearest to `rate_ucpu` from below.
+///
+/// The period is `period_us` where the quota is at least 1 ms in it; for smaller rates the quota
+/// is 1 ms and the period stretches, up to `period_max_us` (smaller rates than 1 ms in that get
+/// 1 ms in that: the kernel has nothing less). Off by at most 1 µs in the period, which is 0.01 %
+/// of a CPU at 10 ms.
+pub fn bandwidth_for(rate_ucpu: u64, period_us: u64, period_max_us: u64) -> Bandwidth {
+    let quota_us = rate_ucpu.saturating_mul(period_us) / 1_000_000;
+    if quota_us >= QUOTA_MIN_US {
+        return Bandwidth::limit(quota_us, period_us);
+    }
+    // 1 ms at `rate_ucpu` lasts 10^9 / rate_ucpu µs; rounded up, so that it gives no more.
+    let stretched_us = (QUOTA_MIN_US * 1_000_000).div_ceil(rate_ucpu.max(1));
+    Bandwidth::limit(QUOTA_MIN_US, stretched_us.clamp(period_us, period_max_us))
 }

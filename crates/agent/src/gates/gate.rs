@@ -1,17 +1,19 @@
 //! One gate as the agent keeps it, and what all gates together ask for.
 
+use tidegate_api::HeldView;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::CpuStat;
 use tidegate_cgroup::subgroups::Per;
 use tidegate_engine::apply::fallback_of;
 use tidegate_engine::control::{Demand, Figure, Objective as Found};
+use tidegate_engine::held::TaskPoll;
 use tidegate_engine::ledger::Fallback;
 use tidegate_engine::limit::own_limit;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, Settings, TermError, Terms, Weight, combine,
 };
 
-use crate::gates::{Attachment, HeldState, HintState, Record};
+use crate::gates::{Attachment, HintState, Record};
 
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -38,6 +40,21 @@ pub struct Gate {
     pub background_cpus: f64,
     /// The most burst that the limits of the groups above leave it: what `burst = max` comes to, within the quota.
     pub burst_room_us: u64,
+}
+
+/// What was counted at the last poll.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldState {
+    /// The time of the last poll; 0 before the first.
+    pub at_ns: u64,
+    /// Periods in which its own limit throttled it so far.
+    pub own: u64,
+    /// Periods in which the quota that moves throttled the group that it is in.
+    pub root: u64,
+    /// Periods in which limits of other groups around it throttled those.
+    pub parent: u64,
+    pub tasks: TaskPoll,
+    pub view: HeldView,
 }
 
 impl Gate {

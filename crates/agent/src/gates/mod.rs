@@ -2,7 +2,6 @@
 
 pub(crate) mod budget;
 mod gate;
-mod held;
 mod hint;
 pub(crate) mod privilege;
 mod rate;
@@ -22,7 +21,6 @@ use crate::errors::no_gate;
 #[cfg(test)]
 pub(crate) use gate::tests::gate as of_terms;
 pub(crate) use gate::{Gate, demand, unused_objectives};
-pub(crate) use held::HeldState;
 pub(crate) use hint::{HintCounts, HintRound, HintState};
 pub(crate) use rate::RateLimit;
 pub(crate) use record::{Attachment, Record};

@@ -1,7 +1,6 @@
 //! The last second for the history of the machine, of figures that the control loop has anyway.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use tidegate_engine::clock::since_1970;
 use tidegate_engine::control::Control;
 
 use crate::history::Sample;
@@ -14,11 +13,9 @@ pub(crate) struct HistorySampler {
 
 impl HistorySampler {
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        let unix_s = since_epoch.unwrap_or_default().as_secs();
         let period_ns = runtime.control_loop.period_ns;
         let mut sample = self.sample(&runtime.control(), period_ns);
-        sample.unix_s = unix_s;
+        sample.unix_s = since_1970().as_secs();
         sample.allowance_cpus = runtime.decision().allowance_cpus as f32;
         runtime.history.add(sample);
     }

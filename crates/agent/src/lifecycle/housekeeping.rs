@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Engine;
@@ -337,11 +338,7 @@ impl Housekeeping {
     }
 
     fn measure_self(&mut self, kernel: &Kernel, life: &Life) {
-        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let now = (
-            kernel.clock.now_ns(),
-            spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64,
-        );
+        let now = (kernel.clock.now_ns(), clock_ns(ClockId::ProcessCPUTime));
         if let Some(last) = self.own_cpu.replace(now) {
             let wall_ns = (now.0 - last.0).max(1);
             let latest = (now.1 - last.1) as f64 / wall_ns as f64;

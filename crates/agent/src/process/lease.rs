@@ -8,13 +8,11 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use memmap2::{MmapOptions, MmapRaw};
 
 /// The clock that the lease is kept in.
 pub use tidegate_engine::clock::monotonic_ns;
@@ -75,13 +73,8 @@ impl Page {
 }
 
 pub struct Lease {
-    page: NonNull<Page>,
+    page: MmapRaw,
 }
-
-// SAFETY: the page is only ever touched through its atomics, and lives until the last `Lease` is dropped.
-unsafe impl Send for Lease {}
-// SAFETY: as above.
-unsafe impl Sync for Lease {}
 
 impl Lease {
     /// Maps the page at `path`, made on first use.
@@ -97,20 +90,7 @@ impl Lease {
         if file.metadata()?.len() < PAGE_BYTES as u64 {
             file.set_len(PAGE_BYTES as u64)?;
         }
-        // SAFETY: a fresh shared mapping of a whole page of a file that is at least that long; nothing else in this
-        // process refers to it.
-        let address = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                PAGE_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                file.as_fd(),
-                0,
-            )?
-        };
-        let page = NonNull::new(address.cast::<Page>())
-            .ok_or_else(|| io::Error::other("mmap gave a null page"))?;
+        let page = MmapOptions::new().len(PAGE_BYTES).map_raw(&file)?;
         let lease = Self { page };
         // A page of zeros is a fresh one. Anything else is another file, or damaged: nothing in it can be believed.
         let found = lease.page().magic.swap(MAGIC, Ordering::Relaxed);
@@ -127,7 +107,7 @@ impl Lease {
 
     fn page(&self) -> &Page {
         // SAFETY: mapped for the life of `self`, page-aligned, and all-zero bytes are a valid `Page`.
-        unsafe { self.page.as_ref() }
+        unsafe { &*self.page.as_ptr().cast::<Page>() }
     }
 
     /// The agent takes the page: `pid` lives, for `lease_ns` after each beat.
@@ -246,13 +226,6 @@ impl Lease {
 
     pub fn guardian_pid(&self) -> i32 {
         self.page().guardian_pid.load(Ordering::Acquire) as i32
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // SAFETY: this mapping was made by `open`, has this length, and no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
     }
 }
 

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::sched::tasks::TaskId;
+use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::control::Write;
 use tidegate_engine::locks::boost::Boost;
 use tidegate_engine::locks::budget::BoostBudgets;
@@ -151,7 +151,7 @@ impl LockBoost {
         life: &Life,
         told: Option<Vec<Wait>>,
     ) -> PollOutcome {
-        let began_ns = thread_ns();
+        let began_ns = clock_ns(ClockId::ThreadCPUTime);
         self.turns_ns = 0;
         let by_cost = match told {
             Some(_) => REST_BY_COST_TOLD,
@@ -161,7 +161,7 @@ impl LockBoost {
         let sides = sides(registry, runtime);
         let left = !waits.is_empty() && self.boost_holders(runtime, life, &sides, waits);
         // What turns cost, their budgets bound.
-        let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
+        let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(began_ns + self.turns_ns);
         let mut stats = lock(&runtime.lock_boost);
         stats.poll_ns = match stats.poll_ns {
             0 => cost_ns,
@@ -283,7 +283,7 @@ impl LockBoost {
             return false;
         };
         boost.turn_ns = turn_ns;
-        let own_ns = thread_ns();
+        let own_ns = clock_ns(ClockId::ThreadCPUTime);
         // Without it the rest of a turn is taken back a little later.
         let lifted = self.own_priority.begin_turn(fs);
         let began_ns = kernel.clock.now_ns();
@@ -324,7 +324,7 @@ impl LockBoost {
         if lifted {
             self.own_priority.rest(fs);
         }
-        self.turns_ns += thread_ns().saturating_sub(own_ns);
+        self.turns_ns += clock_ns(ClockId::ThreadCPUTime).saturating_sub(own_ns);
         released
     }
 }
@@ -404,12 +404,6 @@ fn table(kernel: &Kernel) -> Vec<Wait> {
             Vec::new()
         }
     }
-}
-
-fn thread_ns() -> u64 {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    // Neither is negative on this clock.
-    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
 /// Side work that is limited; as it was when the gates could last be looked at, since a call may hold them for long.

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::Router;
@@ -18,6 +17,7 @@ use tidegate_api::{
     GateView, HistoryView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
 };
 
+use tidegate_engine::clock::since_1970;
 use tidegate_engine::sync::lock;
 
 use super::connection::Connections;
@@ -147,8 +147,7 @@ async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
 
 async fn history(call: Call, RawQuery(query): RawQuery) -> Answer<HistoryView> {
     admit(&call.agent, call.peer.as_ref())?;
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_s = since_epoch.unwrap_or_default().as_secs();
+    let now_s = since_1970().as_secs();
     let Stretch { from, to, step } = query::stretch(&query.unwrap_or_default(), now_s)?;
     Ok(Json(call.agent.runtime.history.view(from, to, step)))
 }

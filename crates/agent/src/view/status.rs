@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
+use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::control::{Control, Figure, Protection, Write};
 use tidegate_engine::sense::WaitHistogram;
 use tidegate_engine::sync::lock;
@@ -186,16 +187,11 @@ fn run_delay(control: &Control) -> BTreeMap<String, HistogramView> {
 }
 
 fn add_totals(totals: &mut TotalsView, runtime: &Runtime) {
-    totals.agent_cpu_seconds = own_cpu_seconds();
+    totals.agent_cpu_seconds = clock_ns(ClockId::ProcessCPUTime) as f64 / 1e9;
     let counts = runtime.events.counts();
     totals.events = counts
         .map(|(kind, count)| (kind.to_owned(), count))
         .collect();
-}
-
-fn own_cpu_seconds() -> f64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 fn objective_view(found: &Protection) -> ObjectiveView {

@@ -177,4 +177,8 @@ impl Journal {
             .of_group(group)
             .find(|entry| entry.group == *group && is(&entry.change))
     }
+
+    pub(super) fn id_of(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<u64> {
+        self.entry(group, is).map(|entry| entry.id)
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_terms as terms;
 
-use super::own_quota::QuotaTree;
+use super::quota_tree::QuotaTree;
 use crate::ledger::{
     self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
 };

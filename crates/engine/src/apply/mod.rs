@@ -13,7 +13,6 @@
 mod entries;
 mod idle_class;
 mod journal;
-mod own_quota;
 mod quota_tree;
 mod record;
 mod writer;

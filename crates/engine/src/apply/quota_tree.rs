@@ -5,10 +5,10 @@
 //! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
 //! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::journal::{Journal, JournalError};
-use super::own_quota::{OwnQuota, lifted};
 use crate::ledger::{Change, Fallback};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
@@ -17,6 +17,33 @@ use tracing::warn;
 
 /// Groups deeper than this below a limited one are not looked at.
 const DEPTH_MAX: u32 = 8;
+
+/// A group's own quota, which is lifted while it is in the way of a lower one above it (v1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnQuota {
+    pub own: Bandwidth,
+    pub lifted: bool,
+}
+
+impl OwnQuota {
+    pub fn standing(&self) -> Bandwidth {
+        if self.lifted {
+            lifted(self.own)
+        } else {
+            self.own
+        }
+    }
+}
+
+pub(super) type QuotaTree = BTreeMap<GroupPath, OwnQuota>;
+
+/// The quota taken off, the rest as it is: one write there and one back.
+fn lifted(own: Bandwidth) -> Bandwidth {
+    Bandwidth {
+        quota_us: None,
+        ..own
+    }
+}
 
 /// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two is taken.
 fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
@@ -89,9 +116,7 @@ impl Journal {
             own,
             lifted: own.ratio() > self.least_above(group),
         };
-        let known = self
-            .entry(group, Change::is_bandwidth)
-            .map(|entry| entry.id);
+        let known = self.id_of(group, Change::is_bandwidth);
         match known {
             None => {
                 let change = Change::Bandwidth {

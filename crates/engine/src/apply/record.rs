@@ -29,9 +29,7 @@ impl Journal {
         was: CpuClass,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        let is_class =
-            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
-        if let Some(id) = self.entry(group, is_class).map(|entry| entry.id) {
+        if let Some(id) = self.id_of(group, Change::is_idle_class) {
             return self.belongs_to(id, gate);
         }
         let change = match was.idle {
@@ -55,9 +53,7 @@ impl Journal {
         let raw = self
             .groups
             .weight_raw(if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT });
-        let is_class =
-            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
-        let Some(id) = self.entry(group, is_class).map(|entry| entry.id) else {
+        let Some(id) = self.id_of(group, Change::is_idle_class) else {
             return Ok(());
         };
         self.ledger.update(id, |entry| match &mut entry.change {
@@ -76,13 +72,15 @@ impl Journal {
         was: Bandwidth,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if let Some(id) = self
-            .entry(group, Change::is_bandwidth)
-            .map(|entry| entry.id)
-        {
+        if let Some(id) = self.id_of(group, Change::is_bandwidth) {
             return self.belongs_to(id, gate);
         }
-        let entry = self.new_entry(group, gate, limit_change(was), fallback)?;
+        let change = Change::Bandwidth {
+            was,
+            ours: was,
+            previous: None,
+        };
+        let entry = self.new_entry(group, gate, change, fallback)?;
         self.ledger.record_moving(entry, &was)?;
         Ok(())
     }
@@ -94,9 +92,7 @@ impl Journal {
         standing: &Bandwidth,
         intended: &Bandwidth,
     ) -> Result<(), JournalError> {
-        let id = self
-            .entry(group, Change::is_bandwidth)
-            .map(|entry| entry.id);
+        let id = self.id_of(group, Change::is_bandwidth);
         // What another writer wrote over ours does not become ours by being written over: it would be taken for it later.
         let known = id.and_then(|id| self.ledger.moving().get(id));
         let standing = match &known {
@@ -140,10 +136,7 @@ impl Journal {
         was: CpuClass,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if let Some(id) = self
-            .entry(group, Change::is_background)
-            .map(|entry| entry.id)
-        {
+        if let Some(id) = self.id_of(group, Change::is_background) {
             return self.belongs_to(id, gate);
         }
         let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
@@ -172,10 +165,7 @@ impl Journal {
 
     /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
     pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
-        let Some(id) = self
-            .entry(group, Change::is_background)
-            .map(|entry| entry.id)
-        else {
+        let Some(id) = self.id_of(group, Change::is_background) else {
             return Ok(false);
         };
         let raw = self.groups.weight_raw(weight);
@@ -207,7 +197,7 @@ impl Journal {
         to: &[u32],
     ) -> Result<(), JournalError> {
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
-        if let Some(id) = self.entry(group, is_cpuset).map(|entry| entry.id) {
+        if let Some(id) = self.id_of(group, is_cpuset) {
             self.ledger.update(id, |entry| {
                 if let Change::Cpuset { previous, ours, .. } = &mut entry.change {
                     *previous = std::mem::replace(ours, to.to_vec());
@@ -266,10 +256,7 @@ impl Journal {
 
     /// That write failed: what stands is noted, so that it is not taken for an outside write.
     pub fn write_failed(&mut self, group: &GroupPath) {
-        let Some(id) = self
-            .entry(group, Change::is_bandwidth)
-            .map(|entry| entry.id)
-        else {
+        let Some(id) = self.id_of(group, Change::is_bandwidth) else {
             return;
         };
         if let Ok(stands) = self.groups.bandwidth(group) {
@@ -310,13 +297,5 @@ impl Journal {
         let refused = |error| JournalError::Ledger(LedgerError::Kfs(error));
         give(&**self.groups.fs(), boost).map_err(refused)?;
         Ok(true)
-    }
-}
-
-fn limit_change(was: Bandwidth) -> Change {
-    Change::Bandwidth {
-        was,
-        ours: was,
-        previous: None,
     }
 }

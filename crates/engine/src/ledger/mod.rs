@@ -27,6 +27,7 @@ pub use moving::{Moving, MovingError, MovingSlot, SLOTS as MOVING_LIMITS_MAX};
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
 pub use restore_order::{RestoreOrder, undo_late_fallback};
 
+use crate::clock::{ClockId, clock_ns};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 use tidegate_cgroup::sched::tasks::{Whose, process_lives};
@@ -74,15 +75,6 @@ pub struct Ledger {
     unread: Vec<Unread>,
     moving: Moving,
     store_when: StoreWhen,
-}
-
-/// Nanoseconds since boot, suspend included.
-pub fn boot_time_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Neither is negative on this clock; 584 years fit.
-    (now.tv_sec as u64)
-        .saturating_mul(1_000_000_000)
-        .saturating_add(now.tv_nsec as u64)
 }
 
 impl Ledger {
@@ -267,7 +259,8 @@ impl Ledger {
             group_id: new.group_id,
             change: new.change,
             fallback: new.fallback,
-            at_boot_ns: boot_time_ns(),
+            // Suspend included.
+            at_boot_ns: clock_ns(ClockId::Boottime),
         };
         self.next_id += 1;
         self.entries.put(entry);

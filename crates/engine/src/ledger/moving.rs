@@ -7,12 +7,11 @@
 //! The file is on tmpfs and its pages are allocated when it is made, so a full /run is found then and not by SIGBUS.
 
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 
@@ -65,14 +64,8 @@ impl MovingSlot {
 /// The side file, mapped (or plain memory, in tests).
 #[derive(Debug)]
 pub struct Moving {
-    words: NonNull<AtomicU64>,
-    mapped: bool,
+    words: MmapRaw,
 }
-
-// SAFETY: the words are atomics, valid and unmoved for the life of the value; every access goes through them.
-unsafe impl Send for Moving {}
-// SAFETY: as above.
-unsafe impl Sync for Moving {}
 
 impl Moving {
     /// Opens the file, or makes it when it is missing or of another layout.
@@ -111,11 +104,9 @@ impl Moving {
 
     /// Without a file: nothing survives the process.
     pub fn in_memory() -> Self {
-        let words: Box<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        let words = NonNull::from(Box::leak(words)).cast();
+        let words = MmapMut::map_anon(BYTES).expect("a page of memory");
         let moving = Self {
-            words,
-            mapped: false,
+            words: words.into(),
         };
         moving.word(0).store(MAGIC, Ordering::Release);
         moving
@@ -140,27 +131,12 @@ impl Moving {
                 path: path.to_path_buf(),
             });
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; the file is as long as the mapping, checked above,
-        // and is never shortened by us.
-        let at = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                access,
-                MapFlags::SHARED,
-                &fd,
-                0,
-            )
-        };
-        let at = at.map_err(io(path, "map"))?;
-        let words = NonNull::new(at.cast()).ok_or_else(|| MovingError::Garbage {
-            path: path.to_path_buf(),
+        let words = MmapOptions::new().len(BYTES).map_raw(&fd);
+        let words = words.map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            io(path, "map")(Errno::from_raw_os_error(errno))
         })?;
-        Ok(Self {
-            words,
-            mapped: true,
-        })
+        Ok(Self { words })
     }
 
     fn is_valid(&self) -> bool {
@@ -169,9 +145,8 @@ impl Moving {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < WORDS, "slot arithmetic");
-        // SAFETY: `words` points at WORDS aligned words (a page-aligned mapping, or a boxed slice), valid while self is;
-        // the index is within, checked above.
-        unsafe { &*self.words.as_ptr().add(index) }
+        // SAFETY: the mapping holds `WORDS` words, page-aligned, which are only ever used as atomics.
+        unsafe { &*self.words.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
     fn slot_word(&self, slot: usize, offset: usize) -> &AtomicU64 {
@@ -256,20 +231,6 @@ fn words(value: &Bandwidth) -> [u64; 3] {
 fn stores(standing: &Bandwidth, intended: &Bandwidth) -> impl Iterator<Item = (usize, u64)> {
     let at = |first: usize, value: &Bandwidth| (first..).zip(words(value));
     at(PREVIOUS, standing).chain(at(INTENDED, intended))
-}
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        if self.mapped {
-            // SAFETY: mapped by `map` with this address and length; nothing borrows from it past self.
-            // A failure leaves the mapping to the end of the process.
-            let _ = unsafe { rustix::mm::munmap(self.words.as_ptr().cast(), BYTES) };
-        } else {
-            let slice = std::ptr::slice_from_raw_parts_mut(self.words.as_ptr(), WORDS);
-            // SAFETY: leaked by `in_memory` from a box of this length.
-            drop(unsafe { Box::from_raw(slice) });
-        }
-    }
 }
 
 fn io(path: &Path, doing: &'static str) -> impl FnOnce(Errno) -> MovingError {

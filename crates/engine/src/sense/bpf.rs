@@ -127,7 +127,7 @@ impl BpfSensor {
         cpus: usize,
         config: &SenseConfig,
     ) -> Result<Self, SenseError> {
-        let errno = |why: rustix::io::Errno| SenseError::Bpf {
+        let errno = |why: std::io::Error| SenseError::Bpf {
             step: "map the slots",
             why: why.to_string(),
             mend: "see `tidegate doctor`",

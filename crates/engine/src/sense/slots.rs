@@ -7,13 +7,14 @@
 //! order could cancel each other only if two runs of different classes had the same length to the
 //! nanosecond, and then the reading is off by that one run, once.
 
+use std::io;
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::object::types;
 use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
@@ -174,39 +175,30 @@ impl std::ops::Add for Tally {
 
 /// A BPF array map in our address space. `T` is made of atomics only, as the kernel writes too.
 pub struct Mapped<T> {
-    at: NonNull<T>,
+    map: MmapRaw,
     count: usize,
+    element: PhantomData<T>,
 }
-
-// SAFETY: the mapping belongs to this value alone, and `T` (only `Slot` and `Control` are ever
-// mapped) holds nothing but atomics, which may be used from any thread.
-unsafe impl<T> Send for Mapped<T> {}
 
 impl<T> Mapped<T> {
     /// Maps the `count` elements of the map `fd`.
-    pub fn new(fd: BorrowedFd<'_>, count: usize) -> Result<Self, rustix::io::Errno> {
-        let len = count * size_of::<T>();
-        // SAFETY: a fresh mapping at an address of the kernel's choice; the kernel refuses lengths
-        // above the map's own, so every element lies inside, and it fills new maps with zeros,
-        // which is a valid value of every atomic.
-        let at = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )?
-        };
-        let at = NonNull::new(at.cast()).ok_or(rustix::io::Errno::NOMEM)?;
-        Ok(Self { at, count })
+    pub fn new(fd: BorrowedFd<'_>, count: usize) -> io::Result<Self> {
+        // The kernel refuses lengths above the map's own, and fills new maps with zeros, which is a
+        // valid value of every atomic.
+        let map = MmapOptions::new()
+            .len(count * size_of::<T>())
+            .map_raw(&fd)?;
+        Ok(Self {
+            map,
+            count,
+            element: PhantomData,
+        })
     }
 
     pub fn all(&self) -> &[T] {
         // SAFETY: `new` mapped `count` elements, page-aligned, and they stay until drop; others
         // write them (the kernel) only as atomics, which is what `T` is made of.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.count) }
     }
 }
 
@@ -229,13 +221,6 @@ impl Mapped<Slot> {
             buckets: self.wait_buckets(which..which + 1),
             wait_ns: waits.wait_ns,
         }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `new` mapped; no reference outlives `self`.
-        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.count * size_of::<T>()) };
     }
 }
 
