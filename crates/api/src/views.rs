@@ -1,31 +1,22 @@
 //! What the agent shows: the machine, the gates, and why a gate runs as it does.
 
-mod counts;
 mod events;
-mod history;
-mod limit;
 mod policy;
-mod recording;
 mod sched_ext;
-mod sum;
-mod totals;
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, HeldView};
 
-pub use counts::{CapCounts, GateCounts};
 pub use events::{EventView, EventsView, GapView};
-pub use history::{HistoryPointView, HistoryView};
-pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
 };
-pub use recording::RecordingView;
 pub use sched_ext::{QuotaCounts, SchedExtView};
-pub use sum::SumLineView;
-pub use totals::{HistogramView, TotalsView};
 
 /// One term of a gate, with where it came from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -342,4 +333,184 @@ pub struct ExplainView {
     pub writes: Vec<WriteView>,
     /// The machine.
     pub status: StatusView,
+}
+
+/// The limit that a gate's own terms ask for, as its group has it (for side work: where the allowance leaves all of it).
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LimitView {
+    /// `quota` or `cap_hard`: whichever is the tighter.
+    pub by: String,
+    /// The rate.
+    pub cpus: f64,
+    /// CPU time in each period.
+    pub quota_us: u64,
+    /// The period.
+    pub period_us: u64,
+    /// Unused quota that may be carried over.
+    pub burst_us: u64,
+}
+
+/// Where the machine is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordingView {
+    /// The directory, which `tidegate-lab replay` and `tidegate top --recording` read.
+    pub directory: String,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// It never has more.
+    pub bytes_max: u64,
+    /// Seconds and events that could not be written.
+    pub lost: u64,
+}
+
+/// The machine over a stretch of the last hour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryView {
+    /// The stretch's beginning, seconds since 1970.
+    pub from_unix_seconds: u64,
+    /// Its end, which belongs to it.
+    pub to_unix_seconds: u64,
+    /// What one point covers.
+    pub step_seconds: u64,
+    /// Oldest first; a step in which the agent sampled nothing has none.
+    pub points: Vec<HistoryPointView>,
+}
+
+/// Means over one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryPointView {
+    /// When the step began, seconds since 1970.
+    pub time_unix_seconds: u64,
+    /// Samples in it, one a second.
+    pub samples: u64,
+    /// CPUs less what the hypervisor took.
+    pub capacity_cpus: f64,
+    /// Everything but side and idle.
+    pub main_cpus: f64,
+    /// Side work.
+    pub side_cpus: f64,
+    /// Idle.
+    pub idle_cpus: f64,
+    /// What the law gave side work.
+    pub allowance_cpus: f64,
+    /// Headroom in force, of the machine.
+    pub headroom_ratio: f64,
+    /// Idle kept, of the machine.
+    pub idle_kept_ratio: f64,
+    /// Steps of the control loop that began more than a period late: their number, not a mean.
+    pub late_steps: u64,
+}
+
+/// One line of the sum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SumLineView {
+    /// What is counted, after the sign with which it counts: `- headroom`, `= side work may use`. Spaces begin what does not count:
+    /// a part of the line before, or a limit beside the sum.
+    pub what: String,
+    /// How much.
+    pub cpus: f64,
+    /// Where it comes from.
+    pub why: String,
+}
+
+impl SumLineView {
+    pub fn new(what: impl Into<String>, cpus: f64, why: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            cpus,
+            why: why.into(),
+        }
+    }
+}
+
+impl fmt::Display for SumLineView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, cpus, why } = self;
+        write!(f, "{what:<26}{cpus:>8.2} CPUs  {why}")
+    }
+}
+
+/// Sums since the agent started. CPU is counted while the control loop runs: it rests where nothing is limited.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TotalsView {
+    /// What main and the headroom left for side work, while there was some.
+    pub reclaimable_cpu_seconds: f64,
+    /// What side work used.
+    pub side_cpu_seconds: f64,
+    /// Everything but side and idle.
+    pub main_cpu_seconds: f64,
+    /// What the agent itself used.
+    pub agent_cpu_seconds: f64,
+    /// Writes to kernel files by why they were made.
+    pub writes: BTreeMap<String, u64>,
+    /// Events by kind.
+    pub events: BTreeMap<String, u64>,
+    /// How late steps of the control loop began.
+    pub step_lateness: HistogramView,
+    /// How long tasks waited to run, by class: `main`, and `neutral` for what no gate names. Empty where the sensor cannot tell.
+    #[serde(default)]
+    pub run_delay: BTreeMap<String, HistogramView>,
+}
+
+/// How many values lay at or below each bound.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramView {
+    /// Their sum.
+    pub sum_seconds: f64,
+    /// How many there are.
+    pub count: u64,
+    /// Upper bounds in seconds, with how many lie at or below each.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+/// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
+/// nothing where there are more gates than the scheduler has accounts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateCounts {
+    /// CPU time.
+    pub used_seconds: f64,
+    /// Of it, out of its soft cap.
+    pub background_seconds: f64,
+    /// Times that a task was woken, or forked, and ran.
+    pub wakeups: u64,
+    /// From wakeup to run, the mean.
+    pub delay_mean_us: f64,
+    /// Half of the wakeups waited no longer, by powers of two.
+    pub delay_p50_us: f64,
+    /// 99 of 100 waited no longer.
+    pub delay_p99_us: f64,
+    /// The longest.
+    pub delay_longest_us: f64,
+    /// Its cap, if it has one.
+    #[serde(default)]
+    pub cap: Option<CapCounts>,
+}
+
+/// What the scheduler did for a gate's cap, since it was loaded or the cap was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapCounts {
+    /// The hard cap, in parts per thousand of one CPU.
+    pub hard_cpus: Option<f64>,
+    /// The soft cap.
+    pub soft_cpus: Option<f64>,
+    /// What shares one bucket: `group`, `process`, `task`.
+    pub scope: String,
+    /// Buckets: one, or one for each.
+    pub buckets: u32,
+    /// What the one bucket holds of the hard cap; debt where negative. None where there is one for each.
+    pub level_us: Option<f64>,
+    /// The same of the soft cap.
+    pub soft_level_us: Option<f64>,
+    /// CPU time under the cap.
+    pub used_seconds: f64,
+    /// Of it, above the soft cap, that no other work wanted.
+    pub background_seconds: f64,
+    /// The same over the last look, in CPUs.
+    pub background_cpus: f64,
+    /// Times that a task was held back.
+    pub throttles: u64,
+    /// For how long, all tasks added up.
+    pub throttled_seconds: f64,
+    /// Runs beyond the cap that only the kernel's watchdog made necessary.
+    pub min_runs: u64,
 }

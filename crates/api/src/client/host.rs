@@ -1,6 +1,5 @@
 //! Where an agent is.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// What a socket's address has room for, with the zero at its end (unix(7)).
@@ -13,32 +12,18 @@ pub struct Host {
 }
 
 /// Why a text is no place of an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
+    #[error("is a bare path; write unix: before it")]
     BarePath,
+    #[error(
+        "is no socket, and an agent is reached over its socket alone; write unix:/path/to/tidegate.sock"
+    )]
     Scheme,
-    /// No path, or one that depends on the folder that a command is started in.
+    #[error("names no absolute path; write unix:/path/to/tidegate.sock")]
     NotAbsolute,
-    /// A path that no socket can have.
+    #[error("is longer than a socket's path can be (107 bytes); use a shorter one")]
     TooLong,
-}
-
-impl std::error::Error for HostError {}
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self {
-            HostError::BarePath => "is a bare path; write unix: before it",
-            HostError::Scheme => {
-                "is no socket, and an agent is reached over its socket alone; write unix:/path/to/tidegate.sock"
-            }
-            HostError::NotAbsolute => "names no absolute path; write unix:/path/to/tidegate.sock",
-            HostError::TooLong => {
-                "is longer than a socket's path can be (107 bytes); use a shorter one"
-            }
-        };
-        f.write_str(why)
-    }
 }
 
 impl Host {
