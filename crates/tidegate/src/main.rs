@@ -10,7 +10,6 @@ mod doctor;
 mod exec;
 mod identity;
 mod inherited;
-mod recordings;
 mod render;
 mod terms_flags;
 mod top;

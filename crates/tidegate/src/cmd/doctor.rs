@@ -41,11 +41,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         return verify_sched_ext(args.json);
     }
     let report = doctor::report(&Facts::gather());
-    if args.json {
-        render::json(&report)?
-    } else {
-        render::print(&doctor::page::of(&report))?
-    };
+    render::show(args.json, &report, doctor::page::of)?;
     Ok(if report.enforceable {
         Exit::Ok
     } else {

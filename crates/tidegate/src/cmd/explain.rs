@@ -21,11 +21,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let target = connect::target(&args.target)?;
     let view = connect::to_agent()?.explain(&target)?;
-    if args.json {
-        render::json(&view)
-    } else {
-        render::print(&explain::page(&view))
-    }
+    render::show(args.json, &view, explain::page)
 }
 
 /// Annotations and policies are known to the API server, and to `tidegate-kube` on the pod's node alone.

@@ -19,19 +19,27 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    Show(ShowArgs),
+    /// Show the policy in force: its files, rules and what they match
+    Show(JsonArgs),
     Check(check::Args),
-    Diff(DiffArgs),
+    /// Show what applying the policy files would change
+    #[command(after_long_help = DIFF_SAMPLE)]
+    Diff(JsonArgs),
     Apply(ApplyArgs),
     Confirm(ConfirmArgs),
-    Rollback(RollbackArgs),
-    #[command(hide = true)]
-    Reload(ReloadArgs),
+    /// Go back to the previous policy
+    #[command(after_long_help = ROLLBACK_SAMPLE)]
+    Rollback(ChangeArgs),
+    /// Read the policy files again, as service managers do
+    #[command(
+        hide = true,
+        after_long_help = "All or nothing, and done when it returns (ExecReload= of the service)."
+    )]
+    Reload(ChangeArgs),
 }
 
-/// Show the policy in force: its files, rules and what they match
 #[derive(clap::Args)]
-struct ShowArgs {
+struct JsonArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -42,15 +50,6 @@ Nothing is changed, and no agent is started: what `tidegate policy apply` would
 do is done in memory. Each gate and each kernel file that would differ is shown.
 Ends with 0 if nothing would change, with 1 if something would, and with another
 code if that cannot be found out.";
-
-/// Show what applying the policy files would change
-#[derive(clap::Args)]
-#[command(after_long_help = DIFF_SAMPLE)]
-struct DiffArgs {
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
-}
 
 const APPLY_SAMPLE: &str = "\
 Examples:
@@ -75,12 +74,8 @@ struct ApplyArgs {
     json: bool,
 }
 
-/// Read the policy files again, as service managers do
 #[derive(clap::Args)]
-#[command(
-    after_long_help = "All or nothing, and done when it returns (ExecReload= of the service)."
-)]
-struct ReloadArgs {
+struct ChangeArgs {
     /// Print what changed as JSON
     #[arg(long)]
     json: bool,
@@ -94,16 +89,9 @@ struct ConfirmArgs {
     json: bool,
 }
 
-/// Go back to the previous policy
-#[derive(clap::Args)]
-#[command(after_long_help = "\
+const ROLLBACK_SAMPLE: &str = "\
 The files stay as they are, and are not read again until they are applied,
-not even by the agent's next start.")]
-struct RollbackArgs {
-    /// Print what changed as JSON
-    #[arg(long)]
-    json: bool,
-}
+not even by the agent's next start.";
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     match &args.what {
@@ -117,23 +105,17 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-fn show(args: &ShowArgs) -> Result<Exit, Failure> {
+fn show(args: &JsonArgs) -> Result<Exit, Failure> {
     let view = connect::to_agent()?.policy()?;
-    match args.json {
-        true => render::json(&view),
-        false => render::print(&policy::page(&view)),
-    }
+    render::show(args.json, &view, policy::page)
 }
 
 fn tell(changes: &PolicyChangeView, json: bool, tense: policy::Tense) -> Result<Exit, Failure> {
-    match json {
-        true => render::json(changes),
-        false => render::print(&policy::changes(changes, tense)),
-    }
+    render::show(json, changes, |changes| policy::changes(changes, tense))
 }
 
 /// Ends with 1 where something would change, so no failure has that code.
-fn diff(args: &DiffArgs) -> Result<Exit, Failure> {
+fn diff(args: &JsonArgs) -> Result<Exit, Failure> {
     let changes = difference().map_err(|failure| match failure.exit {
         Exit::Failure => Failure {
             exit: Exit::Refused,
@@ -182,20 +164,17 @@ fn seconds(text: &str) -> Result<u64, Failure> {
         .map_err(|why| Failure::new(Exit::Usage, format!("--for: \"{text}\": {why}")))
 }
 
-fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {
+fn reload(args: &ChangeArgs) -> Result<Exit, Failure> {
     let changes = connect::to_agent()?.apply(&ApplyRequest::default())?;
     tell(&changes, args.json, policy::Tense::Did)
 }
 
 fn confirm(args: &ConfirmArgs) -> Result<Exit, Failure> {
     let done = connect::to_agent()?.confirm()?;
-    match args.json {
-        true => render::json(&done),
-        false => render::print(&format!("{}\n", done.message)),
-    }
+    render::show_done(args.json, &done)
 }
 
-fn rollback(args: &RollbackArgs) -> Result<Exit, Failure> {
+fn rollback(args: &ChangeArgs) -> Result<Exit, Failure> {
     let changes = connect::to_agent()?.rollback()?;
     tell(&changes, args.json, policy::Tense::Did)
 }

@@ -9,7 +9,6 @@ use tidegate_recording::flight::Flight;
 use tidegate_recording::{ENDING, LoadError, load, save};
 
 use crate::connect;
-use crate::recordings;
 use crate::render;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
@@ -77,7 +76,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         }
         wait(seconds, args.quiet);
     }
-    let dir = recordings::directory();
+    let dir = directory();
     let to_ms = now_ms();
     let from_ms = match args.ahead {
         Some(seconds) => to_ms.saturating_sub(seconds * 1_000 + BEHIND.as_millis() as u64),
@@ -144,4 +143,21 @@ fn wait(seconds: u64, is_quiet: bool) {
     }
     progress.finish();
     thread::sleep(BEHIND);
+}
+
+const OF_THE_SERVICE: &str = "/var/lib/tidegate/recording";
+
+/// The directory of the agent that runs, or where the last one left one.
+fn directory() -> PathBuf {
+    let of_agent = connect::to_agent()
+        .ok()
+        .and_then(|agent| agent.status().ok()?.recording);
+    if let Some(view) = of_agent {
+        return view.directory.into();
+    }
+    let on_demand = RunDir::from_env().recording();
+    match on_demand.is_dir() {
+        true => on_demand,
+        false => OF_THE_SERVICE.into(),
+    }
 }

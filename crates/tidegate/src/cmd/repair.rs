@@ -35,11 +35,17 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let run_dir = RunDir::from_env();
     let lines = tidegate_agent::repair(&run_dir, after(&run_dir))
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
-    if args.json {
-        return render::json(&Repaired { lines });
-    }
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    render::print(&text)
+    render::show(args.json, &Repaired { lines }, |done| {
+        done.lines
+            .iter()
+            .map(|line| {
+                format!(
+                    "{line}
+"
+                )
+            })
+            .collect()
+    })
 }
 
 /// systemd tells its ExecStopPost how the service ended (systemd.exec(5), `$SERVICE_RESULT`); a person tells nothing.

@@ -36,9 +36,5 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         latency: args.latency.clone(),
     };
     let done = connect::to_agent()?.report(&request)?;
-    if args.json {
-        render::json(&done)
-    } else {
-        render::print(&format!("{}\n", done.message))
-    }
+    render::show_done(args.json, &done)
 }

@@ -53,9 +53,5 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         terms: terms.to_map(),
     };
     let gate = connect::call_starting(|client| client.set(&request))?;
-    if args.json {
-        render::json(&gate)
-    } else {
-        render::print(&gates::one(&gate))
-    }
+    render::show(args.json, &gate, gates::one)
 }

@@ -22,14 +22,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(text) = &args.target {
         let target = connect::target(text)?;
         let gate = connect::to_agent()?.explain(&target)?.gate;
-        return match args.json {
-            true => render::json(&gate),
-            false => render::print(&gates::one(&gate)),
-        };
+        return render::show(args.json, &gate, gates::one);
     }
     let view = connect::to_agent()?.status()?;
-    match args.json {
-        true => render::json(&view),
-        false => render::print(&status::page(&view)),
-    }
+    render::show(args.json, &view, status::page)
 }

@@ -39,11 +39,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         },
         Err(error) => return Err(error.into()),
     };
-    if args.json {
-        render::json(&done)
-    } else {
-        render::print(&format!("{}\n", done.message))
-    }
+    render::show_done(args.json, &done)
 }
 
 /// How long an agent may take to put everything back.

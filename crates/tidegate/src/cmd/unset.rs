@@ -39,9 +39,5 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         terms,
     };
     let done = connect::to_agent()?.unset(&request)?;
-    if args.json {
-        render::json(&done)
-    } else {
-        render::print(&format!("{}\n", done.message))
-    }
+    render::show_done(args.json, &done)
 }

@@ -203,6 +203,18 @@ pub struct Mechanism {
     pub change: Option<String>,
 }
 
+impl Mechanism {
+    fn new(name: &'static str, now: Now, how: impl Into<String>, change: Option<String>) -> Self {
+        Self {
+            name,
+            now,
+            engine: if now == Now::No { "" } else { "cgroup" },
+            how: how.into(),
+            change,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub version: &'static str,

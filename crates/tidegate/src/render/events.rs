@@ -1,14 +1,13 @@
 //! Events, a line each.
 
 use anstyle::Style;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use tidegate_api::{EventView, EventsView};
 
 use super::{BAD, BOLD};
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 use tidegate_api::cli::escaped;
+use tidegate_recording::span::time;
 
 pub fn page(found: &EventsView) -> String {
     let mut out = String::new();
@@ -38,13 +37,6 @@ fn line(event: &EventView) -> String {
         gate.unwrap_or_default(),
         escaped(&event.message)
     )
-}
-
-/// In the reader's time zone: `2026-11-25 13:24:27`.
-fn time(unix_seconds: f64) -> String {
-    let time = Timestamp::from_second(unix_seconds as i64).unwrap_or_default();
-    let zoned = time.to_zoned(TimeZone::system());
-    zoned.strftime("%F %T").to_string()
 }
 
 pub fn json_lines(found: &EventsView) -> Result<String, Failure> {

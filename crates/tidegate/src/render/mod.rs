@@ -8,6 +8,26 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+use serde::Serialize;
+use tidegate_api::cli::Failure;
 pub use tidegate_api::cli::{
     BAD, BOLD, GOOD, WIDTH, count, cpus, fit, json, print, span, styled, wrapped,
 };
+use tidegate_api::{Done, Exit};
+
+/// Prints a report as JSON, or as a page for people.
+pub fn show<T: Serialize>(
+    json: bool,
+    report: &T,
+    page: impl FnOnce(&T) -> String,
+) -> Result<Exit, Failure> {
+    match json {
+        true => self::json(report),
+        false => print(&page(report)),
+    }
+}
+
+/// Prints the answer of a call that has nothing to report but that it is done.
+pub fn show_done(json: bool, done: &Done) -> Result<Exit, Failure> {
+    show(json, done, |done| format!("{}\n", done.message))
+}

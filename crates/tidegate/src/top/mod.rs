@@ -12,7 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::backend::TestBackend;
@@ -28,6 +28,7 @@ use crate::top::screen::{Note, Screen};
 use crate::top::style::Look;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
+use tidegate_recording::span::now_ms;
 
 pub struct Options {
     /// Seconds between two looks.
@@ -236,6 +237,5 @@ fn save(screen: &Screen) -> Note {
 }
 
 fn now_unix_s() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    now_ms() / 1_000
 }

@@ -20,13 +20,7 @@ fn by_feature(
             "the cgroup tree could not be understood".to_owned(),
         ),
     };
-    Mechanism {
-        name,
-        now,
-        engine: if now == Now::No { "" } else { "cgroup" },
-        how,
-        change: (now != Now::Yes).then(|| since.to_owned()),
-    }
+    Mechanism::new(name, now, how, (now != Now::Yes).then(|| since.to_owned()))
 }
 
 pub(super) fn quota(machine: Option<&Machine>) -> Mechanism {
@@ -70,13 +64,12 @@ pub(super) fn slice(facts: &Facts) -> Mechanism {
         ),
         None => format!("the kernel's sysctl cannot be read ({FILE})"),
     };
-    Mechanism {
-        name: "slice",
-        now: Now::No,
-        engine: "",
+    Mechanism::new(
+        "slice",
+        Now::No,
         how,
-        change: facts
+        facts
             .bandwidth_slice_us
             .map(|_| format!("by hand, for all groups: {FILE}")),
-    }
+    )
 }

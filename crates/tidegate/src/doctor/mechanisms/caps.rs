@@ -7,29 +7,25 @@ use super::{Facts, Mechanism, Now};
 pub(super) fn hard(machine: Option<&Machine>) -> Mechanism {
     let quota = machine.map(|machine| &machine.features.quota);
     match quota.map(|quota| (quota.present, &quota.how)) {
-        Some((Some(false), why)) => Mechanism {
-            name: "hard caps",
-            now: Now::No,
-            engine: "",
-            how: format!("the kernel has no quotas: {why}"),
-            change: Some("a kernel with CONFIG_CFS_BANDWIDTH".to_owned()),
-        },
-        Some(_) => Mechanism {
-            name: "hard caps",
-            now: Now::Yes,
-            engine: "cgroup",
-            how: "a quota, its period as long as its least of 1 ms needs: for all of the gate, or (cap_scope) for each process or \
-                  task, in groups of their own that a look finds for what is forked; real-time tasks are left alone"
-                .to_owned(),
-            change: None,
-        },
-        None => Mechanism {
-            name: "hard caps",
-            now: Now::No,
-            engine: "",
-            how: "the cgroup tree could not be understood".to_owned(),
-            change: None,
-        },
+        Some((Some(false), why)) => Mechanism::new(
+            "hard caps",
+            Now::No,
+            format!("the kernel has no quotas: {why}"),
+            Some("a kernel with CONFIG_CFS_BANDWIDTH".to_owned()),
+        ),
+        Some(_) => Mechanism::new(
+            "hard caps",
+            Now::Yes,
+            "a quota, its period as long as its least of 1 ms needs: for all of the gate, or (cap_scope) for each process or \
+                  task, in groups of their own that a look finds for what is forked; real-time tasks are left alone",
+            None,
+        ),
+        None => Mechanism::new(
+            "hard caps",
+            Now::No,
+            "the cgroup tree could not be understood",
+            None,
+        ),
     }
 }
 
@@ -47,16 +43,15 @@ pub(super) fn soft(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
         (_, true) => (Now::Yes, "cpu.idle".to_owned()),
         (_, false) => (Now::Partly, "the least weight (no cpu.idle)".to_owned()),
     };
-    Mechanism {
-        name: "soft caps",
+    Mechanism::new(
+        "soft caps",
         now,
-        engine: if now == Now::No { "" } else { "cgroup" },
-        how: match now {
+        match now {
             Now::No => class,
             _ => format!(
                 "the group's use against a bucket, {step}: an empty one puts it into the background by {class}"
             ),
         },
-        change: (now == Now::Partly).then(|| "a kernel of 5.15 or newer".to_owned()),
-    }
+        (now == Now::Partly).then(|| "a kernel of 5.15 or newer".to_owned()),
+    )
 }

@@ -20,70 +20,59 @@ pub(super) fn headroom(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
             Some(format!("for BPF sensing: {why}")),
         ),
     };
-    Mechanism {
-        name: "headroom",
-        now,
-        engine: "cgroup",
-        how,
-        change,
-    }
+    Mechanism::new("headroom", now, how, change)
 }
 
 pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
     let cpus = machine.map_or(1, |machine| machine.online_cpus.len().max(1));
     // 1 ms is the least quota and 1 s the longest period: 0.1 % of one CPU.
     let least_pct = 0.1 / cpus as f64;
-    Mechanism {
-        name: "tolerance",
-        now: Now::Yes,
-        engine: "cgroup",
-        how: format!(
+    Mechanism::new(
+        "tolerance",
+        Now::Yes,
+        format!(
             "the quota is never below it; minimum: {least_pct:.3} % of this machine (0.001 CPUs)"
         ),
-        change: None,
-    }
+        None,
+    )
 }
 
 pub(super) fn weight() -> Mechanism {
-    Mechanism {
-        name: "weight",
-        now: Now::Yes,
-        engine: "cgroup",
-        how: "cpu.weight (v1: cpu.shares) of each gate's group; the quota's period is 50 ms while weights are unequal, \
-              since the kernel loses them below shorter ones"
-            .to_owned(),
-        change: None,
-    }
+    Mechanism::new(
+        "weight",
+        Now::Yes,
+        "cpu.weight (v1: cpu.shares) of each gate's group; the quota's period is 50 ms while weights are unequal, \
+              since the kernel loses them below shorter ones",
+        None,
+    )
 }
 
 pub(super) fn idle(machine: Option<&Machine>) -> Mechanism {
     let present = machine.is_some_and(|machine| machine.features.idle.is_present());
-    Mechanism {
-        name: "idle class",
-        now: if present { Now::Yes } else { Now::Partly },
-        engine: "cgroup",
-        how: match present {
+    Mechanism::new(
+        "idle class",
+        if present { Now::Yes } else { Now::Partly },
+        match present {
             true => "cpu.idle on all side work: any other task that wakes preempts it at once"
                 .to_owned(),
             false => {
                 "this kernel has no cpu.idle; side work gets the least weight instead".to_owned()
             }
         },
-        change: (!present).then(|| "a kernel of 5.15 or newer".to_owned()),
-    }
+        (!present).then(|| "a kernel of 5.15 or newer".to_owned()),
+    )
 }
 
 pub(super) fn lease(facts: &Facts) -> Mechanism {
-    Mechanism {
-        name: "lease",
-        now: Now::Yes,
-        engine: "cgroup",
-        how: format!(
+    Mechanism::new(
+        "lease",
+        Now::Yes,
+        format!(
             "a guardian process writes the fallback when the agent is silent (2 s unless configured); state in {}",
             facts.run_dir
         ),
-        change: None,
-    }
+        None,
+    )
 }
 
 pub(super) fn objective(facts: &Facts) -> Mechanism {
@@ -99,11 +88,5 @@ pub(super) fn objective(facts: &Facts) -> Mechanism {
             Some(format!("for BPF sensing: {why}")),
         ),
     };
-    Mechanism {
-        name: "objective",
-        now,
-        engine: if now == Now::Yes { "cgroup" } else { "" },
-        how,
-        change,
-    }
+    Mechanism::new("objective", now, how, change)
 }
