@@ -81,17 +81,6 @@ static struct place *shown(const char *path, int flags)
 	return map;
 }
 
-static void sleep_until(uint64_t when_ns)
-{
-	struct timespec t = {
-	    .tv_sec = (time_t)(when_ns / 1000000000u),
-	    .tv_nsec = (long)(when_ns % 1000000000u),
-	};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-		;
-}
-
 static void *work(void *from)
 {
 	struct worker *w = from;
@@ -103,7 +92,7 @@ static void *work(void *from)
 
 		if (w->period_ns) {
 			p->when_ns = 0;
-			sleep_until(due_ns);
+			sleep_until_ns(due_ns);
 			p->late_ns += now_ns() - due_ns;
 			p->wakes++;
 			p->cpu = (uint32_t)sched_getcpu();
@@ -201,7 +190,7 @@ static void cores(double seconds, uint64_t every_ns, int files, char **paths)
 		wakeups(&seen[f], (uint64_t)-1);
 	}
 	for (uint64_t look = 0; look < looks; look++) {
-		sleep_until(start_ns + look * every_ns);
+		sleep_until_ns(start_ns + look * every_ns);
 		sample(seen, files);
 	}
 	for (int f = 0; f < files; f++) {

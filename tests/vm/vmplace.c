@@ -87,15 +87,6 @@ static int busy_at(const struct server *own, uint64_t when_ns)
 	return busy;
 }
 
-static void sleep_until(uint64_t when_ns)
-{
-	struct timespec t = {.tv_sec = (time_t)(when_ns / 1000000000),
-			     .tv_nsec = (long)(when_ns % 1000000000)};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-		;
-}
-
 static void *serve_one(void *own)
 {
 	struct server *s = own;
@@ -110,7 +101,7 @@ static void *serve_one(void *own)
 
 		if (due_ns > end_ns || s->wakes == WAKES_MAX)
 			return NULL;
-		sleep_until(due_ns);
+		sleep_until_ns(due_ns);
 		began_ns = now_ns();
 		late_ns = began_ns - due_ns;
 		if (late_ns > WAITED_NS) {
@@ -123,13 +114,6 @@ static void *serve_one(void *own)
 		s->late_ns[s->wakes] = late_ns;
 		s->done_ns[s->wakes++] = s->ended_ns[at] - due_ns;
 	}
-}
-
-static int ascending(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 static double at_part(uint64_t *all, size_t count, size_t percent)
@@ -269,7 +253,7 @@ static void beat(uint64_t rounds, uint64_t period_ns, uint64_t phase_ns, uint64_
 	uint64_t due_ns = (now_ns() / period_ns + 1) * period_ns + phase_ns, late_ns = 0;
 
 	for (uint64_t round = 0; round < rounds; round++, due_ns += period_ns) {
-		sleep_until(due_ns);
+		sleep_until_ns(due_ns);
 		late_ns += now_ns() - due_ns;
 		burn_cpu_ns(beat_work_ns);
 	}

@@ -68,17 +68,6 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void sleep_until_ns(uint64_t when_ns)
-{
-	struct timespec t = {
-	    .tv_sec = (time_t)(when_ns / 1000000000u),
-	    .tv_nsec = (long)(when_ns % 1000000000u),
-	};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-		;
-}
-
 // About 10 µs at the guest's one instruction a nanosecond.
 static void burn_a_little(void)
 {
@@ -297,13 +286,6 @@ static void step(char **words)
 	fprintf(file, "%llu\n", (unsigned long long)at_ns);
 	fclose(file);
 	duty(atof(words[1]), period_ns, at_ns, span_ns - after_ns);
-}
-
-static int ascending(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)

@@ -153,13 +153,6 @@ static void *serve(void *own)
 	return NULL;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 // Every millisecond all workers that have finished are given work; half of the time that they would
 // take together is free, so that how late they begin is the scheduler's doing.
 static void schbench(int count, double seconds, uint64_t work_ns)

@@ -18,6 +18,25 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
+static inline void sleep_until_ns(uint64_t when_ns)
+{
+	struct timespec t = {
+	    .tv_sec = (time_t)(when_ns / 1000000000u),
+	    .tv_nsec = (long)(when_ns % 1000000000u),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+// For qsort.
+static inline int ascending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 // `errno` says why.
 static inline _Noreturn void die(const char *what)
 {
