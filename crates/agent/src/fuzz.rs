@@ -87,23 +87,13 @@ fn judge(terms: &BTreeMap<String, String>, source: &Source) {
 }
 
 fn gate(raw: &RawTerms) -> Option<Gate> {
+    let attachment = Attachment::Owned {
+        group: GroupPath::root(),
+    };
     let record = Record {
-        name: "job".to_owned(),
-        target: "run".to_owned(),
-        raw: raw.clone(),
-        rule: None,
-        ruled: Default::default(),
-        unread_terms: RawTerms::default(),
         uid: USER,
-        charged: None,
-        command: Vec::new(),
-        parent: None,
-        made_ns: 0,
-        attachment: Attachment::Owned {
-            group: GroupPath::root(),
-        },
-        notes: Vec::new(),
         by_admin: raw.0.keys().cloned().collect(),
+        ..Record::new("job".to_owned(), "run", raw.clone(), attachment)
     };
     Gate::new(record, &Config::default()).ok()
 }

@@ -103,45 +103,30 @@ impl Kernel {
         limited_below(&self.side_root(), gate).cloned()
     }
 
-    /// Processes in `group` and the groups in it.
+    /// How many processes are in `group` and the groups in it.
     pub(crate) fn processes_below(&self, group: &GroupPath, depth: u32) -> usize {
-        let here = |group: &GroupPath| self.groups.procs(group).map_or(0, |pids| pids.len());
-        self.count_below(group, depth, &here)
-    }
-
-    pub(crate) fn tasks_below(&self, group: &GroupPath, depth: u32) -> usize {
-        let here = |group: &GroupPath| self.groups.tids(group).map_or(0, |tids| tids.len());
-        self.count_below(group, depth, &here)
+        self.ids_below(group, depth, Groups::procs).len()
     }
 
     /// The tasks in `group` and the groups in it.
     pub(crate) fn tids_below(&self, group: &GroupPath, depth: u32) -> Vec<i32> {
-        let mut tids = self.groups.tids(group).unwrap_or_default();
-        if depth > 0 {
-            let children = self.groups.children(group).unwrap_or_default();
-            tids.extend(
-                children
-                    .iter()
-                    .flat_map(|child| self.tids_below(child, depth - 1)),
-            );
-        }
-        tids
+        self.ids_below(group, depth, Groups::tids)
     }
 
-    fn count_below(
+    fn ids_below(
         &self,
         group: &GroupPath,
         depth: u32,
-        here: &dyn Fn(&GroupPath) -> usize,
-    ) -> usize {
-        let children = match depth {
-            0 => Vec::new(),
-            _ => self.groups.children(group).unwrap_or_default(),
-        };
-        let below = children
-            .iter()
-            .map(|child| self.count_below(child, depth - 1, here));
-        here(group) + below.sum::<usize>()
+        here: fn(&Groups, &GroupPath) -> GroupResult<Vec<i32>>,
+    ) -> Vec<i32> {
+        let mut ids = here(&self.groups, group).unwrap_or_default();
+        if depth > 0 {
+            let children = self.groups.children(group).unwrap_or_default();
+            for child in children {
+                ids.extend(self.ids_below(&child, depth - 1, here));
+            }
+        }
+        ids
     }
 
     pub(crate) fn gate_of<'g>(&self, gates: &'g [Gate], pid: i32) -> Option<&'g Gate> {

@@ -80,23 +80,17 @@ impl Agent {
         check_descriptors(peer.charged_to())?;
         let name = self.name_for(&gates, request)?;
         let parent = kernel.gate_of(&gates, pid);
+        let attachment = Attachment::Owned {
+            group: GroupPath::root(),
+        };
         let record = Record {
-            name: name.to_string(),
-            target: "run".to_owned(),
             by_admin: by_admin(peer, &raw),
-            raw,
-            rule: None,
-            ruled: Default::default(),
-            unread_terms: RawTerms::default(),
             uid: process.uid,
             charged: charged(peer, process.uid),
             command: kept_command(&request.command),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: kernel.clock.now_ns(),
-            attachment: Attachment::Owned {
-                group: GroupPath::root(),
-            },
-            notes: Vec::new(),
+            ..Record::new(name.to_string(), "run", raw, attachment)
         };
         let mut gate = Gate::new(record, &self.gates.config()).map_err(usage)?;
         if gate.class() != Class::Side

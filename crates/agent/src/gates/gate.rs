@@ -235,8 +235,6 @@ fn objective_of(gate: &Gate) -> Option<Found> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeSet;
-
     use tidegate_cgroup::group::GroupPath;
     use tidegate_terms::RawTerms;
 
@@ -248,24 +246,10 @@ pub(crate) mod tests {
         for (term, text) in pairs {
             raw.insert(term, text, Source::RunFlag);
         }
-        let record = Record {
-            name: name.into(),
-            target: "run".into(),
-            raw,
-            rule: None,
-            ruled: BTreeSet::new(),
-            unread_terms: RawTerms::default(),
-            uid: 0,
-            charged: None,
-            command: vec![],
-            parent: None,
-            made_ns: 0,
-            attachment: Attachment::Owned {
-                group: GroupPath::parse(&format!("/{name}")).unwrap(),
-            },
-            notes: vec![],
-            by_admin: BTreeSet::new(),
+        let attachment = Attachment::Owned {
+            group: GroupPath::parse(&format!("/{name}")).unwrap(),
         };
+        let record = Record::new(name.to_owned(), "run", raw, attachment);
         Gate::new(record, &Config::default()).unwrap()
     }
 

@@ -16,16 +16,12 @@ pub enum Attachment {
     },
     /// A process that ran already, moved within the cpu hierarchy into a group of ours.
     Moved {
-        /// Where it is, and where it was.
         placement: Placement,
         /// When it started, so that a reused number is not taken for it.
         start_ticks: u64,
     },
     /// A group that is not ours, limited where it is.
-    InPlace {
-        /// Below the mount of the cpu controller.
-        group: GroupPath,
-    },
+    InPlace { group: GroupPath },
     /// A process that is not touched: its class is known, that is all.
     Observed {
         pid: i32,
@@ -76,7 +72,6 @@ pub struct Record {
     pub charged: Option<u32>,
     /// The command line, for gates of `run`.
     pub command: Vec<String>,
-    /// The gate in which it was started.
     pub parent: Option<String>,
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
@@ -87,6 +82,26 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record of a gate of root's that was not named by a rule, without a command.
+    pub fn new(name: String, target: &str, raw: RawTerms, attachment: Attachment) -> Self {
+        Self {
+            name,
+            target: target.to_owned(),
+            raw,
+            rule: None,
+            ruled: BTreeSet::new(),
+            unread_terms: RawTerms::default(),
+            uid: 0,
+            charged: None,
+            command: Vec::new(),
+            parent: None,
+            made_ns: 0,
+            attachment,
+            notes: Vec::new(),
+            by_admin: BTreeSet::new(),
+        }
+    }
+
     /// Terms from its rule, if it has one, and over them those that were asked for.
     pub(super) fn resolve(&self, config: &Config) -> Result<Terms, TermError> {
         let rule = self.rule.as_ref().and_then(|name| config.rule(name));

@@ -1,7 +1,5 @@
 //! Taking up what an earlier agent left: gates that still have work in them, values that no gate needs any more.
 
-use std::collections::BTreeSet;
-
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::ledger::{Change, own_groups};
 use tidegate_engine::sync::lock;
@@ -25,14 +23,18 @@ pub(crate) fn renew_all(registry: &Gates, runtime: &Runtime) {
     for line in runtime.journal().yield_again() {
         info!("{line}");
     }
-    for gate in gates.iter_mut() {
+    renew_each(runtime, &mut gates);
+    if let Err(error) = publish(runtime, &gates) {
+        lock(&runtime.alerts).insert(error.to_string());
+    }
+}
+
+fn renew_each(runtime: &Runtime, gates: &mut [Gate]) {
+    for gate in gates {
         if let Err(error) = renew(runtime, gate) {
             warn!("gate {}: {error}", gate.record.name);
             lock(&runtime.alerts).insert(error.to_string());
         }
-    }
-    if let Err(error) = publish(runtime, &gates) {
-        lock(&runtime.alerts).insert(error.to_string());
     }
 }
 
@@ -76,12 +78,7 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
     for line in runtime.journal().yield_again() {
         info!("left by an earlier agent: {line}");
     }
-    for gate in gates.iter_mut() {
-        if let Err(error) = renew(runtime, gate) {
-            warn!("gate {}: {error}", gate.record.name);
-            lock(&runtime.alerts).insert(error.to_string());
-        }
-    }
+    renew_each(runtime, &mut gates);
     remove_unused_roots(kernel, &runtime.control_loop, &gates);
     let has_side = gates
         .iter()
@@ -183,22 +180,12 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
 fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
     let mut raw = RawTerms::default();
     raw.insert("class", class, Source::Default);
+    let attachment = Attachment::Owned {
+        group: group.clone(),
+    };
     Record {
-        name: name.to_owned(),
-        target: "run".to_owned(),
-        raw,
-        rule: None,
-        ruled: BTreeSet::new(),
-        unread_terms: RawTerms::default(),
-        uid: 0,
-        charged: None,
-        command: Vec::new(),
-        parent: None,
         made_ns: monotonic_ns(),
-        attachment: Attachment::Owned {
-            group: group.clone(),
-        },
         notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],
-        by_admin: BTreeSet::new(),
+        ..Record::new(name.to_owned(), "run", raw, attachment)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_cgroup::discover::{CgroupVersion, Machine, discover};
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
-use tidegate_cgroup::target::ProcessRef;
+use tidegate_cgroup::sched::tasks::process_lives;
 use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::apply::Journal;
 use tidegate_engine::ledger::{Change, Entry, LedgerError, own_groups};
@@ -24,7 +24,6 @@ pub enum RepairError {
     RunDir(RunDirError),
     #[error("repair: an agent is running; end it first with `tidegate agent stop`")]
     Running,
-    /// The lock that every agent holds.
     #[error("repair: {}: {error}; run as root", .path.display())]
     Lock {
         path: PathBuf,
@@ -109,8 +108,7 @@ fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
         .any(|record| match &record.attachment {
             Attachment::Observed {
                 pid, start_ticks, ..
-            } => ProcessRef::look_up(&**groups.fs(), *pid)
-                .is_ok_and(|now| now.start_ticks == *start_ticks),
+            } => process_lives(&**groups.fs(), *pid, *start_ticks),
             _ => false,
         })
 }
@@ -145,7 +143,6 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
     }
 }
 
-/// No gate is left for the next agent.
 pub(crate) fn forget_gates(fs: &dyn KernelFs, run_dir: &RunDir) {
     match fs.unlink(&run_dir.gates()) {
         Err(error) if !error.is_gone() => tracing::warn!("{error}; the next agent removes it"),
@@ -153,7 +150,6 @@ pub(crate) fn forget_gates(fs: &dyn KernelFs, run_dir: &RunDir) {
     }
 }
 
-/// How the agent ended that is repaired after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// On purpose, or unknown: no agent is going to follow.

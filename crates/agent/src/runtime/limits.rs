@@ -9,7 +9,8 @@ use tidegate_api::ApiError;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class::set_yielding;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::target::{HeldProcess, ProcessRef};
+use tidegate_cgroup::sched::tasks::process_lives;
+use tidegate_cgroup::target::HeldProcess;
 use tidegate_engine::ledger::{Entry, Fallback};
 use tidegate_engine::limit::tighter;
 use tidegate_engine::quota_planner::{QuotaPlannerConfig, free_bandwidth};
@@ -321,9 +322,9 @@ fn put_back(runtime: &Runtime, gate: &str) -> Vec<String> {
     let kernel = &runtime.kernel;
     let moves = runtime.journal().moves_of(gate);
     for (placement, start_ticks) in moves {
-        let is_same = ProcessRef::look_up(&*kernel.fs, placement.pid)
-            .is_ok_and(|now| now.start_ticks == start_ticks);
-        if is_same && let Err(error) = kernel.groups.place_back(&placement) {
+        if process_lives(&*kernel.fs, placement.pid, start_ticks)
+            && let Err(error) = kernel.groups.place_back(&placement)
+        {
             warn!("gate {gate}: {error}");
         }
     }

@@ -19,7 +19,6 @@ pub(crate) struct AskedGate {
     pub target: Target,
     /// The process, held since the caller's rights were looked at.
     pub held: Option<HeldProcess>,
-    /// Where the unit is, for one.
     pub of_unit: Option<GroupPath>,
     /// The terms of `set`.
     pub raw: RawTerms,
@@ -92,20 +91,18 @@ pub(crate) fn make(
     };
     let name = free_name(&wanted, |name| obstacles.names.contains(name))?;
     let record = Record {
-        name: name.to_string(),
-        target: target.to_string(),
-        raw,
         rule,
         ruled,
-        unread_terms: RawTerms::default(),
         uid,
         charged: Some(user).filter(|user| *user != uid),
-        command: Vec::new(),
-        parent: None,
         made_ns: kernel.clock.now_ns(),
-        attachment: attachment.clone(),
-        notes: Vec::new(),
         by_admin,
+        ..Record::new(
+            name.to_string(),
+            &target.to_string(),
+            raw,
+            attachment.clone(),
+        )
     };
     let mut gate = Gate::new(record, config).map_err(usage)?;
     if gate.is_limited() {

@@ -11,27 +11,21 @@ use tidegate_terms::ConfigErrors;
 use crate::errors::MachineError;
 use crate::paths::RunDirError;
 
-/// What, where, why; and the mend.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("TIDEGATE_PREFIX: {0}")]
     Prefix(TargetError),
     #[error("agent: {0}")]
     RunDir(RunDirError),
-    /// A file that only root may use.
     #[error("agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", .path.display())]
     Denied { path: PathBuf, error: io::Error },
     #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
-    Running {
-        /// The lock that it holds.
-        path: PathBuf,
-    },
+    Running { path: PathBuf },
     #[error("agent: {}: {error}; check the run directory", .path.display())]
     RunFile { path: PathBuf, error: io::Error },
     /// The machine has no cpu controller that groups could be made under.
     #[error("agent: no gates can be made here: {0}")]
     NoGates(String),
-    /// This kernel takes no scheduler.
     #[error("agent: {0}; or take engine = cgroup")]
     SchedExt(SchedExtError),
     /// A call of the system, a thread or the socket.

@@ -22,27 +22,19 @@ pub use mountinfo::{
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 
-/// The machine could not be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoverError {
-    /// A file could not be read.
     #[error("discovery: {0}")]
     Kfs(#[from] KfsError),
     #[error("discovery: {0}")]
     Parse(#[from] ParseError),
-    /// The online CPUs could not be read.
     #[error("discovery: {0}")]
     Cpus(#[from] CpusError),
-    /// No mounted hierarchy carries the cpu controller.
     #[error(
         "discovery: /proc/self/mountinfo: no cgroup mount carries the cpu controller ({found}); mount one: \
          mount -t cgroup2 none /sys/fs/cgroup, or mount -t cgroup -o cpu none /sys/fs/cgroup/cpu"
     )]
-    NoCpuController {
-        /// The cgroup mounts there are.
-        found: String,
-    },
-    /// The user's choice of base is no group.
+    NoCpuController { found: String },
     #[error(
         "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
     )]
@@ -61,9 +53,7 @@ pub enum CgroupVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Only v1.
     V1,
-    /// Only v2.
     V2,
     /// Both are mounted; cpu is on the one that `version` says.
     Mixed,
@@ -75,7 +65,6 @@ pub enum Layout {
 pub enum Writable {
     /// By asking access(2) for the directory and its files.
     Yes,
-    /// Not, and what refused.
     No(String),
 }
 
@@ -184,7 +173,6 @@ pub fn group_in(
     Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
 }
 
-/// The cgroup mounts that this process sees.
 pub fn cgroup_mounts(fs: &dyn KernelFs) -> Result<Vec<CgroupMount>, DiscoverError> {
     Ok(parse_mountinfo(MOUNTINFO, &fs.read(Path::new(MOUNTINFO))?)?)
 }

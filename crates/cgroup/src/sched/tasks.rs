@@ -42,7 +42,6 @@ pub enum Whose {
     Process(TaskId),
 }
 
-/// Numbers of tasks, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tids {
     pub tids: Vec<i32>,
@@ -130,6 +129,6 @@ pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
 }
 
 /// Whether a process is there: for entries about one.
-pub fn process_lives(fs: &dyn KernelFs, process: TaskId) -> bool {
-    ProcessRef::look_up(fs, process.tid).is_ok_and(|now| now.start_ticks == process.start_ticks)
+pub fn process_lives(fs: &dyn KernelFs, pid: i32, start_ticks: u64) -> bool {
+    ProcessRef::look_up(fs, pid).is_ok_and(|now| now.start_ticks == start_ticks)
 }

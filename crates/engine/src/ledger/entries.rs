@@ -5,16 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use super::{Change, Entry};
 use tidegate_cgroup::group::GroupPath;
 
-/// Every entry, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    /// By ascending number.
     all: BTreeMap<u64, Entry>,
     of_group: BTreeMap<GroupPath, BTreeSet<u64>>,
     of_gate: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// Every entry, oldest first.
 pub type All<'a> = btree_map::Values<'a, u64, Entry>;
 
 /// The groups that an entry is found by: its own, and that in which groups for one each are.

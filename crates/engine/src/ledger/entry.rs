@@ -88,7 +88,6 @@ impl Change {
         matches!(self, Self::Background { .. })
     }
 
-    /// Whether it is a lock holder's boost.
     pub fn is_boost(&self) -> bool {
         matches!(self, Self::Boost(_))
     }
@@ -101,7 +100,6 @@ pub enum Fallback {
     Floor {
         bandwidth: Bandwidth,
     },
-    /// Put back what stood before us.
     Restore,
     /// Leave what stands for so long, then put back what stood before us.
     Hold {
@@ -111,16 +109,13 @@ pub enum Fallback {
     Stay,
 }
 
-/// What is known when an entry is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     pub gate: String,
-    /// The group, below the cpu mount.
     pub group: GroupPath,
     /// Its inode, so that a later group of the same name is left alone. Of no account for a membership.
     pub group_id: u64,
     pub change: Change,
-    /// What becomes of it without an agent.
     pub fallback: Fallback,
 }
 
@@ -129,11 +124,9 @@ pub struct Entry {
     /// Unique within the ledger's life, from 1.
     pub id: u64,
     pub gate: String,
-    /// The group, below the cpu mount.
     pub group: GroupPath,
     pub group_id: u64,
     pub change: Change,
-    /// What becomes of it without an agent.
     pub fallback: Fallback,
     /// When, on the clock that counts from boot.
     pub at_boot_ns: u64,

@@ -177,7 +177,7 @@ impl Ledger {
             if let Change::Latency(latency) = &entry.change
                 && let Whose::Process(process) = latency.whose
             {
-                if process_lives(&*self.fs, process) {
+                if process_lives(&*self.fs, process.tid, process.start_ticks) {
                     self.entries.put(entry);
                 } else {
                     report.gone.push(entry);
@@ -224,12 +224,10 @@ impl Ledger {
         self.unread.len()
     }
 
-    /// Every entry, oldest first.
     pub fn entries(&self) -> All<'_> {
         self.entries.all()
     }
 
-    /// The entries of this gate, oldest first.
     pub fn of_gate(&self, gate: &str) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.of_gate(gate)
     }
@@ -243,7 +241,6 @@ impl Ledger {
         self.entries.of_group(group)
     }
 
-    /// The newest two values of limits that move.
     pub fn moving(&self) -> &Moving {
         &self.moving
     }

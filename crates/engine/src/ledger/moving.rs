@@ -36,7 +36,6 @@ pub enum MovingError {
         doing: &'static str,
         errno: i32,
     },
-    /// The file is not of this layout.
     #[error("ledger: {}: not a side file of this version; it is written again", .path.display())]
     Garbage { path: PathBuf },
     #[error("ledger: all {SLOTS} slots for moving limits are taken; end some gates")]
@@ -45,9 +44,7 @@ pub enum MovingError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovingSlot {
-    /// What stood before the last write.
     pub previous: Bandwidth,
-    /// What the last write was to set.
     pub intended: Bandwidth,
 }
 
@@ -198,7 +195,6 @@ impl Moving {
         })
     }
 
-    /// Frees every slot whose entry is not kept.
     pub fn retain(&self, keep: impl Fn(u64) -> bool) {
         for slot in 0..SLOTS {
             let entry = self.slot_word(slot, 0).load(Ordering::Acquire);

@@ -2,6 +2,7 @@
 
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::locks::boost::{Boost, take};
+use tidegate_cgroup::KfsError;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class;
 use tidegate_cgroup::cpu_list::format_list;
@@ -10,9 +11,8 @@ use tidegate_cgroup::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, PlacementUndo, WEIGHT_DEFAULT,
 };
 use tidegate_cgroup::sched::hint::{Apart, Latency, undo};
-use tidegate_cgroup::sched::tasks::Whose;
+use tidegate_cgroup::sched::tasks::{Whose, process_lives};
 use tidegate_cgroup::subgroups;
-use tidegate_cgroup::target::ProcessRef;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -54,19 +54,12 @@ pub fn restore(groups: &Groups, moving: &Moving, entry: &Entry) -> Outcome {
 }
 
 fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<Outcome> {
-    if let Change::Membership {
-        start_ticks,
-        placement,
-    } = &entry.change
-    {
-        return restore_membership(groups, *start_ticks, placement);
-    }
-    if let Change::Boost(boost) = &entry.change {
-        return Ok(restore_boost(groups, boost));
-    }
-    let of_process =
-        matches!(&entry.change, Change::Latency(latency) if latency.whose != Whose::Group);
-    if !of_process && !same_group(groups, &entry.group, entry.group_id)? {
+    let is_in_group = match &entry.change {
+        Change::Membership { .. } | Change::Boost(_) => false,
+        Change::Latency(latency) => latency.whose == Whose::Group,
+        _ => true,
+    };
+    if is_in_group && !same_group(groups, &entry.group, entry.group_id)? {
         return Ok(Outcome::Gone);
     }
     match &entry.change {
@@ -138,28 +131,24 @@ fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResul
         entry.at_boot_ns,
         &Apart::default(),
     )?;
-    Ok(match (undone.failed, undone.others) {
+    Ok(of_undone(undone.failed, undone.others, "slice to"))
+}
+
+fn of_undone(failed: Option<KfsError>, others: u64, what: &str) -> Outcome {
+    match (failed, others) {
         (Some(error), _) => Outcome::Failed {
             why: error.to_string(),
         },
         (None, 0) => Outcome::Restored,
         (None, others) => Outcome::NotOurs {
-            found: format!("another slice to {others} tasks"),
+            found: format!("another {what} {others} tasks"),
         },
-    })
+    }
 }
 
 fn restore_boost(groups: &Groups, boost: &Boost) -> Outcome {
     let undone = take(&**groups.fs(), boost);
-    match (undone.failed, undone.others) {
-        (Some(error), _) => Outcome::Failed {
-            why: error.to_string(),
-        },
-        (None, 0) => Outcome::Restored,
-        (None, others) => Outcome::NotOurs {
-            found: format!("another deadline of {others} tasks"),
-        },
-    }
+    of_undone(undone.failed, undone.others, "deadline of")
 }
 
 fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> GroupResult<Outcome> {
@@ -194,7 +183,6 @@ fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome
     Outcome::of(groups, &entry.group, done())
 }
 
-/// Groups for one each, alike: they are ours.
 fn subgroups_to_background(groups: &Groups, entry: &Entry, family: &subgroups::Family) -> Outcome {
     let done = || -> GroupResult<Outcome> {
         for (_, subgroup) in family.list(groups)? {
@@ -253,17 +241,12 @@ fn set_if_ours(
     Ok(Outcome::Restored)
 }
 
-fn lives(groups: &Groups, start_ticks: u64, placement: &Placement) -> bool {
-    ProcessRef::look_up(&**groups.fs(), placement.pid)
-        .is_ok_and(|now| now.start_ticks == start_ticks)
-}
-
 fn restore_membership(
     groups: &Groups,
     start_ticks: u64,
     placement: &Placement,
 ) -> GroupResult<Outcome> {
-    if lives(groups, start_ticks, placement) {
+    if process_lives(&**groups.fs(), placement.pid, start_ticks) {
         return Ok(match groups.place_back(placement)? {
             PlacementUndo::AtHome | PlacementUndo::Moved => Outcome::Restored,
             PlacementUndo::Exited => Outcome::Gone,
@@ -386,7 +369,7 @@ pub fn standing_differs(
         Change::Membership {
             start_ticks,
             placement,
-        } if !lives(groups, *start_ticks, placement) => None,
+        } if !process_lives(&**groups.fs(), placement.pid, *start_ticks) => None,
         Change::Membership { placement, .. } => {
             let found = groups.group_of(placement.pid)?;
             (found.as_ref() != Some(&placement.group)).then(|| match found {
