@@ -64,10 +64,9 @@ fn of_headroom(status: &StatusView) -> Vec<SumLineView> {
 
 /// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
 pub(super) fn of(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Vec<SumLineView> {
-    let has_quota = status.decision.limit != Limit::IdleClass;
-    let mut lines = match has_quota {
-        true => of_headroom(status),
-        false => Vec::new(),
+    let mut lines = match status.decision.limit {
+        Limit::IdleClass => Vec::new(),
+        _ => of_headroom(status),
     };
     if let Some(own) = &gate.own_limit {
         let why = format!(
