@@ -91,7 +91,6 @@ impl EventKind {
 pub(crate) struct Events {
     state: Mutex<State>,
     journal: Journal,
-    /// The last one's number.
     told: watch::Sender<u64>,
 }
 

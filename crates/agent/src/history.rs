@@ -9,7 +9,6 @@ use tidegate_engine::sync::lock;
 /// An hour. With 40 bytes a sample, 144 kB.
 pub(crate) const KEPT: usize = 3_600;
 
-/// One second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) unix_s: u64,
@@ -28,7 +27,6 @@ pub(crate) struct Sample {
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
 
 impl History {
-    /// One more; the oldest makes room.
     pub(crate) fn add(&self, sample: Sample) {
         let mut samples = lock(&self.0);
         if samples.capacity() == 0 {

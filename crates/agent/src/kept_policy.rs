@@ -24,7 +24,6 @@ pub(crate) struct Policy {
 #[derive(Default)]
 pub(crate) struct PolicyState {
     pub kept: KeptPolicy,
-    /// Why the files were last refused.
     pub refused: Option<String>,
     pub observed: Vec<ObservedView>,
     pub watch: String,

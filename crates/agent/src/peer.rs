@@ -25,7 +25,7 @@ pub struct Peer {
     pub namespace_owner: Option<u32>,
 }
 
-/// What helps a caller who may not.
+/// The remedy for a caller without permission.
 pub(crate) fn ask_an_admin() -> String {
     format!("ask root or a member of the group `{ADMIN_GROUP}`")
 }

@@ -79,7 +79,6 @@ impl RecorderState {
         }
     }
 
-    /// The steps of the last ten minutes.
     pub(crate) fn flight(&self) -> Option<&Flight> {
         self.flight.as_ref()
     }
@@ -99,7 +98,6 @@ impl RecorderState {
         *lock(&self.view) = Some(view);
     }
 
-    /// What status tells; none while nothing is recorded.
     pub(crate) fn view(&self) -> Option<RecordingView> {
         lock(&self.view).clone()
     }

@@ -173,7 +173,6 @@ pub(crate) fn run<S>(
     }
 }
 
-/// Housekeeping until the agent leaves.
 pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
     own.starts.begin(agent);
     run(HOUSEKEEPING, &mut own, agent, |own, agent, pause| {
@@ -182,7 +181,6 @@ pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
     own.end(&agent.runtime);
 }
 
-/// Slow work until the agent leaves.
 pub(crate) fn slow_work(agent: &Agent) {
     let mut own = SlowWork {
         recorder: Recorder::begin(agent),

@@ -33,7 +33,6 @@ impl Default for Bandwidth {
 }
 
 impl Bandwidth {
-    /// What a new group has: no limit.
     pub const fn unlimited() -> Self {
         Self {
             quota_us: None,
@@ -42,7 +41,6 @@ impl Bandwidth {
         }
     }
 
-    /// A limit without burst.
     pub const fn limit(quota_us: u64, period_us: u64) -> Self {
         Self {
             quota_us: Some(quota_us),

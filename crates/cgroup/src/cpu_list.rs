@@ -7,7 +7,6 @@ pub const ONLINE_PATH: &str = "/sys/devices/system/cpu/online";
 /// CPU numbers above this are not the kernel's (`NR_CPUS` is 8192 at most).
 const CPU_MAX: u32 = 8191;
 
-/// The text is no CPU list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cpu list: {text:?}: {why}; expected something like 0-3,5")]
 pub struct CpuListError {

@@ -9,13 +9,10 @@ use crate::{KernelFs, KfsError};
 
 pub const POSSIBLE_PATH: &str = "/sys/devices/system/cpu/possible";
 
-/// A CPU list could not be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpusError {
-    /// The file could not be read.
     #[error(transparent)]
     Kfs(#[from] KfsError),
-    /// The text is no CPU list.
     #[error(transparent)]
     List(#[from] CpuListError),
 }
@@ -25,7 +22,6 @@ pub fn possible(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
     some_of(fs, POSSIBLE_PATH)
 }
 
-/// The CPUs online now, ascending; never empty.
 pub fn online(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
     some_of(fs, ONLINE_PATH)
 }

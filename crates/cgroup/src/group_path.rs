@@ -73,12 +73,10 @@ impl GroupPath {
         }
     }
 
-    /// The last name; empty for the root.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether this is the mount's own group.
     pub fn is_root(&self) -> bool {
         self.0 == "/"
     }

@@ -39,7 +39,6 @@ pub enum Op {
     /// Write a kernel file: one write(2).
     Write,
     Mkdir,
-    /// Remove an empty directory.
     Rmdir,
     List,
     Stat,
@@ -51,7 +50,6 @@ pub enum Op {
     Unlink,
     SchedGet,
     SchedSet,
-    /// Ask which BPF programs a group has.
     Programs,
 }
 
@@ -198,7 +196,6 @@ pub trait KernelFs: Send + Sync {
     fn mkdir(&self, path: &Path) -> KfsResult<()>;
     /// Removes a directory (for a cgroup: with the kernel's files in it).
     fn rmdir(&self, path: &Path) -> KfsResult<()>;
-    /// Lists a directory, sorted by name.
     fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>>;
     /// The names of the directories in a directory, sorted.
     fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {

@@ -66,7 +66,6 @@ impl Topology {
         &self.cores
     }
 
-    /// All CPUs, ascending.
     pub fn cpus(&self) -> Vec<u32> {
         let mut cpus: Vec<u32> = self.cores.iter().flat_map(|c| c.cpus.clone()).collect();
         cpus.sort_unstable();

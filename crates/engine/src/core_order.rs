@@ -32,14 +32,12 @@ impl Cache {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoreOrder {
     topology: Topology,
-    /// Side work gets the first first.
     caches: Vec<Cache>,
     last_ns: Vec<u64>,
     polls: u64,
 }
 
 impl CoreOrder {
-    /// Another machine than before is ordered from scratch.
     pub(crate) fn set_topology(&mut self, topology: &Topology) {
         if *topology == self.topology {
             return;

@@ -59,13 +59,11 @@ impl Release {
     }
 }
 
-/// Which CPUs side work has.
 #[derive(Clone, Debug)]
 pub struct CpusetPlanner {
     config: CpusetPlannerConfig,
     /// Cores in the order in which side work gets them.
     order: CoreOrder,
-    /// Allowed CPUs by core, in that order.
     cores: Vec<Core>,
     allowed: Vec<u32>,
     /// Cores that stand; 0 before the first plan.
@@ -76,7 +74,6 @@ pub struct CpusetPlanner {
 }
 
 impl CpusetPlanner {
-    /// A planner that knows no CPU yet.
     pub fn new(config: CpusetPlannerConfig) -> Self {
         Self {
             config,

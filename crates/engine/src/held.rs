@@ -21,7 +21,6 @@ pub struct Counted {
     pub window_ns: u64,
     pub is_frozen: bool,
     pub is_above_soft_cap: bool,
-    /// Periods in which its own limit throttled it.
     pub own_throttled: u64,
     /// Periods in which the quota that the loop moves throttled the group that it is in.
     pub root_throttled: u64,
@@ -32,11 +31,9 @@ pub struct Counted {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
-    /// Tasks that were runnable at the second poll.
     pub runnable: u64,
     pub run_ns: u64,
     pub delay_ns: u64,
-    /// Some tasks were not read.
     pub is_partial: bool,
 }
 

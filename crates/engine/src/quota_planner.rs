@@ -222,7 +222,6 @@ impl QuotaPlanner {
         self.budget.used(now_ns)
     }
 
-    /// Why the last write was asked for.
     pub fn last_reason(&self) -> Option<QuotaReason> {
         self.last_reason
     }

@@ -42,16 +42,13 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Whether there is none.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What has started since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Starts {
-    /// Each of them, in order.
     pub told: Vec<Start>,
     /// There was more than could be told: everything is to be looked at.
     pub has_lost: bool,
@@ -76,7 +73,6 @@ pub struct StartWatch {
 }
 
 impl StartWatch {
-    /// Loads and attaches.
     pub fn open(topics: Topics) -> Result<Self, String> {
         in_own_pid_namespace()?;
         Self::load(topics).map_err(|error| format!("{error:#}"))

@@ -42,7 +42,6 @@ pub struct NodeStores {
     /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,
     pub failures: Failures,
-    /// The watches; they end with it.
     _watches: JoinSet<()>,
 }
 

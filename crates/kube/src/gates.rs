@@ -186,7 +186,6 @@ mod tests {
         }
     }
 
-    /// The calls, all of which the agent takes.
     fn calls(given: &mut AgentAnswers, wanted: &[PodGate], gates: &[GateView]) -> Vec<Change> {
         let changes = given.changes(wanted, gates, 0);
         for (group, change) in &changes {

@@ -11,7 +11,6 @@ use crate::resource::SIDE_CPU;
 /// The condition of a node whose side pods request more than main leaves.
 pub const CONDITION: &str = "TidegateSidePressure";
 
-/// One second of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// What the law leaves to side work, before its floor.

@@ -187,7 +187,6 @@ fn is_change(error: &anyhow::Error) -> bool {
     error.is::<OtherState>() || error.downcast_ref().is_some_and(is_conflict)
 }
 
-/// Patches a node's status.
 pub async fn patch_status(
     client: Client,
     node: &str,

@@ -10,7 +10,6 @@ use crate::PREFIX;
 use crate::policy::{Labels, TidegatePolicy};
 use crate::resource::{SIDE_CPU, request_milli};
 
-/// A term's value and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedTerm {
     pub value: String,

@@ -25,7 +25,6 @@ const BYTES: usize = (SLOTS + 1) * WORDS * 8;
 
 pub struct Flight {
     map: MmapRaw,
-    /// The next step's number; the first is 1.
     next: AtomicU64,
 }
 
@@ -69,7 +68,6 @@ impl Flight {
         Ok(flight)
     }
 
-    /// Maps another's file to read it.
     pub fn look(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).open(path)?;
         if file.metadata()?.len() != BYTES as u64 {

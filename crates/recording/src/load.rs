@@ -26,7 +26,6 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether there is no such recording.
     pub fn is_absence(&self) -> bool {
         match self {
             LoadError::Io { error, .. } => error.kind() == io::ErrorKind::NotFound,

@@ -43,14 +43,12 @@ pub struct Work {
     pub exe: String,
     /// The user who made the gate, or 0.
     pub uid: u32,
-    /// The gate around it, if any.
     pub parent: Option<String>,
     /// The rule of the policy that gave it terms, if any.
     pub rule: Option<String>,
     pub terms: Vec<(String, String, String)>,
 }
 
-/// The machine and its works over one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Its end, milliseconds since 1970.
@@ -80,7 +78,6 @@ pub struct Second {
     pub alerts: Vec<String>,
 }
 
-/// A work over one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkSecond {
     /// [`Work::id`].
@@ -100,9 +97,7 @@ pub struct Step {
     pub unix_us: u64,
     /// What the law takes main and the rest to use, in millionths of a CPU.
     pub main_ucpu: u32,
-    /// Side work over the last window.
     pub side_ucpu: u32,
-    /// Idle over the last window.
     pub idle_ucpu: u32,
     pub allowance_ucpu: u32,
 }
@@ -113,7 +108,6 @@ pub struct Event {
     pub unix_ms: u64,
     /// As `tidegate events` has it.
     pub kind: String,
-    /// The gate, if any.
     pub gate: Option<String>,
     pub message: String,
 }

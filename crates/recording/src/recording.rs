@@ -19,7 +19,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Seconds that were recorded.
     pub fn len_s(&self) -> u64 {
         self.seconds.len() as u64
     }

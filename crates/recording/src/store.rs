@@ -77,7 +77,6 @@ impl Store {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Entries that could not be written.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -89,7 +88,6 @@ impl Store {
         }
     }
 
-    /// One second, with the works that it names.
     pub fn add(&mut self, second: &Second, works: &BTreeMap<u32, Work>) -> io::Result<()> {
         let named: Vec<&Work> = second
             .works
@@ -99,7 +97,6 @@ impl Store {
         self.write(second.unix_ms, &named, &Record::Second(second.clone()))
     }
 
-    /// An event.
     pub fn add_event(&mut self, event: &Event) -> io::Result<()> {
         self.write(event.unix_ms, &[], &Record::Event(event.clone()))
     }
@@ -238,7 +235,6 @@ fn began_ms(path: &Path) -> Option<u64> {
     began_s.checked_mul(1_000).filter(|_| is_ours)
 }
 
-/// The files of a directory, oldest first.
 fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {

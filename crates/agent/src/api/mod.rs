@@ -16,7 +16,6 @@ use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::view::{Detail, explain, status};
 
 impl Agent {
-    /// Waits until the agent leaves.
     pub async fn left(&self) {
         self.life.left().await;
     }
@@ -41,7 +40,7 @@ impl Agent {
         explain(&self.gates, &self.runtime, &self.life, target)
     }
 
-    /// Leaves; says how many side commands still run.
+    /// Ends the agent and returns how many side commands still run.
     pub fn leave(&self) -> usize {
         // A trial, and a policy that was gone back to, hold until the next boot.
         if !self.policy.lock().kept.outweighs_files() {

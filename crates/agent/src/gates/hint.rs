@@ -12,12 +12,10 @@ pub(crate) struct HintState {
     pub latency: Arc<Latency>,
     pub group: GroupPath,
     pub at_boot_ns: u64,
-    /// The kernel's default slice.
     pub base_ns: u64,
     /// When the last whole poll ended, and how long the one before it was ago.
     pub round_ns: Option<u64>,
     pub every_ns: u64,
-    /// As of the last whole poll.
     pub counts: HintCounts,
     pub round: HintRound,
     /// Tasks that the sweep gave it, with how often: another writer may be taking it from them.
@@ -55,12 +53,9 @@ impl HintCounts {
     }
 }
 
-/// Where the sweep is in a gate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HintRound {
     pub counts: HintCounts,
-    /// The last task that was looked at.
     pub at_tid: i32,
-    /// Tasks looked at so far.
     pub seen: Vec<i32>,
 }

@@ -37,7 +37,6 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// None so far, under these files' terms.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             list: Mutex::default(),

@@ -26,7 +26,6 @@ pub struct UnreadRecord {
 }
 
 impl UnreadRecord {
-    /// The gate's name, where it can be told.
     pub fn name(&self) -> &str {
         self.record
             .get("name")
@@ -68,7 +67,6 @@ enum StoringRecord<'a> {
     Unread(&'a UnreadRecord),
 }
 
-/// Reads the file's text.
 pub fn read(text: &str) -> Result<StoredGates, String> {
     let records: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut stored = StoredGates::default();

@@ -20,7 +20,7 @@ pub(crate) struct LoopWatch {
     misses: Lasting,
 }
 
-/// Something that is told when it has lasted.
+/// A state that is reported once it has lasted for [`POLLS`] polls.
 #[derive(Default)]
 struct Lasting {
     is_on: bool,

@@ -172,7 +172,6 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
     })
 }
 
-/// The policy before is in force again.
 pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
     may(peer, "rollback")?;
     go_back(
@@ -330,7 +329,6 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
     }
 }
 
-/// The files were wrong when the agent started.
 fn refuse(agent: &Agent, why: &str) {
     refused_now(agent, &mut agent.policy.lock(), why.to_owned());
     let runtime = &agent.runtime;

@@ -13,7 +13,6 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::systemd::bus;
 
-/// The depth to which groups are searched.
 const DEPTH_MAX: u32 = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

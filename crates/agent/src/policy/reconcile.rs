@@ -142,7 +142,6 @@ impl Known {
         }
     }
 
-    /// The gate of this record is no more.
     pub fn drop(&mut self, record: &Record) {
         self.obstacles.names.remove(&record.name);
         self.targets.remove(&record.target);

@@ -41,7 +41,6 @@ pub(crate) struct StartFollower {
 }
 
 impl StartFollower {
-    /// Once, before the first run.
     pub(crate) fn begin(&mut self, agent: &Agent) {
         if agent.runtime.settings.xattrs.value.0 {
             match Xattrs::new() {

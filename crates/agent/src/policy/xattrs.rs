@@ -64,7 +64,6 @@ pub(super) struct Xattrs {
 }
 
 impl Xattrs {
-    /// With none looked at.
     pub fn new() -> rustix::io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         Ok(Self {

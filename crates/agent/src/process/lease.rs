@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// The clock that the lease is kept in.
 pub use tidegate_engine::clock::monotonic_ns;
 
 const PAGE_BYTES: usize = 4096;

@@ -26,7 +26,6 @@ pub struct Life {
     pub mode: Mode,
     pub started_ns: u64,
     pub own_cpus: Mutex<f64>,
-    /// Set once, when it leaves.
     pub leaving: Arc<AtomicBool>,
     pub left: Notify,
 }
@@ -48,7 +47,6 @@ impl Life {
         self.left.notify_one();
     }
 
-    /// Waits until the agent leaves.
     pub async fn left(&self) {
         while !self.leaving.load(Ordering::Acquire) {
             self.left.notified().await;

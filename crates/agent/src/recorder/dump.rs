@@ -10,7 +10,7 @@ use tidegate_recording::store::Store;
 use tidegate_recording::{ENDING, load, write_whole};
 use tracing::{info, warn};
 
-/// What a dump looks back over.
+/// The time before an event that its dump covers.
 const SPAN_MS: u64 = 600_000;
 
 /// It is written so long after the event, so that it shows what came of it.
@@ -71,7 +71,6 @@ impl Dumps {
         }
     }
 
-    /// Writes the one that is due, if any.
     pub(super) fn write_when_due(&mut self, flight: Option<&Flight>, store: &Store, now_ms: u64) {
         // A clock that was set back must not put it off.
         let is_due =

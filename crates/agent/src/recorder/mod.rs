@@ -31,7 +31,6 @@ pub(crate) struct Recorder {
     seconds: Seconds,
     works: Works,
     dumps: Dumps,
-    /// The last event that was written.
     last_seq: u64,
     was_failing: bool,
 }
@@ -79,7 +78,6 @@ impl Recorder {
         })
     }
 
-    /// Records one second.
     pub(crate) fn poll(&mut self, agent: &Agent) {
         let runtime = &agent.runtime;
         let mut second = self.seconds.poll(runtime);

@@ -20,7 +20,6 @@ pub(super) struct Seconds {
 const AT_TOLERANCE_NS: u64 = 500_000_000;
 
 impl Seconds {
-    /// One second, without its works.
     pub(super) fn poll(&mut self, runtime: &Runtime) -> Second {
         let period_ns = runtime.control_loop.period_ns;
         let mut second = self.copy(&runtime.control(), period_ns);

@@ -17,7 +17,6 @@ const LOOK_POLLS: u32 = 10;
 /// Gates and groups that one second names at most, those that use most.
 const WORKS_MAX: usize = 64;
 
-/// Groups without a gate whose use is read.
 const GROUPS_MAX: usize = 256;
 
 const USED_MIN_CPUS: f64 = 0.001;
@@ -46,7 +45,6 @@ pub(super) struct Works {
     processes: HashMap<u32, u32>,
 }
 
-/// Something that ran in the last second.
 struct Active {
     work: Work,
     used_cpus: f64,
@@ -57,7 +55,6 @@ struct Active {
 }
 
 impl Works {
-    /// Those that ran in the last second.
     pub(super) fn poll(&mut self, registry: &Gates, runtime: &Runtime) -> Vec<WorkSecond> {
         let is_look = self.polls.is_multiple_of(LOOK_POLLS);
         self.polls = self.polls.wrapping_add(1);
@@ -95,7 +92,6 @@ impl Works {
         std::mem::take(&mut self.changed).into_iter()
     }
 
-    /// The use of groups without a gate.
     fn read_groups(&mut self, runtime: &Runtime) -> Vec<Active> {
         let kernel = &runtime.kernel;
         let mut active = Vec::new();
@@ -146,7 +142,6 @@ impl Works {
         }
     }
 
-    /// Forgets works that have not run for long.
     fn forget(&mut self) {
         let polls = self.polls;
         let is_old = |ran: &u32| polls.wrapping_sub(*ran) > FORGOTTEN_POLLS;

@@ -62,7 +62,7 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiEr
     let tasks = match &gate.record.attachment {
         Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid).len().max(1),
         // Threads, for the kernel's watchdog looks at each.
-        attachment => kernel.tasks_below(attachment.group(), LEVELS_MAX),
+        attachment => kernel.tids_below(attachment.group(), LEVELS_MAX).len(),
     };
     if !gate.terms.tolerance.is_default() {
         let side = tasks * usize::from(gate.is_limited());

@@ -14,7 +14,6 @@ use crate::peer::{Peer, ask_an_admin, is_admin};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Root,
-    /// Below this group, which it does not leave.
     Below(GroupPath),
 }
 

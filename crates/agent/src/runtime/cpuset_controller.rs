@@ -110,7 +110,6 @@ impl CpusetController {
         self.wanted && self.keeps_idle && !self.enforced_by_sched_ext && !self.left_alone
     }
 
-    /// The next poll is due after this.
     fn pause_ns(&self) -> u64 {
         if self.wanted {
             POLL_NS
@@ -173,7 +172,6 @@ pub(crate) fn period(runtime: &Runtime) -> Duration {
     Duration::from_nanos(lock(&runtime.cpuset).pause_ns())
 }
 
-/// What is looked at once a second.
 pub(crate) fn poll_second(registry: &Gates, runtime: &Runtime) {
     poll_demand(registry, runtime);
     note_main(runtime);
@@ -230,7 +228,6 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     cpuset.last_error = done.err();
 }
 
-/// Where main runs, once a second.
 fn note_main(runtime: &Runtime) {
     let mut cpuset = lock(&runtime.cpuset);
     if cpuset.used && cpuset.is_wanted() {
@@ -323,7 +320,6 @@ fn relax(runtime: &Runtime, cpuset: &mut CpusetController, root: &GroupPath) {
     }
 }
 
-/// The agent leaves: nothing of this stays.
 pub(crate) fn end_cpuset(runtime: &Runtime) {
     let root = runtime.kernel.side_root();
     let mut cpuset = lock(&runtime.cpuset);

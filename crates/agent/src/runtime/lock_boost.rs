@@ -56,7 +56,6 @@ const TURN_SLACK_NS: u64 = 2_000_000;
 const STEP: Duration = Duration::from_micros(500);
 const KEPT_MAX: usize = 64;
 
-/// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     if !runtime.settings.lock_boost.value.0 {
         lock(&runtime.lock_boost).off = true;
@@ -395,7 +394,6 @@ fn processes(kernel: &Kernel, group: &GroupPath, left: &mut usize) -> Vec<i32> {
     found
 }
 
-/// Who waits now, by the kernel's table.
 fn table(kernel: &Kernel) -> Vec<Wait> {
     match kernel.fs.read(Path::new(locks::TABLE)) {
         Ok(table) => locks::waits(&table),

@@ -28,7 +28,6 @@ pub(crate) fn period(runtime: &Runtime, took_ns: u64) -> Duration {
     Duration::from_nanos(pause_ns)
 }
 
-/// One poll; how long it read.
 pub(crate) fn poll_vacant(registry: &Gates, runtime: &Runtime) -> u64 {
     let clock = &runtime.kernel.clock;
     let empty = lock(&runtime.empty_mains).clone();

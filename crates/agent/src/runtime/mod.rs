@@ -61,14 +61,12 @@ use mechanisms::Subgroups;
 pub struct Runtime {
     pub kernel: Kernel,
     pub control_loop: ControlLoop,
-    /// The scheduler, where the engine is sched_ext.
     pub(crate) sched_ext: SchedExtSupervisor,
     /// Groups without tasks of main gates that name a headroom, and since when.
     pub(crate) empty_mains: Mutex<Vec<(GroupPath, u64)>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) subgroups: Mutex<Subgroups>,
     pub(crate) cpuset: Mutex<CpusetController>,
-    /// Lock holders that went first.
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Gates that another version wrote down in a way that this one cannot read: left as they are.
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,

@@ -73,7 +73,6 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     save(runtime, gates)
 }
 
-/// Writes down which gates there are.
 pub(crate) fn save(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
     let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
     let text = stored::written(&records, &lock(&runtime.unread_records)).map_err(internal)?;

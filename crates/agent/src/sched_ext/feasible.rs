@@ -22,7 +22,6 @@ pub(crate) enum Infeasible {
     Tolerance {
         tolerance_ppm: u32,
         cpus: u32,
-        /// The side tasks, one at least.
         tasks: u64,
     },
     #[error(

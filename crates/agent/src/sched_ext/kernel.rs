@@ -58,7 +58,6 @@ pub(crate) trait Scheduler: Send {
     fn misplaced(&self) -> Option<u32>;
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), SchedExtError>;
     fn sees_quotas(&self) -> bool;
-    /// The headroom's ledger; none without side work.
     fn headroom(&self) -> Option<HeadroomStats>;
     fn limits(&self) -> Vec<LimitStat>;
     fn caps(&self) -> Vec<CapStat>;

@@ -14,7 +14,6 @@ pub(crate) const LEVELS_MAX: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// Its CPUs could not be read, or understood.
     #[error(transparent)]
     Cpus(#[from] CpusError),
     /// It is not one that the scheduler can serve.

@@ -43,11 +43,9 @@ pub(crate) const LOST: u8 = 3;
 /// A scheduler that the kernel has checked, or why there is none.
 pub(crate) type Prepared = Result<Box<dyn Scheduler>, SchedulerError>;
 
-/// What became of the scheduler so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SchedExtHistory {
     pub loads: u64,
-    /// Times that it ended without our doing.
     pub ends: u64,
     pub since_ns: Option<u64>,
     /// Why it is off, in a sentence; `None` while it is on, or before it was first loaded.
@@ -75,7 +73,6 @@ pub(crate) struct Inner {
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
     pub caps: (u64, BTreeMap<u64, CapStat>),
-    /// What those before it have counted.
     pub earlier: counts::Earlier,
 }
 

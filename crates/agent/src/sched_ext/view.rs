@@ -18,7 +18,6 @@ const DUMP_MAX: usize = 4_000;
 /// Counts of quotas and caps are read again after this long: each gate of a poll asks, and each read reads all.
 const FRESH_NS: u64 = 50_000_000;
 
-/// Which engine enforces the terms at this moment.
 pub(crate) fn engine(sched_ext: &SchedExtSupervisor) -> &'static str {
     if sched_ext.holds() {
         "sched_ext"
@@ -27,7 +26,6 @@ pub(crate) fn engine(sched_ext: &SchedExtSupervisor) -> &'static str {
     }
 }
 
-/// The scheduler, where one was asked for.
 pub(crate) fn sched_ext_view(sched_ext: &SchedExtSupervisor, now_ns: u64) -> Option<SchedExtView> {
     if !sched_ext.is_wanted() {
         return None;

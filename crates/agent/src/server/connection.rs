@@ -173,7 +173,6 @@ where
 struct Conversation<S> {
     stream: Mutex<S>,
     asked: AtomicBool,
-    /// Told when the answer is a stream.
     streaming: Notify,
     /// Since when the caller takes nothing more.
     blocked_since: Mutex<Option<Instant>>,

@@ -107,7 +107,6 @@ struct Reader {
     agent: Arc<Agent>,
     peer: Option<Peer>,
     events: Option<Cursor>,
-    /// The period, and when the next is due.
     status: Option<(Duration, Instant)>,
     greeting: Option<String>,
     _place: Token,

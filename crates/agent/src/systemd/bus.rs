@@ -49,7 +49,6 @@ const WEIGHT_LEAST: u64 = 1;
 const PERCENT_US_PER_S: u64 = 10_000;
 const PERIOD_DEFAULT_US: u64 = 100_000;
 
-/// systemd could not be asked, or refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
     #[error(
@@ -64,7 +63,6 @@ pub enum BusError {
     Refused { unit: String, why: String },
     #[error("unit {unit}: systemd knows no such unit; look with: systemctl list-units")]
     NoUnit { unit: String },
-    /// A unit without processes now.
     #[error(
         "unit {unit}: it is {active}, so it has no group; start it first: systemctl start {unit}"
     )]
@@ -147,7 +145,6 @@ impl CpuValues {
     }
 }
 
-/// Whether systemd is the first process.
 pub fn is_booted() -> bool {
     Path::new(BOOTED).is_dir()
 }
@@ -160,7 +157,6 @@ pub fn version() -> Result<String, BusError> {
     on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "Version", "systemd").await)
 }
 
-/// What a unit is and where.
 pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
     on_bus(async |bus| {
         let path = load(&bus, unit).await?;
@@ -173,7 +169,6 @@ pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
     })
 }
 
-/// What systemd would write for a unit.
 pub fn cpu_values(unit: &UnitName) -> Result<CpuValues, BusError> {
     on_bus(async |bus| {
         let path = load(&bus, unit).await?;

@@ -48,7 +48,6 @@ fn kind_of(error: &BusError) -> ErrorKind {
     }
 }
 
-/// Where a unit's work is now.
 pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> Result<GroupPath, ApiError> {
     let wrong = |error: BusError| refuse(kind_of(&error), error);
     let state = bus::state(unit).map_err(wrong)?;

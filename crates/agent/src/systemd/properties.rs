@@ -34,7 +34,6 @@ pub enum PropertiesError {
 pub struct PropertyRecord {
     pub gate: String,
     pub unit: UnitName,
-    /// What systemd would have written before.
     pub was: CpuValues,
     pub ours: CpuValues,
     /// Drop-ins that were there before.
@@ -67,7 +66,6 @@ pub fn load(fs: &dyn KernelFs, run_dir: &RunDir) -> Vec<PropertyRecord> {
     })
 }
 
-/// Writes all records; without any, the file goes.
 pub fn store(
     fs: &dyn KernelFs,
     run_dir: &RunDir,

@@ -11,7 +11,6 @@ use crate::gates::RateLimit;
 /// For so long one status serves all of them.
 const SNAPSHOT_NS: u64 = 1_000_000_000;
 
-/// Shared by readers without privilege.
 #[derive(Default)]
 pub struct SharedStatus {
     rate: Mutex<RateLimit>,
@@ -20,7 +19,6 @@ pub struct SharedStatus {
     no_gates: Mutex<Snapshot>,
 }
 
-/// The last status, and when it was made.
 type Snapshot = Option<(u64, Arc<StatusView>)>;
 
 impl SharedStatus {

@@ -12,7 +12,6 @@ use crate::{KernelFs, KfsError};
 pub struct Feature {
     /// `None` where it could not be found out.
     pub present: Option<bool>,
-    /// How we know, or why not.
     pub how: String,
 }
 

@@ -10,13 +10,11 @@ use crate::clip;
 #[error("{file}: line {line}: {why}: {text:?}; is this file the kernel's own?")]
 pub struct ParseError {
     pub file: String,
-    /// The line's number, from 1.
     pub line: usize,
     pub why: &'static str,
     pub text: String,
 }
 
-/// One mount of a cgroup tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
     /// 1 or 2.
@@ -31,7 +29,6 @@ pub struct CgroupMount {
 }
 
 impl CgroupMount {
-    /// Whether it is v1's mount of this controller.
     pub fn is_v1_of(&self, controller: &str) -> bool {
         self.version == 1 && self.controllers.iter().any(|own| own == controller)
     }

@@ -57,7 +57,6 @@ pub(super) fn describe(mounts: &[CgroupMount]) -> String {
     mounts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// A process's group below a mount.
 pub(super) fn group_below(
     lines: &[CgroupLine],
     version: CgroupVersion,

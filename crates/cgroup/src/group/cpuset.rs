@@ -24,7 +24,6 @@ const DEPTH_MAX: u32 = 8;
 /// Each costs a file to read, once a second.
 const PROCESSES_MAX: usize = 256;
 
-/// Who is where, after a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherReport {
     pub moved: u32,

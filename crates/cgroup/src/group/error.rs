@@ -48,7 +48,6 @@ pub enum GroupError {
         back: Box<KfsError>,
         file: PathBuf,
     },
-    /// This machine's tree does not allow it.
     #[error("group {group}: {why}; {mend}")]
     NotPossible {
         group: GroupPath,
@@ -65,10 +64,8 @@ pub enum GroupError {
         /// Writes that were made, each a refill.
         writes: u32,
     },
-    /// A process's place could not be read.
     #[error(transparent)]
     Discover(#[from] DiscoverError),
-    /// A name is none.
     #[error(transparent)]
     Path(#[from] GroupPathError),
 }
@@ -103,7 +100,6 @@ impl GroupError {
         }
     }
 
-    /// We may not do that here.
     pub fn is_denied(&self) -> bool {
         match self {
             Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_denied(),
@@ -112,7 +108,6 @@ impl GroupError {
         }
     }
 
-    /// The errno behind it, where there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => Some(source.errno),

@@ -42,12 +42,9 @@ pub type GroupResult<T> = Result<T, GroupError>;
 /// What the kernel counts for a group with a limit, in the kernel's own names; times in ns on v1 and v2 alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CpuStat {
-    /// Periods in which the group ran.
     pub nr_periods: u64,
-    /// Periods in which it was throttled.
     pub nr_throttled: u64,
     pub throttled_ns: u64,
-    /// Periods in which it used carried-over quota.
     pub nr_bursts: u64,
     pub burst_ns: u64,
 }
@@ -126,12 +123,10 @@ impl Groups {
         Self { tree, files }
     }
 
-    /// v1 or v2.
     pub fn version(&self) -> CgroupVersion {
         self.tree.version
     }
 
-    /// The group in which ours are made.
     pub fn base(&self) -> &GroupPath {
         &self.tree.cpu.base
     }
@@ -160,7 +155,6 @@ impl Groups {
         Ok(self.stat(group)?.ino)
     }
 
-    /// The groups in this one, sorted.
     pub fn children(&self, group: &GroupPath) -> GroupResult<Vec<GroupPath>> {
         self.tree.children_in(&self.tree.cpu, group)
     }
@@ -298,7 +292,6 @@ impl Groups {
         self.files.usage_ns(&self.tree, group)
     }
 
-    /// The kernel's counts of periods and throttling.
     pub fn cpu_stat(&self, group: &GroupPath) -> GroupResult<CpuStat> {
         self.files.cpu_stat(&self.tree, group)
     }

@@ -10,10 +10,8 @@ use crate::KfsError;
 use crate::discover::{CgroupVersion, DiscoverError, Hierarchy, group_in};
 use crate::target::{is_real_time, process_of, threads_of};
 
-/// Where a process was in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The hierarchy, by its mount.
     pub mount: std::path::PathBuf,
     /// The group, below it; `None` when it could not be named (another cgroup namespace): no way back then.
     pub group: Option<GroupPath>,
@@ -36,7 +34,6 @@ pub enum PlacementUndo {
     /// The process was where it had been before: nothing to do.
     AtHome,
     Moved,
-    /// Another program has moved it since: left there.
     Elsewhere,
     Exited,
 }

@@ -53,7 +53,6 @@ impl Groups {
         made.map(drop)
     }
 
-    /// v2: whether the group is a threaded one.
     pub fn is_threaded(&self, group: &GroupPath) -> bool {
         let kind = self.tree.read(group, "cgroup.type");
         self.tree.version == CgroupVersion::V2 && kind.is_ok_and(|kind| kind.trim() == "threaded")

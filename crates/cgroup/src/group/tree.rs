@@ -13,7 +13,6 @@ pub(super) struct Tree {
     pub version: CgroupVersion,
     pub cpu: Hierarchy,
     pub cpuacct: Option<Hierarchy>,
-    /// Where the cpuset controller is mounted.
     pub cpuset: Option<PathBuf>,
     /// Whether the kernel has `cpu.idle`, as far as discovery could tell.
     pub has_idle: Option<bool>,

@@ -1,13 +1,9 @@
 //! Weights on v2's scale and v1's shares, converted as the kernel itself does (`include/linux/sched.h`,
 //! `sched_weight_from_cgroup`): 100 is 1024 shares, linear, rounded to the nearest.
 
-/// Least weight on v2's scale.
 pub const WEIGHT_MIN: u32 = 1;
-/// Greatest weight on v2's scale.
 pub const WEIGHT_MAX: u32 = 10_000;
-/// Weight of a new group on v2's scale.
 pub const WEIGHT_DEFAULT: u32 = 100;
-/// v1's shares of a new group.
 pub const SHARES_DEFAULT: u64 = 1_024;
 /// v1's shares that the kernel shows while `cpu.idle` is set (`WEIGHT_IDLEPRIO`).
 pub const IDLE_SHARES: u64 = 3;
@@ -16,14 +12,12 @@ pub(crate) const SHARES_MIN: u64 = 2;
 /// v1's greatest shares (`MAX_SHARES`, 1 << 18); greater numbers are taken as this.
 pub(crate) const SHARES_MAX: u64 = 262_144;
 
-/// v1's shares for a weight on v2's scale.
 pub fn shares_from_weight(weight: u32) -> u64 {
     let weight = u64::from(weight.clamp(WEIGHT_MIN, WEIGHT_MAX));
     // At most 10000 * 1024 + 50: no overflow, and at most 102400, below SHARES_MAX.
     ((weight * SHARES_DEFAULT + 50) / 100).clamp(SHARES_MIN, SHARES_MAX)
 }
 
-/// The weight on v2's scale for v1's shares.
 pub fn weight_from_shares(shares: u64) -> u32 {
     let shares = shares.min(SHARES_MAX);
     let weight = (shares * 100 + SHARES_DEFAULT / 2) / SHARES_DEFAULT;

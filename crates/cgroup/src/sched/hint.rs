@@ -36,7 +36,6 @@ pub struct Latency {
     pub run: bool,
     /// The processes that were there when it came, where what they fork is not to have it.
     pub only: Option<Vec<TaskId>>,
-    /// Tasks that had something else before.
     pub before: Vec<Before>,
 }
 
@@ -147,11 +146,9 @@ pub fn inspect(
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// Tasks that have again what they had.
     pub back: u64,
     /// Tasks that had neither the hint nor the default: another program's doing since.
     pub others: u64,
-    /// The first that could not be put back.
     pub failed: Option<KfsError>,
 }
 

@@ -107,7 +107,6 @@ pub enum HintSetting {
     Batch,
 }
 
-/// The first kernel whose tasks take slices.
 pub const SLICES_SINCE: &str = "6.12";
 
 /// Hint to slice; `None` for a hint of 0 and where there is nothing for it.

@@ -15,7 +15,6 @@ use crate::group_path::{GroupPath, GroupPathError};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Not one of the forms.
     #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
     Form { text: String, why: &'static str },
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
@@ -25,7 +24,6 @@ pub enum TargetError {
         kind: &'static str,
         instead: String,
     },
-    /// A path that names no group.
     #[error("target: {0}")]
     Path(#[from] GroupPathError),
     /// A gate's name with something in it that could do harm.
@@ -33,12 +31,10 @@ pub enum TargetError {
         "gate name: {name:?}: {why}; use letters, digits, '.', '_' and '-', at most 64, not beginning with '-' or '.'"
     )]
     GateName { name: String, why: &'static str },
-    /// No such process (any more).
     #[error("process {pid}: {why}; look with: ps -p {pid}")]
     NoProcess { pid: i32, why: String },
     #[error("process {pid} ({comm}): a kernel thread cannot be a target; name a process")]
     KernelThread { pid: i32, comm: String },
-    /// Its files could not be read.
     #[error("process {pid}: {source}")]
     Kfs { pid: i32, source: KfsError },
 }

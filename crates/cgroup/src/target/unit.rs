@@ -7,7 +7,6 @@ use super::TargetError;
 /// systemd's own limit (`UNIT_NAME_MAX`), without the zero at the end.
 const UNIT_NAME_MAX_BYTES: usize = 255;
 const WITH_GROUP: [&str; 6] = ["service", "scope", "slice", "mount", "socket", "swap"];
-/// Kinds that have none.
 const WITHOUT_GROUP: [&str; 5] = ["target", "timer", "path", "device", "automount"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,7 +62,6 @@ impl UnitName {
         self.0.rsplit_once('.').map_or("service", |(_, kind)| kind)
     }
 
-    /// The name without its kind.
     pub fn stem(&self) -> &str {
         self.0.rsplit_once('.').map_or(&self.0, |(stem, _)| stem)
     }

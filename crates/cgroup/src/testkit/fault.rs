@@ -141,12 +141,10 @@ impl<F: KernelFs> FaultFs<F> {
         self.state().count
     }
 
-    /// Every operation so far, in order.
     pub fn log(&self) -> Vec<(Op, PathBuf)> {
         self.state().log.clone()
     }
 
-    /// Paths written so far, in order.
     pub fn writes(&self) -> Vec<PathBuf> {
         self.log()
             .into_iter()

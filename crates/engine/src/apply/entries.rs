@@ -162,12 +162,10 @@ impl Journal {
         self.ledger.of_gate(gate).filter_map(moved).collect()
     }
 
-    /// Every entry, oldest first.
     pub fn entries(&self) -> ledger::All<'_> {
         self.ledger.entries()
     }
 
-    /// The entries of this gate, oldest first.
     pub fn of_gate(&self, gate: &str) -> impl DoubleEndedIterator<Item = &Entry> {
         self.ledger.of_gate(gate)
     }

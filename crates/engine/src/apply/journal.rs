@@ -251,7 +251,6 @@ impl Journal {
         self.ledger.unread()
     }
 
-    /// Removes the file when nothing is in it.
     pub fn close(&self) {
         if let Err(error) = self.ledger.close() {
             tracing::warn!("{error}");
@@ -302,7 +301,6 @@ impl Journal {
         self.forget_ids(&ids);
     }
 
-    /// The same of many groups at once.
     pub fn forget_all(&mut self, groups: &BTreeSet<GroupPath>) {
         if groups.is_empty() {
             return;

@@ -8,7 +8,6 @@ use super::Objective;
 pub struct Demand {
     pub headroom_ppm: u32,
     pub headroom_from: String,
-    /// What side work gets at least.
     pub tolerance_ppm: u32,
     /// How long main may wait to run, where an objective says so: then headroom is found on top of what is asked.
     pub objective: Option<Objective>,

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-/// Seconds that the minute's figures look back over.
 const MINUTE_S: usize = 60;
 
 /// Durations by size: eight buckets to each doubling, so a percentile read from it is at most 9 % off.
@@ -80,7 +79,6 @@ impl Durations {
         self.total
     }
 
-    /// Their mean; 0 when there are none.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.total).unwrap_or(0)
     }

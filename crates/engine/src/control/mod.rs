@@ -58,21 +58,16 @@ pub struct Control {
     window: Use,
     waits: Waits,
     decision: HeadroomDecision,
-    /// Use by seconds.
     pub meter: Meter,
     pub late: Recent,
     pub cost: Recent,
-    /// How late steps began since start.
     pub late_ever: Durations,
-    /// Worst lateness since start.
     pub late_max_ns: u64,
     pub steps: u64,
     pub fallbacks: u64,
-    /// Samples that could not be used.
     pub unusable: Unusable,
     stepped_ns: Option<u64>,
     pub at_tolerance_ns: u64,
-    /// The last failure of sensing.
     pub sensing_error: Option<String>,
     /// See [`Control::set_enforced_by_sched_ext`].
     enforced_by_sched_ext: bool,
@@ -158,7 +153,6 @@ impl Control {
         self.sensor.main_by_cpu(out);
     }
 
-    /// Who used what between the last two samples.
     pub fn window(&self) -> &Use {
         &self.window
     }
@@ -224,7 +218,6 @@ impl Control {
         self.sensor.kind()
     }
 
-    /// CPUs online at the last reading.
     pub fn online_cpus(&self) -> u32 {
         self.sensor.online_cpus()
     }

@@ -60,14 +60,12 @@ pub struct Objective {
     pub late_after_ns: u64,
     /// Extra headroom to begin with: a default where no gate names a headroom, else 0.
     pub start_ppm: u32,
-    /// Who asked for it, and in which words.
     pub from: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
     pub objective: Objective,
-    /// Headroom on top of what was asked.
     pub extra_ppm: u32,
     pub state: State,
     /// Whether the figure is known at all: the sensor tells run delay; there was a report in the last minute or two.
@@ -76,7 +74,6 @@ pub struct Protection {
     pub recent: Waits,
     /// The wait that main's percentile was not above since the sensor was opened, up to twice too long; the last report.
     pub percentile_ns: u64,
-    /// Raises since the objective was named.
     pub raises: u32,
     /// How often a raise was given back since it did not help.
     pub vain: u32,
@@ -165,7 +162,6 @@ impl Protect {
         std::mem::replace(&mut self.extra_ppm, extra_ppm) != extra_ppm
     }
 
-    /// Headroom on top of what was asked.
     pub fn extra_ppm(&self) -> u32 {
         self.extra_ppm
     }

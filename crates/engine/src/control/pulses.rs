@@ -10,7 +10,6 @@ const SECOND_US: u64 = 1_000_000;
 /// So many steps of main in a second are pulses, where main is the same over a quarter of a second as over all of it.
 const STEPS: usize = 4;
 
-/// Means of main, and when it last stepped.
 #[derive(Clone, Debug, Default)]
 pub struct Pulses {
     second_ucpu: u64,

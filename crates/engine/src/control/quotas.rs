@@ -15,9 +15,7 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 
 pub struct Target {
-    /// Below the mount of the cpu controller.
     pub group: GroupPath,
-    /// Its part of the allowance when demands compete.
     pub weight: u32,
     /// What it would use; `u64::MAX` for all that it gets.
     pub demand_ucpu: u64,
@@ -87,9 +85,7 @@ impl Target {
 #[derive(Clone, Debug)]
 pub struct QuotaTarget {
     pub group: GroupPath,
-    /// The weights of its gates, added up.
     pub weight: u32,
-    /// The first of them.
     pub first_weight: u32,
     pub unequal: bool,
     /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
@@ -108,7 +104,6 @@ fn period_us(unequal: bool) -> u64 {
     }
 }
 
-/// All of them (normally one, the side root).
 pub struct Quotas {
     targets: Vec<Target>,
     wanted: Vec<Wanted>,

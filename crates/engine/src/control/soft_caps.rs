@@ -42,7 +42,6 @@ pub struct Soft {
     soft_ppt: u32,
     used_ns: Option<u64>,
     polled_ns: u64,
-    /// What stands, if that is known.
     background: Option<bool>,
     /// It stood so at the last poll already, so that what is read since is of that time.
     is_told: bool,
@@ -64,7 +63,6 @@ impl Soft {
         }
     }
 
-    /// Another rate; what was used and owed stands.
     pub fn set_rate(&mut self, soft_ppt: u32, now_ns: u64) {
         if soft_ppt != self.soft_ppt {
             self.soft_ppt = soft_ppt;
@@ -154,7 +152,6 @@ pub trait Usage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftCapped {
     pub group: GroupPath,
-    /// In parts per thousand of one CPU.
     pub soft_ppt: u32,
 }
 

@@ -20,7 +20,6 @@ impl WriteError {
         self.now = None;
     }
 
-    /// Why the last one failed, if it did.
     pub fn get(&self) -> Option<&String> {
         self.now.as_ref()
     }

@@ -7,7 +7,6 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 /// Writes that are remembered for `explain`.
 const WRITES_KEPT: usize = 64;
 
-/// The stretch over which quota writes are counted.
 const COUNTED_NS: u64 = 10_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -19,7 +18,6 @@ pub struct Write {
     pub reason: String,
 }
 
-/// The last writes, and how many there were.
 #[derive(Default)]
 pub struct WriteLog {
     kept: VecDeque<Write>,
@@ -63,12 +61,10 @@ impl WriteLog {
         self.total
     }
 
-    /// Since start, by why they were made.
     pub fn by_reason(&self) -> &BTreeMap<String, u64> {
         &self.by_reason
     }
 
-    /// Quota writes a second over the last ten.
     pub fn quotas_per_second(&self, now_ns: u64) -> f64 {
         let since_ns = now_ns.saturating_sub(COUNTED_NS);
         let count = self

@@ -80,9 +80,7 @@ pub fn give(fs: &dyn KernelFs, first: &Boost) -> KfsResult<()> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// Tasks that another program scheduled otherwise since.
     pub others: u64,
-    /// The first that could not be put back.
     pub failed: Option<KfsError>,
 }
 

@@ -99,7 +99,6 @@ impl BoostBudgets {
         }
     }
 
-    /// Gives back what was paid and not used.
     pub fn give_back(&mut self, process: TaskId, rest_ns: u64) {
         let into =
             |budget: &mut BoostBudget| budget.level_ns = (budget.level_ns + rest_ns).min(DEPTH_NS);

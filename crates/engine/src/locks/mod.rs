@@ -13,7 +13,6 @@ use std::path::Path;
 use tidegate_cgroup::target::{runs, threads_of};
 use tidegate_cgroup::{KernelFs, KfsResult};
 
-/// Where the kernel lists file locks.
 pub const TABLE: &str = "/proc/locks";
 
 const FILES_MAX: usize = 512;
@@ -57,7 +56,6 @@ pub struct Lock {
     pub pid: i32,
     /// The file, as `major:minor:inode`.
     pub file: String,
-    /// It is waited for, not held.
     pub waits: bool,
 }
 

@@ -45,7 +45,6 @@ pub(crate) fn in_own_pid_namespace() -> Result<(), String> {
 }
 
 impl Watch {
-    /// Loads and attaches.
     pub fn open() -> Result<Self, String> {
         in_own_pid_namespace()?;
         Self::load().map_err(|error| format!("{error:#}"))

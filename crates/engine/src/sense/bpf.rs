@@ -63,7 +63,6 @@ const LOOK_AFTER_USUAL_NS: [u64; CLASSES] = [LOOK_AFTER_NS, LOOK_AFTER_NS, LOOK_
 /// first and calls exec changes its id, which looks like one: then this costs a little for 10 s.)
 const HIDDEN_MEMORY_NS: u64 = 10_000_000_000;
 
-/// The sensor; see the module's page.
 pub struct BpfSensor {
     slots: Mapped<Slot>,
     control: Mapped<Control>,
@@ -162,7 +161,6 @@ impl BpfSensor {
         })
     }
 
-    /// What the program counted so far.
     pub fn tally(&self) -> Tally {
         let all = self.slots.all().iter().map(Slot::tally);
         all.fold(Tally::default(), std::ops::Add::add)

@@ -68,7 +68,6 @@ pub use waits::{WAIT_BUCKETS, WaitHistogram, Waits, percentile_ns};
 /// What a sensor read: cumulative since it was opened, `_ns` of CPU time unless said otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// CLOCK_MONOTONIC at the reading.
     pub now_ns: u64,
     pub online_cpus: u32,
     /// Time of the online CPUs, less steal.
@@ -99,7 +98,6 @@ pub trait Sensor: Send {
     fn min_window_ns(&self) -> u64;
     /// How far one reading may be off, per online CPU.
     fn granularity_ns(&self) -> u64;
-    /// CPUs online at the last reading.
     fn online_cpus(&self) -> u32;
     fn tells_waits(&self) -> bool {
         false
@@ -186,7 +184,6 @@ impl SenseConfig {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SenseError {
-    /// A kernel file could not be read.
     #[error("sensing: {path}: {why}; {mend}", path = .path.display())]
     Read {
         path: PathBuf,

@@ -44,7 +44,6 @@ impl Online {
         self.refresh()
     }
 
-    /// Reads the set again; true if it changed.
     pub fn refresh(&mut self) -> Result<bool, SenseError> {
         let path = self.file.path();
         let text = self
@@ -63,7 +62,6 @@ impl Online {
         Ok(true)
     }
 
-    /// The online CPUs' numbers, ascending.
     pub fn cpus(&self) -> &[usize] {
         &self.cpus
     }

@@ -15,7 +15,6 @@ const RAN_FIELD: usize = 6;
 /// The versions of the file in which it is that.
 const VERSIONS: std::ops::RangeInclusive<u64> = 15..=17;
 
-/// One CPU at the last reading.
 #[derive(Clone, Copy, Default)]
 struct Cpu {
     ran_ns: u64,

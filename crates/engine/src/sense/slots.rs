@@ -79,7 +79,6 @@ pub struct Control {
     pub late_after_ns: AtomicU64,
 }
 
-/// One CPU's times since its slot began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     pub ran_ns: [u64; CLASSES],

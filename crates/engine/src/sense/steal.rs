@@ -49,7 +49,6 @@ impl StatFile {
         self.unit_ns
     }
 
-    /// Reads the first line.
     pub fn read(&self) -> Result<StatLine, SenseError> {
         let mut buffer = [0; 256];
         let path = self.file.path();

@@ -33,7 +33,6 @@ const IDLE_BACK_NS_MAX: u64 = 100_000_000;
 /// Per CPU: what was read and not told, or told and not read, is forgotten beyond this.
 const UNTOLD_MAX_NS: i64 = 1_000_000_000;
 
-/// One usage file and what it said last.
 struct Source {
     file: KeptFile,
     used_ns: u64,
@@ -139,7 +138,6 @@ fn reopen(old: Vec<Source>, groups: &[Group]) -> Result<Vec<Source>, SenseError>
     Ok(sources)
 }
 
-/// Where the machine's busy time is told.
 enum Busy {
     /// v1: the root's usage.
     Cpuacct(Source),
@@ -167,7 +165,6 @@ impl Busy {
     }
 }
 
-/// Sensing by files; see the module's page.
 pub struct UsageSensor {
     online: Online,
     busy: Busy,

@@ -56,7 +56,6 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     top::live(&options, playback)
 }
 
-/// Of a directory the last hour.
 fn playback(path: &Path) -> Result<Playback, Failure> {
     let span = match path.is_dir() {
         true => Span::default().or_last(HOUR_MS),

@@ -36,7 +36,6 @@ pub struct Facts {
     pub machine: Result<Machine, String>,
     /// The BPF sensor was loaded and unloaded, or why not.
     pub bpf: Result<(), String>,
-    /// The usage sensor was opened, or why not.
     pub usage: Result<(), String>,
     /// The agent that runs, as a phrase; none; or why it cannot be asked.
     pub agent: Result<Option<String>, String>,
@@ -51,7 +50,6 @@ pub struct Facts {
     pub config: Result<(Engine, String), String>,
     /// The slice of quotas, a sysctl, in microseconds.
     pub bandwidth_slice_us: Option<u64>,
-    /// Where the agent keeps its files.
     pub run_dir: String,
     pub run_dir_writable: bool,
 }
@@ -197,7 +195,6 @@ pub struct Mechanism {
     pub now: Now,
     /// By which engine; empty when by none.
     pub engine: &'static str,
-    /// How, and how exactly; or why not.
     pub how: String,
     /// What to change to get it, or more of it.
     pub change: Option<String>,

@@ -3,7 +3,6 @@
 use tidegate_sched_ext::{NAME, Support};
 use tidegate_terms::Engine;
 
-/// The first kernel with sched_ext.
 const SINCE: (u32, u32) = (6, 12);
 
 #[derive(Clone, Debug, Default)]
@@ -104,7 +103,6 @@ impl Scheduler {
         support.loaded.as_deref().filter(|name| *name != NAME)
     }
 
-    /// Why no scheduler can be loaded here.
     pub fn refuses(&self) -> Option<&str> {
         match &self.support {
             Some(Err(why)) => Some(why.trim_start_matches("sched_ext: ")),

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default)]
 pub struct ServerSettings {
-    /// The governor of the first CPU's frequency.
     pub governor: Option<String>,
     /// CPUs that the kernel's scheduler keeps tasks off unless their affinity names them (`isolcpus`).
     pub isolated: Option<String>,

@@ -33,7 +33,6 @@ pub struct Feed {
     receiver: Receiver<News>,
 }
 
-/// Why the agent is not followed any more.
 enum Stop {
     Closed,
     /// It cannot be reached, or is not understood.
@@ -73,7 +72,6 @@ impl Feed {
         Self { sender, receiver }
     }
 
-    /// What has come since it was last asked.
     pub fn news(&self) -> TryIter<'_, News> {
         self.receiver.try_iter()
     }
@@ -117,7 +115,6 @@ fn note(answer: Result<String, ApiError>) -> Note {
     }
 }
 
-/// What there is when the screen comes up.
 pub fn first_look(agent: &Client) -> Result<Vec<News>, ApiError> {
     let history = agent.history(PLOT_S)?;
     let status = agent.status()?;

@@ -52,7 +52,6 @@ enum Shown {
 }
 
 impl Shown {
-    /// What has come since it was last asked.
     fn news(&mut self) -> Vec<News> {
         match self {
             Shown::Live(feed) => feed.news().collect(),

@@ -27,7 +27,6 @@ pub struct Playback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     Play,
-    /// So many seconds.
     By(i64),
     /// To a time of the day, as seconds of it.
     To(u64),
@@ -115,7 +114,6 @@ impl Playback {
         };
     }
 
-    /// To the first such time of the day.
     fn to(&mut self, second_of_day: u64) -> Result<(), String> {
         let found = self
             .recording
@@ -299,7 +297,6 @@ fn decision(second: &Second) -> Decision {
     }
 }
 
-/// What main waited in that second.
 fn waits(second: &Second) -> String {
     match second.main_turns {
         0 => "how long main waited to run was not recorded".to_owned(),

@@ -55,7 +55,6 @@ impl Column {
     }
 }
 
-/// The order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     pub column: Column,

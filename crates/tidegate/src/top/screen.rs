@@ -36,7 +36,6 @@ pub enum Page {
     Help,
 }
 
-/// What the keyboard writes into, if anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
     #[default]
@@ -86,7 +85,6 @@ pub struct Screen {
     is_explained_stale: bool,
     /// Lines of a page above the first that is seen; pages keep it within bounds when they are drawn.
     pub scroll: usize,
-    /// The answer to the last command.
     pub note: Option<Note>,
     /// Seconds between two looks.
     pub period_s: u64,
@@ -95,7 +93,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Before the agent has said anything.
     pub fn new(period_s: u64) -> Self {
         Self {
             machine: None,
@@ -179,7 +176,6 @@ impl Screen {
         self.selected.clone()
     }
 
-    /// The list, in order.
     pub fn rows(&self) -> Vec<Row<'_>> {
         rows(&self.gates, &self.filter, self.sort, self.is_tree)
     }

@@ -94,7 +94,6 @@ impl Look {
         if self.is_ascii { 'v' } else { '▼' }
     }
 
-    /// What bars are made of: full and empty.
     pub fn bar(self) -> (char, char) {
         if self.is_ascii {
             ('#', '.')

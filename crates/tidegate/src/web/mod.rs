@@ -64,7 +64,6 @@ pub struct Sources {
     pub results: Option<Results>,
 }
 
-/// That this build has a page.
 pub fn check_build() -> Result<(), Failure> {
     match FILES.is_empty() {
         true => Err(failed(
@@ -85,7 +84,6 @@ fn failed(why: &str) -> Failure {
     Failure::new(Exit::Failure, format!("web: {why}"))
 }
 
-/// Serves the page until the command is ended.
 pub fn serve(address: SocketAddr, sources: Sources) -> Result<Exit, Failure> {
     check_build()?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -13,7 +13,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Reads the file.
     pub fn read(path: &Path) -> Result<Shown, String> {
         let text = std::fs::read(path).map_err(|error| error.to_string())?;
         let view: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;

@@ -24,7 +24,6 @@ pub struct List {
 }
 
 impl Results {
-    /// Of a folder.
     pub fn open(folder: &Path) -> io::Result<Results> {
         fs::read_dir(folder)?;
         Ok(Results {

@@ -24,7 +24,6 @@ pub(super) struct OwnPriority {
 }
 
 impl OwnPriority {
-    /// For a holder's turn; whether it was changed.
     pub fn begin_turn(&mut self, fs: &dyn KernelFs) -> bool {
         self.set(fs, &TURN)
     }

@@ -22,7 +22,6 @@ struct GateBoosts {
     last: String,
 }
 
-/// What was done so far, for who asks.
 #[derive(Debug, Default)]
 pub(crate) struct LockBoostStats {
     pub(super) sides: Vec<Side>,

@@ -30,7 +30,6 @@ pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), Api
     enforce_subgroups(runtime, gate)
 }
 
-/// Back to what stood before.
 pub(crate) fn withdraw_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let mut left = withdraw_subgroups(runtime, gate);
     left.extend(withdraw_soft(

@@ -315,7 +315,6 @@ fn undo_hint(kernel: &Kernel, entry: &Entry) -> Result<Vec<String>, ApiError> {
     Ok(left)
 }
 
-/// Which tasks a gate's hint is for.
 fn whose(gate: &Gate) -> (GroupPath, Whose) {
     match &gate.record.attachment {
         Attachment::Observed {

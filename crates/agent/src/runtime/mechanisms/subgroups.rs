@@ -49,7 +49,6 @@ pub struct Subgroups {
     for_all: Vec<SoftCapped>,
     /// Soft caps of subgroups, as of the last poll.
     for_each: Vec<SoftCapped>,
-    /// What the loop was told last.
     told: Vec<SoftCapped>,
 }
 

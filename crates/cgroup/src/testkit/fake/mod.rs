@@ -137,7 +137,6 @@ impl FakeFs {
         self.state().hidden.insert(name.to_owned());
     }
 
-    /// Whether v1 refuses real-time threads.
     pub fn set_rt_group_sched(&self, on: bool) {
         self.state().rt_group_sched = on;
     }
@@ -164,7 +163,6 @@ impl FakeFs {
         }
     }
 
-    /// Freezes a group of v2, by its directory.
     pub fn freeze(&self, dir: &str) {
         if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
             group.frozen = true;

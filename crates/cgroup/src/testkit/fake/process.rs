@@ -12,7 +12,6 @@ pub struct FakeProcess {
     pub comm: String,
     /// Threads besides the first: number and whether it is real-time.
     pub threads: Vec<(i32, bool)>,
-    /// Whether the first thread is real-time.
     pub real_time: bool,
     pub kernel_thread: bool,
 }
@@ -43,7 +42,6 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Every thread, the first one first.
     pub fn tids(&self) -> impl Iterator<Item = i32> {
         let others = self.facts.threads.iter().map(|(tid, _)| *tid);
         std::iter::once(self.facts.pid).chain(others)

@@ -16,7 +16,6 @@ pub(super) struct Procfs<'a> {
 }
 
 impl<'a> Procfs<'a> {
-    /// A file, where there is one.
     pub fn read(&self, path: &Path) -> Option<String> {
         let rest = path.strip_prefix("/proc").ok()?.to_str()?;
         let parts: Vec<&str> = rest.split('/').collect();
@@ -35,7 +34,6 @@ impl<'a> Procfs<'a> {
         }
     }
 
-    /// A directory's names, where there is one.
     pub fn list(&self, path: &Path) -> Option<Vec<String>> {
         let rest = path.strip_prefix("/proc").ok()?.to_str()?;
         let parts: Vec<&str> = rest.split('/').collect();

@@ -27,7 +27,6 @@ impl Relief {
         self.out
     }
 
-    /// It may have no more than its tolerance.
     pub fn holds_at_floor(&self) -> bool {
         self.asked || self.out
     }

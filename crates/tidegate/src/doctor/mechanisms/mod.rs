@@ -9,7 +9,6 @@ mod side;
 use super::obstacle::Obstacle;
 use super::{Facts, Mechanism, Now};
 
-/// Every mechanism, in the order of the terms.
 pub fn all(facts: &Facts, obstacle: Option<&Obstacle>) -> Vec<Mechanism> {
     let machine = facts.machine.as_ref().ok();
     let mut rows = vec![

@@ -13,7 +13,6 @@ use crate::top::screen::Screen;
 use crate::top::style::{Look, Tone};
 use tidegate_api::cli::escaped;
 
-/// A gate's name takes no more.
 const NAME_MAX: usize = 32;
 
 pub fn gates(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
