@@ -2,28 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_api::UnsetRequest;
 use tidegate_cgroup::bandwidth::Bandwidth;
-use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::testkit::FakeProcess;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
+use super::{
+    Bed, KINDS, Kind, PIDS, at, begun, gate_names, in_journal, path, run, set, stands, unset,
+    unset_terms, write_quota,
+};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::process::lease::monotonic_ns;
-
-fn path(text: &str) -> GroupPath {
-    GroupPath::parse(text).unwrap()
-}
-
-fn stands(agent: &Agent, group: &str) -> Bandwidth {
-    agent.groups().bandwidth(&path(group)).unwrap()
-}
-
-fn group_of(agent: &Agent, pid: i32) -> String {
-    agent.groups().group_of(pid).unwrap().unwrap().to_string()
-}
 
 fn steps(bed: &Bed, agent: &Agent, count: u32) {
     let mut writer = agent.runtime.quota_writer();
@@ -55,72 +44,51 @@ fn with_class(class: &'static str) -> Vec<(&'static str, &'static str)> {
 fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
     for kind in KINDS {
         for class in ["main", "neutral", "side"] {
-            let bed = Bed::new(kind);
-            let agent = bed.agent().unwrap();
+            let (bed, agent) = begun(kind);
             let group = run(&agent, PIDS[0], &with_class(class)).unwrap();
             if class == "side" {
                 // The root is at its floor of 2 %: what is below it may not be above that on v1.
-                bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+                bed.main_uses(100_000);
                 steps(&bed, &agent, 400);
-                assert!(bed.is_limited("/tg-side"), "{kind:?}");
+                assert!(bed.is_limited("/tg-side"));
             }
-            assert_eq!(stands(&agent, &group), OWN, "{kind:?} {class}");
+            assert_eq!(stands(&agent, &group), OWN, "{class}");
             set(&agent, "gate:job", &[("quota", "60ms")]).unwrap();
-            assert_eq!(
-                stands(&agent, &group).quota_us,
-                Some(60_000),
-                "{kind:?} {class}"
-            );
-            unset_terms(&agent, "gate:job", &["quota", "period", "burst"]);
-            assert_eq!(stands(&agent, &group).quota_us, None, "{kind:?} {class}");
+            assert_eq!(stands(&agent, &group).quota_us, Some(60_000), "{class}");
+            unset_terms(&agent, "gate:job", &["quota", "period", "burst"]).unwrap();
+            assert_eq!(stands(&agent, &group).quota_us, None, "{class}");
             bed.fs.inner().end_process(PIDS[0]);
             agent.leave();
             assert!(
                 !bed.exists(&group) && in_journal(&agent).is_empty(),
-                "{kind:?} {class}"
+                "{class}"
             );
         }
     }
-}
-
-fn unset_terms(agent: &Agent, target: &str, names: &[&str]) {
-    let request = UnsetRequest {
-        target: target.to_owned(),
-        terms: names.iter().map(|name| (*name).to_owned()).collect(),
-    };
-    agent.unset(&root(1), &request).unwrap();
 }
 
 #[test]
 fn a_running_process_gets_a_group_in_place_and_goes_home() {
     for kind in KINDS {
         for class in ["main", "neutral", "side"] {
-            let bed = Bed::new(kind);
-            let agent = bed.agent().unwrap();
-            let home = group_of(&agent, PIDS[0]);
+            let (bed, agent) = begun(kind);
+            let home = at(&agent, PIDS[0]);
             let target = format!("pid:{}", PIDS[0]);
             set(&agent, &target, &with_class(class)).unwrap();
-            let at = group_of(&agent, PIDS[0]);
-            let in_place = at.starts_with(home.trim_end_matches('/')) && at != home;
-            assert!(
-                in_place || class == "side",
-                "{kind:?} {class}: {home} -> {at}"
-            );
-            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            let group = at(&agent, PIDS[0]);
+            let in_place = group.starts_with(home.trim_end_matches('/')) && group != home;
+            assert!(in_place || class == "side", "{class}: {home} -> {group}");
+            bed.main_uses(100_000);
             steps(&bed, &agent, 400);
-            assert_eq!(stands(&agent, &at), OWN, "{kind:?} {class}");
-            unset_terms(&agent, &target, &["quota", "period", "burst"]);
-            let moved = group_of(&agent, PIDS[0]) != home;
-            assert_eq!(
-                moved,
-                class == "side",
-                "{kind:?} {class}: needs no group of its own"
-            );
+            assert_eq!(stands(&agent, &group), OWN, "{class}");
+            unset_terms(&agent, &target, &["quota", "period", "burst"]).unwrap();
+            let moved = at(&agent, PIDS[0]) != home;
+            assert_eq!(moved, class == "side", "{class}: needs no group of its own");
             set(&agent, &target, &QUOTA).unwrap();
             unset(&agent, &target).unwrap();
-            assert!(bed.is_home(0), "{kind:?} {class}: {}", bed.place(PIDS[0]));
+            assert!(bed.is_home(0), "{class}: {}", bed.place(PIDS[0]));
             agent.leave();
-            assert!(in_journal(&agent).is_empty(), "{kind:?} {class}");
+            assert!(in_journal(&agent).is_empty(), "{class}");
         }
     }
 }
@@ -129,22 +97,18 @@ fn a_running_process_gets_a_group_in_place_and_goes_home() {
 fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
     for kind in KINDS {
         for class in ["main", "side"] {
-            let bed = Bed::new(kind);
-            let agent = bed.agent().unwrap();
+            let (bed, agent) = begun(kind);
             let before = Bandwidth::limit(150_000, 100_000);
-            agent
-                .groups()
-                .set_bandwidth(&path("/other"), None, before)
-                .unwrap();
+            write_quota(&agent, "/other", before);
             let values = bed.values("/other");
             set(&agent, "cgroup:/other", &with_class(class)).unwrap();
-            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            bed.main_uses(100_000);
             steps(&bed, &agent, 400);
-            assert_eq!(stands(&agent, "/other"), OWN, "{kind:?} {class}");
+            assert_eq!(stands(&agent, "/other"), OWN, "{class}");
             unset(&agent, "cgroup:/other").unwrap();
-            assert_eq!(bed.values("/other"), values, "{kind:?} {class}");
+            assert_eq!(bed.values("/other"), values, "{class}");
             agent.leave();
-            assert!(in_journal(&agent).is_empty(), "{kind:?} {class}");
+            assert!(in_journal(&agent).is_empty(), "{class}");
         }
     }
 }
@@ -160,25 +124,17 @@ fn tidegate_does_not_limit_itself() {
         agent.groups().place(&path("/other"), own).unwrap();
         for target in [format!("pid:{own}"), "cgroup:/other".to_owned()] {
             let refused = set(&agent, &target, &[("quota", "10ms")]).unwrap_err();
-            assert!(
-                refused.to_string().contains("itself"),
-                "{kind:?}: {}",
-                refused
-            );
+            assert!(refused.to_string().contains("itself"), "{}", refused);
         }
         set(&agent, "cgroup:/other", &[("class", "main")]).unwrap();
-        assert!(
-            set(&agent, "cgroup:/other", &[("quota", "10ms")]).is_err(),
-            "{kind:?}"
-        );
-        assert_eq!(stands(&agent, "/other").quota_us, None, "{kind:?}");
+        assert!(set(&agent, "cgroup:/other", &[("quota", "10ms")]).is_err());
+        assert_eq!(stands(&agent, "/other").quota_us, None);
     }
 }
 
 #[test]
 fn a_hard_cap_and_a_quota_both_hold() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
+    let (_bed, agent) = begun(Kind::V2);
     let capped = run(
         &agent,
         PIDS[0],
@@ -203,9 +159,8 @@ fn a_hard_cap_and_a_quota_both_hold() {
 #[test]
 fn mains_cut_is_never_refused_because_of_a_quota_below() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
-        bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+        let (bed, agent) = begun(kind);
+        bed.main_uses(100_000);
         let terms = [&with_class("side")[..], &[("headroom", "20%")]].concat();
         let group = run(&agent, PIDS[0], &terms).unwrap();
         // Side work that limits a group of its own, as a container runtime does.
@@ -215,27 +170,17 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
         let limit = Bandwidth::limit(25_000, 100_000);
         agent.groups().set_bandwidth(&inner, None, limit).unwrap();
         for _ in 0..2 {
-            bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
+            bed.main_uses(900_000);
             steps(&bed, &agent, 400);
             let root_ucpu = stands(&agent, "/tg-side").rate_ucpu().unwrap();
-            assert!(root_ucpu <= 20_000, "{kind:?}: {root_ucpu}");
-            assert_eq!(
-                agent.runtime.control().quotas.write_errors().count(),
-                0,
-                "{kind:?}"
-            );
-            assert!(
-                agent.runtime.journal().outside_writes(0..100).is_empty(),
-                "{kind:?}"
-            );
-            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            assert!(root_ucpu <= 20_000, "{root_ucpu}");
+            assert_eq!(agent.runtime.control().quotas.write_errors().count(), 0);
+            assert!(agent.runtime.journal().outside_writes(0..100).is_empty());
+            bed.main_uses(100_000);
             steps(&bed, &agent, 600);
-            assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
-            assert_eq!(stands(&agent, &inner.to_string()), limit, "{kind:?}");
-            assert!(
-                agent.runtime.journal().outside_writes(0..100).is_empty(),
-                "{kind:?}"
-            );
+            assert_eq!(stands(&agent, &group), OWN);
+            assert_eq!(stands(&agent, &inner.to_string()), limit);
+            assert!(agent.runtime.journal().outside_writes(0..100).is_empty());
         }
     }
 }
@@ -243,9 +188,8 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
 #[test]
 fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
-        bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+        let (bed, agent) = begun(kind);
+        bed.main_uses(100_000);
         let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
         let alone = run(&agent, PIDS[1], &with_class("main")).unwrap();
         set(
@@ -255,86 +199,53 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
         )
         .unwrap();
         steps(&bed, &agent, 400);
-        assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
+        assert_eq!(stands(&agent, &group), OWN);
         drop(agent);
         let mut groups = bed.without_agent();
         let report = groups.1.fall_back(10);
         let floor_ucpu = groups.0.bandwidth(&path("/tg-side")).unwrap().rate_ucpu();
         assert!(
             floor_ucpu.is_some_and(|floor| floor <= 20_000),
-            "{kind:?}: {report:?}"
+            "{report:?}"
         );
-        assert_eq!(groups.0.bandwidth(&path(&alone)).unwrap(), OWN, "{kind:?}");
+        assert_eq!(groups.0.bandwidth(&path(&alone)).unwrap(), OWN);
         let other = groups.0.bandwidth(&path("/other")).unwrap();
         assert!(
             other.rate_ucpu().unwrap() <= 5_000,
-            "{kind:?}: its own limit is the lower one: {other}"
+            "its own limit is the lower one: {other}"
         );
         drop(groups);
         let agent = bed.agent().unwrap();
         steps(&bed, &agent, 600);
-        assert_eq!(gate_names(&agent).len(), 3, "{kind:?}");
-        assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
-        assert_eq!(stands(&agent, &alone), OWN, "{kind:?}");
+        assert_eq!(gate_names(&agent).len(), 3);
+        assert_eq!(stands(&agent, &group), OWN);
+        assert_eq!(stands(&agent, &alone), OWN);
         unset(&agent, "cgroup:/other").unwrap();
-        assert_eq!(stands(&agent, "/other").quota_us, None, "{kind:?}");
+        assert_eq!(stands(&agent, "/other").quota_us, None);
     }
 }
 
-#[test]
-fn an_outside_write_is_answered_once_and_then_left() {
-    for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
-        let group = run(&agent, PIDS[0], &with_class("main")).unwrap();
-        let theirs = Bandwidth::limit(77_000, 100_000);
-        let mut housekeeping = Housekeeping::new(None);
-        let write = || {
-            agent
-                .groups()
-                .set_bandwidth(&path(&group), None, theirs)
-                .unwrap()
-        };
-        write();
-        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
-        assert_eq!(stands(&agent, &group), OWN, "{kind:?}: written again once");
-        write();
-        for _ in 0..3 {
-            housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
-            assert_eq!(stands(&agent, &group), theirs, "{kind:?}: left alone");
-        }
-        assert!(!lock(&agent.runtime.alerts).is_empty(), "{kind:?}");
-        set(&agent, "gate:job", &[("quota", "40ms")]).unwrap();
-        assert_eq!(
-            stands(&agent, &group).quota_us,
-            Some(40_000),
-            "{kind:?}: set again"
-        );
-    }
-}
-
-/// systemd writes what it was told at each start in a slice: a pod's gate is for the group, not for the unit.
+/// systemd writes what it was told at each start in a slice: a pod's gate is for the group, not for the unit. Another
+/// program is answered once.
 #[test]
 fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (_bed, agent) = begun(kind);
         for (group, is_units) in [("/other/pod1.slice", true), ("/other/pod1", false)] {
             agent.groups().create(&path(group)).unwrap();
             let theirs = stands(&agent, group);
             set(&agent, &format!("cgroup:{group}"), &QUOTA).unwrap();
             let mut housekeeping = Housekeeping::new(None);
             for round in 0..3 {
-                agent
-                    .groups()
-                    .set_bandwidth(&path(group), None, theirs)
-                    .unwrap();
+                write_quota(&agent, group, theirs);
                 housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
                 let expected = if is_units || round == 0 { OWN } else { theirs };
-                assert_eq!(stands(&agent, group), expected, "{kind:?} {group} {round}");
+                assert_eq!(stands(&agent, group), expected, "{group} {round}");
             }
-            let alerts = lock(&agent.runtime.alerts);
-            assert_eq!(alerts.is_empty(), is_units, "{kind:?} {group}: {alerts:?}");
+            let alerts = lock(&agent.runtime.alerts).clone();
+            assert_eq!(alerts.is_empty(), is_units, "{group}: {alerts:?}");
+            set(&agent, &format!("cgroup:{group}"), &[("quota", "40ms")]).unwrap();
+            assert_eq!(stands(&agent, group).quota_us, Some(40_000), "set again");
         }
     }
 }
@@ -342,13 +253,9 @@ fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
 #[test]
 fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (_bed, agent) = begun(kind);
         let parent = Bandwidth::limit(20_000, 100_000);
-        agent
-            .groups()
-            .set_bandwidth(&path("/other"), None, parent)
-            .unwrap();
+        write_quota(&agent, "/other", parent);
         agent.groups().create(&path("/other/web")).unwrap();
         let answer = set(&agent, "cgroup:/other/web", &with_class("main"));
         if kind == Kind::V2 {
@@ -363,15 +270,8 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
                 why.contains("/other above it has") && why.contains("at most 200m"),
                 "{why}"
             );
-            assert_eq!(
-                stands(&agent, "/other/web"),
-                Bandwidth::unlimited(),
-                "{kind:?}"
-            );
-            assert!(
-                in_journal(&agent).is_empty() && gate_names(&agent).is_empty(),
-                "{kind:?}"
-            );
+            assert_eq!(stands(&agent, "/other/web"), Bandwidth::unlimited());
+            assert!(in_journal(&agent).is_empty() && gate_names(&agent).is_empty());
         }
     }
 }
@@ -384,49 +284,33 @@ fn a_max_burst_is_the_quota_or_what_the_groups_above_leave() {
     };
     for kind in KINDS {
         for class in ["main", "side"] {
-            let bed = Bed::new(kind);
-            let agent = bed.agent().unwrap();
+            let (bed, agent) = begun(kind);
             agent.groups().create(&path("/other/web")).unwrap();
             let max = [("class", class), ("quota", "30ms"), ("burst", "max")];
-            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            bed.main_uses(100_000);
             // The quota that the loop moves is at its floor when a command enters, and takes nothing from its burst.
             let command = run(&agent, PIDS[0], &max).unwrap();
             set(&agent, "cgroup:/other/web", &max).unwrap();
             steps(&bed, &agent, 400);
             for group in [&command, "/other/web"] {
-                assert_eq!(
-                    stands(&agent, group),
-                    with_burst(30_000),
-                    "{kind:?} {class} {group}"
-                );
+                assert_eq!(stands(&agent, group), with_burst(30_000), "{class} {group}");
             }
             drop(agent);
             let agent = bed.agent().unwrap();
             steps(&bed, &agent, 400);
             for group in [&command, "/other/web"] {
-                assert_eq!(
-                    stands(&agent, group),
-                    with_burst(30_000),
-                    "{kind:?} {class} {group}"
-                );
+                assert_eq!(stands(&agent, group), with_burst(30_000), "{class} {group}");
             }
             let above = Bandwidth::limit(40_000, 100_000);
-            agent
-                .groups()
-                .set_bandwidth(&path("/other"), None, above)
-                .unwrap();
+            write_quota(&agent, "/other", above);
             set(&agent, "cgroup:/other/web", &[("weight", "100")]).unwrap();
             steps(&bed, &agent, 400);
-            assert_eq!(
-                stands(&agent, "/other/web"),
-                with_burst(10_000),
-                "{kind:?} {class}"
-            );
+            assert_eq!(stands(&agent, "/other/web"), with_burst(10_000), "{class}");
             unset(&agent, "cgroup:/other/web").unwrap();
             assert_eq!(
                 stands(&agent, "/other/web"),
                 Bandwidth::unlimited(),
-                "{kind:?} {class}"
+                "{class}"
             );
         }
     }

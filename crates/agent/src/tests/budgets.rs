@@ -7,7 +7,7 @@ use tidegate_cgroup::testkit::FakeProcess;
 use tidegate_engine::clock::Clock;
 
 use super::sim_clock::in_time;
-use super::{Bed, KINDS, Kind, root, run_limited, terms};
+use super::{Bed, Kind, root, run_limited, terms, user};
 use crate::agent::Agent;
 use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
@@ -15,15 +15,6 @@ use crate::view::Detail;
 
 const FIRST_PID: i32 = 10_000;
 const USER: u32 = 1000;
-
-fn user(pid: i32) -> Peer {
-    Peer {
-        pid,
-        uid: USER,
-        groups: vec![USER],
-        ..Peer::default()
-    }
-}
 
 fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> Result<(), ApiError> {
     let request = RunRequest {
@@ -37,35 +28,30 @@ fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> Result<(), ApiErr
 
 #[test]
 fn a_thousand_gates_of_one_user_come_to_64_and_root_goes_on() {
-    for kind in KINDS {
-        // In simulated time, so that nothing waits for the rate limit.
-        let (bed, clock) = in_time(Bed::new(kind));
-        let agent = bed.agent().unwrap();
-        let mut refused = Vec::new();
-        for pid in FIRST_PID..FIRST_PID + 1000 {
-            bed.fake.add_process(FakeProcess {
-                uid: USER,
-                ..FakeProcess::new(pid)
-            });
-            clock.sleep(Duration::from_secs(1));
-            if let Err(error) = run_as(&agent, &user(pid), vec!["x".repeat(100_000)]) {
-                refused.push(error);
-            }
+    // In simulated time, so that nothing waits for the rate limit.
+    let (bed, clock) = in_time(Bed::new(Kind::V2));
+    let agent = bed.agent().unwrap();
+    let mut refused = Vec::new();
+    for pid in FIRST_PID..FIRST_PID + 1000 {
+        bed.add_users_process(pid);
+        clock.sleep(Duration::from_secs(1));
+        if let Err(error) = run_as(&agent, &user(pid), vec!["x".repeat(100_000)]) {
+            refused.push(error);
         }
-        assert_eq!(agent.gates.lock().len(), 64, "{kind:?}");
-        assert!(refused.iter().all(|error| error.kind == ErrorKind::Busy));
-        let said = refused[0].to_string();
-        assert!(said.contains("uid 1000 has 64 gates"), "{said}");
-        assert!(said.contains("gates_per_user"), "{said}");
-        // A gate of root's, and another user's.
-        bed.fake.add_process(FakeProcess::new(5));
-        run_limited(&agent, 5).unwrap();
-        let written = bed
-            .fs
-            .inner()
-            .text(&bed.run_dir().gates().display().to_string());
-        assert!(written.len() < 64 * 6_000, "{} bytes", written.len());
     }
+    assert_eq!(agent.gates.lock().len(), 64);
+    assert!(refused.iter().all(|error| error.kind == ErrorKind::Busy));
+    let said = refused[0].to_string();
+    assert!(said.contains("uid 1000 has 64 gates"), "{said}");
+    assert!(said.contains("gates_per_user"), "{said}");
+    // A gate of root's, and another user's.
+    bed.fake.add_process(FakeProcess::new(5));
+    run_limited(&agent, 5).unwrap();
+    let written = bed
+        .fs
+        .inner()
+        .text(&bed.run_dir().gates().display().to_string());
+    assert!(written.len() < 64 * 6_000, "{} bytes", written.len());
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Soft caps: where the group lies, what stands on it, and that it goes back, on v1 and v2.
 
-use tidegate_api::UnsetRequest;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::Usage;
 use tidegate_engine::ledger::Change;
 
-use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, set, unset};
+use super::{Bed, KINDS, Kind, PIDS, begun, in_journal, path, run, set, unset, unset_terms};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::threads::{HOUSEKEEPING, once};
-use crate::view::name_of;
 
 /// Every group has used this much.
 struct Used(u64);
@@ -38,110 +36,72 @@ fn in_background(bed: &Bed, group: &str) -> bool {
 #[test]
 fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let group = run(&agent, PIDS[0], &[("cap_soft", "200‰"), ("weight", "300")]).unwrap();
-        assert_eq!(group, "/tg-soft=job", "{kind:?}");
-        assert!(
-            in_background(&bed, &group),
-            "{kind:?}: a bucket begins empty"
-        );
+        assert_eq!(group, "/tg-soft=job");
+        assert!(in_background(&bed, &group), "a bucket begins empty");
         let weight = match kind {
             Kind::V2 => ("cpu.weight", "300"),
             _ => ("cpu.shares", "3072"),
         };
         poll(&agent, 1_000, 0);
         poll(&agent, 1_005, 0);
-        assert!(!in_background(&bed, &group), "{kind:?}");
-        assert_eq!(
-            bed.file(&group, weight.0),
-            weight.1,
-            "{kind:?}: its own weight"
-        );
+        assert!(!in_background(&bed, &group));
+        assert_eq!(bed.file(&group, weight.0), weight.1, "its own weight");
         let ledger = in_journal(&agent);
         poll(&agent, 1_010, 5);
-        assert!(
-            in_background(&bed, &group),
-            "{kind:?}: 5 ms in 5 ms is above 20 %"
-        );
-        assert_eq!(
-            in_journal(&agent),
-            ledger,
-            "{kind:?}: turns are not written down"
-        );
+        assert!(in_background(&bed, &group), "5 ms in 5 ms is above 20 %");
+        assert_eq!(in_journal(&agent), ledger, "turns are not written down");
         set(&agent, "gate:job", &[("weight", "100")]).unwrap();
         poll(&agent, 1_200, 5);
         let default = if kind == Kind::V2 { "100" } else { "1024" };
         assert_eq!(
             bed.file(&group, weight.0),
             default,
-            "{kind:?}: a weight given in the background"
+            "a weight given in the background"
         );
         bed.fs.inner().end_process(PIDS[0]);
         agent.leave();
-        assert!(
-            !bed.exists(&group) && in_journal(&agent).is_empty(),
-            "{kind:?}"
-        );
+        assert!(!bed.exists(&group) && in_journal(&agent).is_empty());
     }
 }
 
 #[test]
 fn a_process_and_a_group_get_back_what_they_had() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
+        let (bed, agent) = begun(kind);
         let fresh = bed.values("/other");
-        let agent = bed.agent().unwrap();
         let pid = format!("pid:{}", PIDS[1]);
         for target in ["cgroup:/other", &pid] {
             set(&agent, target, &[("cap_soft", "0")]).unwrap();
             poll(&agent, 1_000, 0);
-            assert!(
-                agent.runtime.control().soft_caps.is_idle(),
-                "{kind:?}: for good"
-            );
-            let group = name_of(&agent.gates, &agent.runtime.kernel, target).unwrap();
-            let at = agent
-                .gates
-                .lock()
-                .iter()
-                .find(|gate| gate.record.name == group)
-                .map(|gate| gate.record.attachment.group().to_string())
-                .unwrap();
-            assert!(in_background(&bed, &at), "{kind:?} {target}");
+            assert!(agent.runtime.control().soft_caps.is_idle(), "for good");
+            let group = agent.gates.lock()[0].record.attachment.group().to_string();
+            assert!(in_background(&bed, &group), "{target}");
             unset(&agent, target).unwrap();
         }
-        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
-        assert!(bed.is_home(1) && in_journal(&agent).is_empty(), "{kind:?}");
+        assert_eq!(bed.values("/other"), fresh);
+        assert!(bed.is_home(1) && in_journal(&agent).is_empty());
     }
 }
 
 #[test]
 fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let group = run(&agent, PIDS[0], &[("cap_soft", "0"), ("quota", "30ms")]).unwrap();
         assert!(in_background(&bed, &group));
-        let request = UnsetRequest {
-            target: "gate:job".to_owned(),
-            terms: vec!["cap_soft".to_owned()],
-        };
-        agent.unset(&root(1), &request).unwrap();
-        assert!(!in_background(&bed, &group), "{kind:?}");
+        unset_terms(&agent, "gate:job", &["cap_soft"]).unwrap();
+        assert!(!in_background(&bed, &group));
         poll(&agent, 1_000, 0);
-        assert!(
-            !in_background(&bed, &group),
-            "{kind:?}: nothing polls any more"
-        );
+        assert!(!in_background(&bed, &group), "nothing polls any more");
     }
 }
 
 #[test]
 fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
         set(
             &agent,
@@ -155,40 +115,27 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
         drop(agent);
         let (_, mut journal) = bed.without_agent();
         journal.fall_back(3);
-        assert!(in_background(&bed, &group), "{kind:?}");
-        assert!(!in_background(&bed, "/other"), "{kind:?}: as it declared");
+        assert!(in_background(&bed, &group));
+        assert!(!in_background(&bed, "/other"), "as it declared");
         drop(journal);
         let agent = bed.agent().unwrap();
         poll(&agent, 2_000, 0);
         poll(&agent, 2_010, 0);
-        assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
-        let capped: Vec<String> = agent
-            .runtime
-            .journal()
+        let journal = agent.runtime.journal();
+        let capped = journal
             .entries()
-            .filter(|entry| matches!(entry.change, Change::Background { .. }))
-            .map(|entry| entry.group.to_string())
-            .collect();
-        assert_eq!(capped.len(), 2, "{kind:?} {capped:?}");
+            .filter(|entry| matches!(entry.change, Change::Background { .. }));
+        assert_eq!(capped.count(), 2);
+        drop(journal);
+        assert!(!in_background(&bed, &group), "the cap goes on");
+        agent.leave();
+        assert!(in_background(&bed, &group), "after an orderly end, too");
     }
 }
 
 #[test]
-fn an_orderly_end_leaves_running_work_in_the_background() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
-    let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
-    poll(&agent, 1_000, 0);
-    poll(&agent, 1_010, 0);
-    assert!(!in_background(&bed, &group));
-    agent.leave();
-    assert!(in_background(&bed, &group));
-}
-
-#[test]
 fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none() {
-    let bed = Bed::new(Kind::V1);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::V1);
     let group = run(&agent, PIDS[0], &[("class", "side"), ("cap_soft", "0")]).unwrap();
     assert_eq!(group, "/tg-side/job");
     assert!(in_background(&bed, &group));
@@ -206,19 +153,12 @@ fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none()
 
 #[test]
 fn an_outside_write_is_answered_once() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::V2);
     let group = run(&agent, PIDS[0], &[("cap_soft", "0")]).unwrap();
     poll(&agent, 1_000, 0);
     // In or out is ours to say; a weight is not.
-    agent
-        .groups()
-        .set_idle(&GroupPath::parse(&group).unwrap(), false)
-        .unwrap();
-    agent
-        .groups()
-        .set_weight(&GroupPath::parse(&group).unwrap(), 77)
-        .unwrap();
+    agent.groups().set_idle(&path(&group), false).unwrap();
+    agent.groups().set_weight(&path(&group), 77).unwrap();
     let mut housekeeping = Housekeeping::new(None);
     once(HOUSEKEEPING, &mut housekeeping, &agent);
     poll(&agent, 1_005, 0);

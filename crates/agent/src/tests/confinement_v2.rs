@@ -2,17 +2,15 @@
 
 use std::path::Path;
 
-use tidegate_api::{ApiError, RunReply, RunRequest};
-use tidegate_cgroup::testkit::FakeProcess;
+use tidegate_api::{ApiError, RunReply};
 use tidegate_cgroup::{KernelFs, Op};
 
-use super::{Bed, Kind, gate_names, root, terms};
+use super::{Bed, Kind, gate_names, root, run_as, user};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::peer::Peer;
 
 const PID: i32 = 600;
-const USER: u32 = 1000;
 const HOME: &str = "/sys/fs/cgroup/user";
 
 /// A user's process in a group of another manager's; `handed_down`: which has the cpu controller.
@@ -23,32 +21,14 @@ fn bed(handed_down: bool) -> Bed {
         bed.fake.write(file, "-cpu").unwrap();
     }
     bed.fake.mkdir(Path::new(HOME)).unwrap();
-    bed.fake.add_process(FakeProcess {
-        uid: USER,
-        ..FakeProcess::new(PID)
-    });
+    bed.add_users_process(PID);
     let procs = format!("{HOME}/cgroup.procs");
     bed.fake.write(Path::new(&procs), &PID.to_string()).unwrap();
     bed
 }
 
-fn user() -> Peer {
-    Peer {
-        pid: PID,
-        uid: USER,
-        groups: vec![USER],
-        ..Peer::default()
-    }
-}
-
-fn run_as(agent: &Agent, peer: &Peer) -> Result<RunReply, ApiError> {
-    let request = RunRequest {
-        pid: PID,
-        name: None,
-        command: vec!["job".to_owned()],
-        terms: terms(&[("class", "side")]),
-    };
-    agent.run(peer, &request)
+fn run_side_as(agent: &Agent, peer: &Peer) -> Result<RunReply, ApiError> {
+    run_as(agent, peer, &[("class", "side")])
 }
 
 #[test]
@@ -57,7 +37,7 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     let agent = bed.agent().unwrap();
     bed.fake.set_file(&format!("{HOME}/pids.max"), "100\n");
     let since = bed.fs.log().len();
-    let reply = run_as(&agent, &user()).unwrap();
+    let reply = run_side_as(&agent, &user(PID)).unwrap();
     assert_eq!(reply.cgroup, "/user/tg-job=");
     assert!(
         bed.place(PID).contains("/user/tg-job="),
@@ -80,7 +60,7 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     assert!(at("tg-job=/cpu.idle") < at("tg-job=/cgroup.procs"));
 
     // Another one of the same shell lies beside it.
-    let again = run_as(&agent, &user()).unwrap();
+    let again = run_side_as(&agent, &user(PID)).unwrap();
     assert_eq!(again.gate, "job", "asked again");
 
     // The next agent has it, by its record or by its group's name alone.
@@ -123,7 +103,7 @@ fn where_it_cannot_stay_nothing_that_restricts_it_is_left() {
             file => bed.fake.set_file(&format!("{HOME}/{file}"), text),
         }
         let agent = bed.agent().unwrap();
-        let refused = run_as(&agent, &user()).unwrap_err();
+        let refused = run_side_as(&agent, &user(PID)).unwrap_err();
         assert!(refused.to_string().contains(what), "{refused}");
         assert!(refused.to_string().contains("/user"), "{refused}");
         assert!(bed.place(PID).contains("/user"), "{what}");
@@ -133,7 +113,7 @@ fn where_it_cannot_stay_nothing_that_restricts_it_is_left() {
         );
         assert_eq!(gate_names(&agent), [] as [&str; 0]);
         // Root may.
-        run_as(&agent, &root(PID)).unwrap();
+        run_side_as(&agent, &root(PID)).unwrap();
         assert!(bed.place(PID).contains("/tg-side/job"));
     }
 }
@@ -142,7 +122,7 @@ fn where_it_cannot_stay_nothing_that_restricts_it_is_left() {
 fn a_group_that_restricts_nothing_may_be_left() {
     let bed = bed(false);
     let agent = bed.agent().unwrap();
-    run_as(&agent, &user()).unwrap();
+    run_side_as(&agent, &user(PID)).unwrap();
     assert!(
         bed.place(PID).contains("/tg-side/job"),
         "{}",

@@ -1,10 +1,8 @@
 //! Idle kept by the cpuset: confined while side work runs, in the journal first, taken off whichever process dies and whatever fails.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use tidegate_cgroup::KernelFs;
-
 use tidegate_cgroup::testkit::{FakeFs, Rule};
 use tidegate_engine::ledger::Change;
 use tidegate_engine::sync::lock;
@@ -71,7 +69,7 @@ fn side_work_is_confined_and_let_go() {
         polls(&agent, 3);
         assert_eq!(confined(&bed), None, "nobody is there");
         // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
-        bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
+        bed.main_uses(600_000);
         risen(&bed, &agent);
         assert_eq!(confined(&bed).as_deref(), Some("1"), "{:?}", bed.kind);
         assert_eq!(
@@ -102,7 +100,7 @@ fn side_work_is_confined_and_let_go() {
 fn where_no_idle_is_to_be_kept_side_work_has_every_cpu_and_is_in_the_idle_class() {
     for bed in beds() {
         let agent = bed.agent().unwrap();
-        bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
+        bed.main_uses(600_000);
         let terms = [("class", "side"), ("headroom", "0%")];
         run(&agent, PIDS[0], &terms).unwrap();
         let seen = |headroom: &str| {
@@ -148,7 +146,7 @@ fn with_the_last_gate_nothing_of_it_is_left() {
 fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let bed = bed_of(Kind::V2);
     let agent = bed.agent().unwrap();
-    bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
+    bed.main_uses(600_000);
     risen(&bed, &agent);
     let mut housekeeping = Housekeeping::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
@@ -225,7 +223,7 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
                 polls(&agent, 11);
                 let done = bed.fs.count() - before;
                 bed.fs.clear();
-                let what = format!("{kind:?}, errno {errno}, operation {nth}");
+                let what = format!("errno {errno}, operation {nth}");
                 let quota = if kind == Kind::V2 {
                     "cpu.max"
                 } else {

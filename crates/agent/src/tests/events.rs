@@ -1,11 +1,9 @@
 //! Each kind of event that no command provokes, provoked here; the others are in the command's own tests and in `policy`.
 
-use std::sync::atomic::Ordering;
-
 use super::sched_ext::{bed as sched_ext_bed, eject};
 use super::sched_ext_outside::supervise;
 use super::steps::{Knob, steps};
-use super::{Bed, KINDS, Kind, PIDS, run_limited};
+use super::{Bed, KINDS, Kind, PIDS, begun, run_limited};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::threads::{HOUSEKEEPING, once};
@@ -31,8 +29,7 @@ fn an_agent_that_takes_up_gates_says_so() {
 
 #[test]
 fn a_fallback_of_the_guardian_is_an_event() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
+    let (_bed, agent) = begun(Kind::V2);
     run_limited(&agent, PIDS[0]).unwrap();
     let mut housekeeping = Housekeeping::new(None);
     once(HOUSEKEEPING, &mut housekeeping, &agent);
@@ -62,7 +59,7 @@ fn a_scheduler_that_comes_and_is_thrown_out_is_told_of() {
 #[test]
 fn starvation_begins_and_ends() {
     let bed = Bed::new(Kind::V2);
-    bed.sensor.main_ppm.store(1_000_000, Ordering::Relaxed);
+    bed.main_uses(1_000_000);
     let agent = bed.agent().unwrap();
     run_limited(&agent, PIDS[0]).unwrap();
     let (mut knob, mut housekeeping) = (Knob::default(), Housekeeping::new(None));
@@ -75,7 +72,7 @@ fn starvation_begins_and_ends() {
     pass(10);
     let told = kinds(&agent);
     assert!(told.contains(&"starvation.began".to_owned()), "{told:?}");
-    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    bed.main_uses(300_000);
     pass(60);
     let told = kinds(&agent);
     assert!(told.contains(&"starvation.ended".to_owned()), "{told:?}");

@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::Limit;
-use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::clock::Clock;
 
 use super::life::steps;
 use super::sim_clock::{SimClock, in_time};
-use super::{Bed, KINDS, Kind, PIDS, cpu_mount, run, set};
+use super::{Bed, KINDS, Kind, PIDS, cpu_mount, path, run, set};
 use crate::agent::Agent;
 
 /// Between two polls; a gate that was measured lately is not measured again for a call.
@@ -78,7 +77,7 @@ impl Held {
 /// A side gate that ran while main used so much of the machine, and its group.
 fn side(kind: Kind, main_ppm: u64, headroom: &str) -> (Held, String) {
     let held = Held::on(kind);
-    held.bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
+    held.bed.main_uses(main_ppm);
     let group = run(&held.agent, PIDS[0], &[SIDE, ("headroom", headroom)]).unwrap();
     steps(&held.bed, &held.agent, 600);
     held.task("R", 0, 0);
@@ -92,12 +91,12 @@ fn side_work_is_held_by_the_headroom_and_by_the_tolerance() {
         for (main_ppm, limit) in [(300_000, Limit::Headroom), (1_000_000, Limit::Tolerance)] {
             let (held, group) = side(kind, main_ppm, "30%");
             held.throttle("/tg-side");
-            assert_eq!(held.limit_of_all(&group), limit, "{kind:?}");
+            assert_eq!(held.limit_of_all(&group), limit);
             // Also where the kernel counts no period: its task waits.
             held.task("R", 1_000_000, 1_000_000_000);
             held.limit("gate:job");
             held.task("R", 2_000_000, 2_000_000_000);
-            assert_eq!(held.limit_of_all(&group), limit, "{kind:?}");
+            assert_eq!(held.limit_of_all(&group), limit);
         }
     }
 }
@@ -107,7 +106,7 @@ fn without_a_headroom_side_work_is_held_by_main_s_use_alone() {
     for kind in KINDS {
         let (held, group) = side(kind, 300_000, "0");
         held.task("R", 2_000_000, 2_000_000_000);
-        assert_eq!(held.limit_of_all(&group), Limit::IdleClass, "{kind:?}");
+        assert_eq!(held.limit_of_all(&group), Limit::IdleClass);
         let page = held.agent.explain("gate:job").unwrap();
         assert!(
             page.summary.contains("main uses 0.60 of 2.00"),
@@ -116,14 +115,14 @@ fn without_a_headroom_side_work_is_held_by_main_s_use_alone() {
         );
         assert!(page.arithmetic.is_empty(), "{:?}", page.arithmetic);
         held.task("R", 2_000_000_000, 2_000_000_000);
-        assert_eq!(held.limit_of_all(&group), Limit::None, "{kind:?}");
+        assert_eq!(held.limit_of_all(&group), Limit::None);
         held.task("S", 2_000_000_000, 2_000_000_000);
-        assert_eq!(held.limit_of_all(&group), Limit::Demand, "{kind:?}");
+        assert_eq!(held.limit_of_all(&group), Limit::Demand);
 
         // It starved where main takes all, and is out of the idle class.
         let (held, _) = side(kind, 1_000_000, "0");
         held.throttle("/tg-side");
-        assert_eq!(held.limit("gate:job"), Limit::Tolerance, "{kind:?}");
+        assert_eq!(held.limit("gate:job"), Limit::Tolerance);
     }
 }
 
@@ -134,7 +133,7 @@ fn side_work_is_held_by_its_weight_where_other_side_work_runs() {
         held.bed.sensor.side_ppm.store(400_000, Ordering::Relaxed);
         steps(&held.bed, &held.agent, 400);
         held.throttle("/tg-side");
-        assert_eq!(held.limit("gate:job"), Limit::Weight, "{kind:?}");
+        assert_eq!(held.limit("gate:job"), Limit::Weight);
     }
 }
 
@@ -142,7 +141,7 @@ fn side_work_is_held_by_its_weight_where_other_side_work_runs() {
 fn side_work_is_held_by_a_quota_that_is_about_to_be_raised() {
     for kind in KINDS {
         let (held, group) = side(kind, 600_000, "30%");
-        held.bed.sensor.main_ppm.store(0, Ordering::Relaxed);
+        held.bed.main_uses(0);
         let is_stale = |held: &Held| {
             let decision = held.agent.runtime.decision();
             decision.groups[0].limit == Limit::Root
@@ -151,9 +150,9 @@ fn side_work_is_held_by_a_quota_that_is_about_to_be_raised() {
             steps(&held.bed, &held.agent, 1);
             is_stale(&held)
         });
-        assert!(found, "{kind:?}");
+        assert!(found);
         held.throttle("/tg-side");
-        assert_eq!(held.limit_of_all(&group), Limit::Root, "{kind:?}");
+        assert_eq!(held.limit_of_all(&group), Limit::Root);
     }
 }
 
@@ -169,12 +168,12 @@ fn work_is_held_by_its_own_quota_and_caps() {
             held.task("R", 0, 0);
             held.limit("gate:job");
             held.throttle(&group);
-            assert_eq!(held.limit("gate:job"), limit, "{kind:?}");
+            assert_eq!(held.limit("gate:job"), limit);
         }
         let held = Held::on(kind);
         run(&held.agent, PIDS[0], &[("cap_soft", "0")]).unwrap();
         held.task("R", 0, 0);
-        assert_eq!(held.limit("gate:job"), Limit::SoftCap, "{kind:?}");
+        assert_eq!(held.limit("gate:job"), Limit::SoftCap);
     }
 }
 
@@ -185,15 +184,14 @@ fn work_is_held_by_limits_that_are_not_ours() {
         set(&held.agent, "cgroup:/other", &[("class", "main")]).unwrap();
         held.limit("cgroup:/other");
         held.throttle("/other");
-        assert_eq!(held.limit("cgroup:/other"), Limit::Outside, "{kind:?}");
+        assert_eq!(held.limit("cgroup:/other"), Limit::Outside);
 
-        let inner = GroupPath::parse("/other/app").unwrap();
-        held.agent.groups().create(&inner).unwrap();
+        held.agent.groups().create(&path("/other/app")).unwrap();
         set(&held.agent, "cgroup:/other/app", &[("class", "main")]).unwrap();
         held.limit("cgroup:/other/app");
         held.throttle("/other");
         held.use_all("/other/app");
-        assert_eq!(held.limit("cgroup:/other/app"), Limit::Parent, "{kind:?}");
+        assert_eq!(held.limit("cgroup:/other/app"), Limit::Parent);
     }
 }
 
@@ -212,16 +210,16 @@ fn a_gate_whose_tasks_sleep_wants_nothing_and_one_that_never_sleeps_is_never_cal
             held.task("S", 0, 0);
             // Other side work is throttled meanwhile.
             held.throttle("/tg-side");
-            assert_eq!(held.limit("gate:job"), Limit::Demand, "{kind:?}");
+            assert_eq!(held.limit("gate:job"), Limit::Demand);
             let mut run_ns = 0;
             for _ in 0..3 {
                 run_ns += POLL.as_nanos() as u64;
                 held.task("R", run_ns, 0);
                 let limit = held.limit_of_all(&group);
-                assert_eq!(limit, Limit::None, "{kind:?}: it runs all the time");
+                assert_eq!(limit, Limit::None, "it runs all the time");
             }
             // It is not given a CPU any more.
-            assert_ne!(held.limit("gate:job"), Limit::Demand, "{kind:?}");
+            assert_ne!(held.limit("gate:job"), Limit::Demand);
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Latency hints: on commands, processes and groups, given, kept, changed and taken back, with other writers on the tasks.
 
-use tidegate_api::{
-    ApiError, ErrorKind, GateView, LatencyView, RunRequest, SetRequest, UnsetRequest,
-};
+use std::path::Path;
+
+use tidegate_api::{ErrorKind, LatencyView};
+use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::sched::{BATCH, IDLE, NORMAL};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 
-use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
+use super::{
+    Bed, KINDS, Kind, PIDS, begun, cpu_mount, in_journal, policy, run, run_as, set, set_as, unset,
+    unset_terms, user,
+};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 
@@ -14,14 +18,6 @@ const FIRST: Option<u64> = Some(100_000);
 const PLAIN: Option<u64> = Some(1_400_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
 const PLUS_5: Option<u64> = Some(4_272_460);
-
-fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, ApiError> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(pairs),
-    };
-    agent.set(&root(1), &request)
-}
 
 fn slice(fake: &FakeFs, tid: i32) -> Option<u64> {
     fake.task(tid).unwrap().0
@@ -41,36 +37,15 @@ fn pid_target() -> String {
     format!("pid:{}", PIDS[0])
 }
 
-fn folder(bed: &Bed, group: &str) -> std::path::PathBuf {
-    let mount = match bed.kind {
-        Kind::Mixed => "/sys/fs/cgroup/cpu",
-        Kind::V1 => "/sys/fs/cgroup/cpu,cpuacct",
-        Kind::V2 => "/sys/fs/cgroup",
-    };
-    std::path::Path::new(mount).join(group)
-}
-
-fn make_group(bed: &Bed, group: &str) {
-    use tidegate_cgroup::KernelFs;
-    bed.fs.mkdir(&folder(bed, group)).unwrap();
-}
-
 fn enter(bed: &Bed, group: &str, pid: i32) {
-    use tidegate_cgroup::KernelFs;
-    let file = folder(bed, group).join("cgroup.procs");
-    bed.fs.write(&file, &pid.to_string()).unwrap();
-}
-
-/// Puts a process into the group `/other`.
-fn enter_other(bed: &Bed, pid: i32) {
-    enter(bed, "other", pid);
+    let file = format!("{}{group}/cgroup.procs", cpu_mount(bed.kind));
+    bed.fake.write(Path::new(&file), &pid.to_string()).unwrap();
 }
 
 #[test]
 fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let fake = bed.fs.inner();
         run(&agent, PIDS[0], &[("class", "side"), ("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
@@ -84,19 +59,14 @@ fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
         );
         assert!(view.how.contains("run quantum"), "{}", view.how);
         // Taken back, on all of them.
-        let request = UnsetRequest {
-            target: "job".to_owned(),
-            terms: vec!["latency".to_owned()],
-        };
-        agent.unset(&root(1), &request).unwrap();
+        unset_terms(&agent, "job", &["latency"]).unwrap();
         assert_eq!((slice(fake, PIDS[0]), slice(fake, 600)), (None, None));
     }
 }
 
 #[test]
 fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
     fake.add_thread(PIDS[0], 610);
     fake.set_task(610, BATCH, 7, None);
@@ -130,13 +100,12 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
 #[test]
 fn a_group_has_it_with_what_enters_later() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let fake = bed.fs.inner();
-        enter_other(&bed, PIDS[0]);
+        enter(&bed, "/other", PIDS[0]);
         set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
-        enter_other(&bed, PIDS[1]);
+        enter(&bed, "/other", PIDS[1]);
         poll(&agent);
         assert_eq!(slice(fake, PIDS[1]), FIRST);
         assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
@@ -148,11 +117,10 @@ fn a_group_has_it_with_what_enters_later() {
 
 #[test]
 fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::V2);
     let fake = bed.fs.inner();
     for pid in PIDS {
-        enter_other(&bed, pid);
+        enter(&bed, "/other", pid);
     }
     fake.set_task(PIDS[0], NORMAL, 0, Some(9_000_000));
     // The very slice that the hint will come to.
@@ -174,8 +142,7 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
 
 #[test]
 fn a_hint_that_another_program_removes_twice_stays_removed() {
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
     set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     for given in [true, true, false] {
@@ -187,8 +154,7 @@ fn a_hint_that_another_program_removes_twice_stays_removed() {
 
 #[test]
 fn real_time_and_idle_tasks_are_left_alone_and_said() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::V2);
     let fake = bed.fs.inner();
     fake.add_process(FakeProcess {
         threads: vec![(701, true)],
@@ -206,8 +172,7 @@ fn real_time_and_idle_tasks_are_left_alone_and_said() {
 #[test]
 fn children_lose_what_they_were_not_to_inherit() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let fake = bed.fs.inner();
         let pairs = [
             ("latency", "-20"),
@@ -230,7 +195,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     let bed = Bed::new(Kind::Mixed);
     let first = bed.agent().unwrap();
     let fake = bed.fs.inner();
-    enter_other(&bed, PIDS[1]);
+    enter(&bed, "/other", PIDS[1]);
     set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
     set(&first, "cgroup:/other", &[("latency", "5")]).unwrap();
     drop(first);
@@ -239,17 +204,10 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
         (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
         (FIRST, PLUS_5)
     );
-    assert!(
-        second
-            .status()
-            .gates
-            .iter()
-            .all(|gate| gate.latency.is_some())
-    );
+    let gates = second.status().gates;
+    assert!(gates.iter().all(|gate| gate.latency.is_some()));
     // Its record is lost, its entry is not: what is no longer asked for is put back.
     drop(second);
-    std::fs::remove_file(bed.run_dir().gates()).ok();
-    use tidegate_cgroup::KernelFs;
     let _ = bed.fs.unlink(&bed.run_dir().gates());
     let third = bed.agent().unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
@@ -276,11 +234,10 @@ fn a_later_process_with_the_number_is_not_touched() {
 
 #[test]
 fn the_nearer_of_two_hints_holds() {
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
     for pid in [PIDS[0], PIDS[1]] {
-        enter_other(&bed, pid);
+        enter(&bed, "/other", pid);
     }
     set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     set(&agent, "cgroup:/other", &[("latency", "5")]).unwrap();
@@ -299,36 +256,31 @@ fn the_nearer_of_two_hints_holds() {
 #[test]
 fn a_hint_of_0_keeps_the_hint_of_a_group_above_away() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let fake = bed.fs.inner();
-        make_group(&bed, "other/plain");
-        enter(&bed, "other", PIDS[0]);
-        enter(&bed, "other/plain", PIDS[1]);
+        policy::group(&bed, "other/plain");
+        enter(&bed, "/other", PIDS[0]);
+        enter(&bed, "/other/plain", PIDS[1]);
         set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[1]), FIRST);
         set(&agent, "cgroup:/other/plain", &[("latency", "0")]).unwrap();
         for _ in 0..3 {
             poll(&agent);
-            assert_eq!(
-                (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
-                (FIRST, PLAIN),
-                "{kind:?}"
-            );
+            assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (FIRST, PLAIN));
         }
         // One that comes with the other hint.
-        enter(&bed, "other", PIDS[2]);
+        enter(&bed, "/other", PIDS[2]);
         poll(&agent);
         assert_eq!(slice(fake, PIDS[2]), FIRST);
-        enter(&bed, "other/plain", PIDS[2]);
+        enter(&bed, "/other/plain", PIDS[2]);
         poll(&agent);
         assert_eq!(slice(fake, PIDS[2]), PLAIN);
         unset(&agent, "cgroup:/other/plain").unwrap();
         poll(&agent);
-        assert_eq!(slice(fake, PIDS[1]), FIRST, "{kind:?}: the sweep");
+        assert_eq!(slice(fake, PIDS[1]), FIRST, "the sweep");
         unset(&agent, "cgroup:/other").unwrap();
         for pid in PIDS {
-            assert_eq!(slice(fake, pid), None, "{kind:?}: {pid}");
+            assert_eq!(slice(fake, pid), None, "{pid}");
         }
         assert!(in_journal(&agent).is_empty());
     }
@@ -336,8 +288,7 @@ fn a_hint_of_0_keeps_the_hint_of_a_group_above_away() {
 
 #[test]
 fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
     fake.without_slices();
     let refused = set(&agent, &pid_target(), &[("latency", "-5")]).unwrap_err();
@@ -355,8 +306,7 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
 fn a_refusal_of_the_kernel_leaves_nothing() {
     use tidegate_cgroup::Op;
     use tidegate_cgroup::testkit::{Fault, Rule};
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let denied = Fault::Errno(libc::EPERM);
     bed.fs.add(Rule::on(
         Op::SchedSet,
@@ -371,24 +321,11 @@ fn a_refusal_of_the_kernel_leaves_nothing() {
 
 #[test]
 fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
-    let bed = Bed::new(Kind::Mixed);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
-    fake.add_process(FakeProcess {
-        uid: 1000,
-        ..FakeProcess::new(640)
-    });
-    let user = crate::peer::Peer {
-        uid: 1000,
-        pid: 640,
-        ..Default::default()
-    };
+    bed.add_users_process(640);
     let ask = |target: &str, hint: &str| {
-        let request = SetRequest {
-            target: target.to_owned(),
-            terms: terms(&[("latency", hint)]),
-        };
-        agent.set(&user, &request).map(|gate| gate.class)
+        set_as(&agent, &user(640), target, &[("latency", hint)]).map(|gate| gate.class)
     };
     assert_eq!(ask("pid:640", "-1").unwrap_err().kind, ErrorKind::Denied);
     assert_eq!(ask(&pid_target(), "5").unwrap_err().kind, ErrorKind::Denied);
@@ -396,13 +333,6 @@ fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
     assert_eq!(slice(fake, 640), PLUS_5);
     assert_eq!(ask("pid:640", "0").unwrap(), "neutral");
     assert_eq!(slice(fake, 640), None);
-    let request = RunRequest {
-        pid: 640,
-        terms: terms(&[("latency", "5")]),
-        ..RunRequest::default()
-    };
-    assert_eq!(
-        agent.run(&user, &request).unwrap_err().kind,
-        ErrorKind::Denied
-    );
+    let refused = run_as(&agent, &user(640), &[("latency", "5")]).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Denied);
 }

@@ -1,18 +1,17 @@
 //! A whole life of an agent: everything that it is asked to do, in order, on a machine in memory. `matrix` meets it with one
 //! fault at each of its operations.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
+use tidegate_api::RunRequest;
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::testkit::Meanwhile;
 use tidegate_engine::apply::Journal;
 
-use super::{Bed, PIDS, STEP_NS, root, run_limited, set_limited, terms, unset};
+use super::{Bed, PIDS, STEP_NS, root, run_limited, set, set_limited, terms, unset, unset_terms};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::renew_all;
@@ -71,7 +70,7 @@ pub const FALL: &[Ask] = &[
         renew_all(&agent.gates, &agent.runtime);
     }),
     ("main rises", |bed, agent| {
-        bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
+        bed.main_uses(900_000);
         steps(bed, agent, 40);
     }),
     ("terms taken back", |_, agent| {
@@ -86,11 +85,7 @@ pub const FALL: &[Ask] = &[
         drop(set_limited(agent, "cgroup:/other"));
     }),
     ("a limit is taken back", |_, agent| {
-        let request = UnsetRequest {
-            target: "gate:job".to_owned(),
-            terms: vec!["quota".to_owned(), "burst".to_owned()],
-        };
-        drop(agent.unset(&root(1), &request));
+        drop(unset_terms(agent, "gate:job", &["quota", "burst"]));
     }),
     ("unset cgroup", |_, agent| {
         drop(unset(agent, "cgroup:/other"))
@@ -111,30 +106,9 @@ pub fn run_main(agent: &Agent) -> Result<(), String> {
         pid: PIDS[MAIN],
         name: None,
         command: vec!["web".to_owned()],
-        terms: BTreeMap::from([
-            ("class".to_owned(), "main".to_owned()),
-            ("headroom".to_owned(), "30%".to_owned()),
-        ]),
+        terms: terms(&[("class", "main"), ("headroom", "30%")]),
     };
     let answer = agent.run(&root(PIDS[MAIN]), &request);
-    answer.map(drop).map_err(|error| error.to_string())
-}
-
-fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<(), String> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(pairs),
-    };
-    let answer = agent.set(&root(1), &request);
-    answer.map(drop).map_err(|error| error.to_string())
-}
-
-fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), String> {
-    let request = UnsetRequest {
-        target: target.to_owned(),
-        terms: names.iter().map(|name| (*name).to_owned()).collect(),
-    };
-    let answer = agent.unset(&root(1), &request);
     answer.map(drop).map_err(|error| error.to_string())
 }
 
@@ -142,7 +116,7 @@ fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), String
 pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
     let mut writer = agent.runtime.quota_writer();
     let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
-    bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
+    bed.main_uses(main_ppm);
     for nth in 0..count {
         agent
             .runtime

@@ -6,7 +6,7 @@ use tidegate_engine::locks::boost::Boost;
 use tidegate_engine::locks::budget::DEPTH_NS;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, run, run_limited};
+use super::{Bed, KINDS, PIDS, begun, run, run_limited};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::repair as fallback;
@@ -45,8 +45,7 @@ fn in_journal(agent: &Agent) -> bool {
 #[test]
 fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         run_limited(&agent, PIDS[0]).unwrap();
         bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
         let before = bed.fake.task(PIDS[0]);
@@ -55,7 +54,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         for _ in 0..3 {
             lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
         }
-        assert!(times(&agent) >= 1, "{kind:?}");
+        assert!(times(&agent) >= 1);
         assert_eq!(bed.fake.task(PIDS[0]), before);
         assert!(!in_journal(&agent));
         let view = lock(&agent.runtime.lock_boost).view().unwrap();
@@ -73,8 +72,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
 
 #[test]
 fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
-    let bed = Bed::new(KINDS[2]);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(KINDS[2]);
     run_limited(&agent, PIDS[0]).unwrap();
     run_limited(&agent, PIDS[1]).unwrap();
     let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
@@ -85,8 +83,7 @@ fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
     lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
     assert_eq!((times(&agent), in_journal(&agent)), (0, false));
 
-    let bed = Bed::new(KINDS[2]);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(KINDS[2]);
     run(&agent, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
     locked(&bed, PIDS[0], WAITER);
     LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop).poll(
@@ -134,25 +131,21 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
             if who == "repair" {
                 let (groups, mut journal) = bed.without_agent();
                 fallback::repair_with(&groups, &mut journal, &bed.run_dir(), After::End).unwrap();
-                assert!(
-                    !journal.entries().any(|entry| entry.change.is_boost()),
-                    "{kind:?}"
-                );
+                assert!(!journal.entries().any(|entry| entry.change.is_boost()));
             }
             if who.starts_with("next agent") {
                 let agent = bed.agent().unwrap();
-                assert!(!in_journal(&agent), "{kind:?} {who}");
+                assert!(!in_journal(&agent), "{who}");
             }
             let task = bed.fake.task(PIDS[0]);
-            assert_eq!(task, Some((None, NORMAL, 0)), "{kind:?} {who}");
+            assert_eq!(task, Some((None, NORMAL, 0)), "{who}");
         }
     }
 }
 
 #[test]
 fn an_agent_that_leaves_takes_turns_back() {
-    let bed = Bed::new(KINDS[0]);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(KINDS[0]);
     run_limited(&agent, PIDS[0]).unwrap();
     let group = agent.gates.lock()[0].record.attachment.group().clone();
     let boost = Boost {

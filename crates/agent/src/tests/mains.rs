@@ -31,31 +31,31 @@ fn a_main_gate_without_tasks_for_a_second_has_no_headroom_and_at_once_with_the_f
         let terms = [("class", "main"), ("headroom", "50%")];
         set(&agent, "cgroup:/other", &terms).unwrap();
         after(500);
-        assert_eq!(asked(), 500_000, "{kind:?}: it may be a restart");
+        assert_eq!(asked(), 500_000, "it may be a restart");
         after(500);
-        assert_eq!(asked(), 200_000, "{kind:?}: as without it");
+        assert_eq!(asked(), 200_000, "as without it");
         poll_vacant(&agent.gates, &agent.runtime);
-        assert_eq!(asked(), 200_000, "{kind:?}: still without tasks");
+        assert_eq!(asked(), 200_000, "still without tasks");
         enter("/other");
         poll_vacant(&agent.gates, &agent.runtime);
-        assert_eq!(asked(), 500_000, "{kind:?}: a task");
+        assert_eq!(asked(), 500_000, "a task");
         // Two short gaps are no long one.
         for _ in 0..2 {
             enter("");
             after(900);
-            assert_eq!(asked(), 500_000, "{kind:?}: a restart");
+            assert_eq!(asked(), 500_000, "a restart");
             enter("/other");
             poll_vacant(&agent.gates, &agent.runtime);
         }
         enter("");
         after(1);
         after(1_000);
-        assert_eq!(asked(), 200_000, "{kind:?}: none");
+        assert_eq!(asked(), 200_000, "none");
         // Also where it asks for less than the machine's default.
         let terms = [("class", "main"), ("headroom", "10%")];
         set(&agent, "cgroup:/other", &terms).unwrap();
         after(1_000);
-        assert_eq!(asked(), 200_000, "{kind:?}: as without it");
+        assert_eq!(asked(), 200_000, "as without it");
         agent.leave();
     }
 }

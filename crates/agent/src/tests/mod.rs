@@ -31,11 +31,12 @@ mod versions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
+use tidegate_api::{ApiError, GateView, RunReply, RunRequest, SetRequest, UnsetRequest};
 use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, FaultFs};
@@ -73,6 +74,17 @@ pub enum Kind {
 
 pub const KINDS: [Kind; 3] = [Kind::Mixed, Kind::V1, Kind::V2];
 
+/// Names the machine of a test that fails.
+struct Named(Kind);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("on {:?}", self.0);
+        }
+    }
+}
+
 /// A machine in memory, on which agents come and go.
 pub struct Bed {
     pub kind: Kind,
@@ -89,6 +101,7 @@ pub struct Bed {
     pub clock: Arc<dyn Clock>,
     dir: tempfile::TempDir,
     homes: Vec<String>,
+    _named: Named,
 }
 
 impl Bed {
@@ -129,7 +142,21 @@ impl Bed {
             clock: Arc::new(SystemClock),
             dir: directory_in_memory(),
             homes,
+            _named: Named(kind),
         }
+    }
+
+    /// What main uses from now on, of the machine.
+    pub fn main_uses(&self, ppm: u64) {
+        self.sensor.main_ppm.store(ppm, Ordering::Relaxed);
+    }
+
+    /// Another process, of user 1000.
+    pub fn add_users_process(&self, pid: i32) {
+        self.fake.add_process(FakeProcess {
+            uid: 1000,
+            ..FakeProcess::new(pid)
+        });
     }
 
     pub fn run_dir(&self) -> RunDir {
@@ -298,6 +325,13 @@ impl Bed {
     }
 }
 
+/// A machine with an agent on it.
+fn begun(kind: Kind) -> (Bed, Agent) {
+    let bed = Bed::new(kind);
+    let agent = bed.agent().unwrap();
+    (bed, agent)
+}
+
 /// The moving limits are mapped from a real file: on a disk its making would be most of a bed's time.
 fn directory_in_memory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
@@ -330,58 +364,94 @@ pub fn root(pid: i32) -> Peer {
     }
 }
 
-/// `run` by root with these terms; the group it came to.
-fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, ApiError> {
-    let request = RunRequest {
+/// User 1000, at the process that asks.
+pub fn user(pid: i32) -> Peer {
+    Peer {
         pid,
+        uid: 1000,
+        groups: vec![1000],
+        ..Peer::default()
+    }
+}
+
+fn path(text: &str) -> GroupPath {
+    GroupPath::parse(text).unwrap()
+}
+
+/// The limit that the kernel has for a group.
+fn stands(agent: &Agent, group: &str) -> Bandwidth {
+    agent.groups().bandwidth(&path(group)).unwrap()
+}
+
+/// Another program writes a group's limit.
+fn write_quota(agent: &Agent, group: &str, to: Bandwidth) {
+    let written = agent.groups().set_bandwidth(&path(group), None, to);
+    written.unwrap();
+}
+
+/// The group of a process or task.
+fn at(agent: &Agent, tid: i32) -> String {
+    agent.groups().group_of(tid).unwrap().unwrap().to_string()
+}
+
+/// `run` by the process that asks, as `job`.
+fn run_as(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, ApiError> {
+    let request = RunRequest {
+        pid: peer.pid,
         name: None,
         command: vec!["job".to_owned()],
         terms: terms(pairs),
     };
-    agent.run(&root(pid), &request).map(|reply| reply.cgroup)
+    agent.run(peer, &request)
+}
+
+/// `run` by root with these terms; the group it came to.
+fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, ApiError> {
+    run_as(agent, &root(pid), pairs).map(|reply| reply.cgroup)
+}
+
+fn set_as(
+    agent: &Agent,
+    peer: &Peer,
+    target: &str,
+    pairs: &[(&str, &str)],
+) -> Result<GateView, ApiError> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    agent.set(peer, &request)
 }
 
 /// `set` by root; the gate's notes.
 fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, ApiError> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(pairs),
-    };
-    agent.set(&root(1), &request).map(|view| view.notes)
+    set_as(agent, &root(1), target, pairs).map(|view| view.notes)
 }
 
 /// Side work without a headroom.
 pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
-    run_job(agent, pid, &[("class", "side")])
+    run_as(agent, &root(pid), &[("class", "side")])
 }
 
 /// Side work with a headroom, and so under a quota.
 pub fn run_limited(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
-    run_job(agent, pid, &[("class", "side"), ("headroom", "20%")])
-}
-
-fn run_job(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<RunReply, ApiError> {
-    let request = RunRequest {
-        pid,
-        name: None,
-        command: vec!["job".to_owned()],
-        terms: terms(pairs),
-    };
-    agent.run(&root(pid), &request)
+    run_as(agent, &root(pid), &LIMITED)
 }
 
 pub fn set_limited(agent: &Agent, target: &str) -> Result<(), ApiError> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(&[("class", "side"), ("headroom", "20%")]),
-    };
-    agent.set(&root(1), &request).map(drop)
+    set(agent, target, &LIMITED).map(drop)
 }
 
+const LIMITED: [(&str, &str); 2] = [("class", "side"), ("headroom", "20%")];
+
 pub fn unset(agent: &Agent, target: &str) -> Result<(), ApiError> {
+    unset_terms(agent, target, &[])
+}
+
+fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), ApiError> {
     let request = UnsetRequest {
         target: target.to_owned(),
-        terms: Vec::new(),
+        terms: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     agent.unset(&root(1), &request).map(drop)
 }

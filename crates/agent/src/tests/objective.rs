@@ -1,7 +1,5 @@
 //! An objective on a latency that is reported from outside: what the reports lead to, and who may make them.
 
-use std::sync::atomic::Ordering;
-
 use tidegate_api::{ApiError, Done, ErrorKind, ObjectiveView, ReportRequest};
 
 use super::steps::{Knob, steps};
@@ -15,7 +13,7 @@ const SECOND: u32 = 200;
 /// Main at 30 % of two CPUs on a sensor that does not tell waits, side work that takes all that it is given.
 fn bed() -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::V2);
-    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    bed.main_uses(300_000);
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     let terms = [("class", "main"), ("objective", "reported<5ms")];

@@ -1,7 +1,6 @@
 //! Rules on groups of every kind of machine: applied, changed, refused, gone back from, and on what starts later.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ApplyRequest, ErrorKind, PolicyChangeView};
@@ -10,8 +9,8 @@ use tidegate_cgroup::{KernelFs, Op};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::starts::{Start, Starts};
 
-use super::sim_clock::SimClock;
-use super::{Bed, KINDS, Kind, gate_names, in_journal, root, set, unset};
+use super::sim_clock::in_time;
+use super::{Bed, KINDS, Kind, begun, gate_names, in_journal, path, root, set, unset, user};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::{apply, confirm, diff, end_trial, rollback, view};
@@ -48,6 +47,16 @@ pub(super) fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
     apply(agent, &root(1), &ApplyRequest::default())
 }
 
+/// The kernel tells of these groups, which were made.
+fn started(agent: &Agent, groups: &[&str]) {
+    let told = groups.iter().map(|group| Start::Group(path(group)));
+    let told = Starts {
+        told: told.collect(),
+        has_lost: false,
+    };
+    starts::look(agent, told);
+}
+
 fn trial(seconds: u64) -> ApplyRequest {
     ApplyRequest {
         for_seconds: Some(seconds),
@@ -58,39 +67,25 @@ fn trial(seconds: u64) -> ApplyRequest {
 #[test]
 fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        group(&bed, "batch-1");
-        group(&bed, "batch-2");
+        let (bed, agent) = bed_with(kind, &["batch-1", "batch-2"], BATCH);
         let fresh = bed.values("/batch-1");
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", BATCH);
         let changes = apply_now(&agent).unwrap();
-        let made: Vec<_> = changes
-            .gates
-            .iter()
-            .map(|gate| gate.target.as_str())
-            .collect();
-        assert_eq!(made, ["cgroup:/batch-1", "cgroup:/batch-2"], "{kind:?}");
+        let made: Vec<_> = changes.gates.iter().map(|gate| &*gate.target).collect();
+        assert_eq!(made, ["cgroup:/batch-1", "cgroup:/batch-2"]);
         assert!(bed.is_limited("/batch-1") && bed.is_limited("/batch-2"));
         assert!(!bed.is_limited("/other"));
         assert_eq!(apply_now(&agent).unwrap().gates, [], "the same again");
-        assert_eq!(
-            rollback(&agent, &root(1)).unwrap().gates.len(),
-            2,
-            "the way back is kept"
-        );
+        let back = rollback(&agent, &root(1)).unwrap();
+        assert_eq!(back.gates.len(), 2, "the way back is kept");
         apply_now(&agent).unwrap();
         std::fs::remove_dir_all(bed.run_dir().dir().join("etc")).unwrap();
         let changes = apply_now(&agent).unwrap();
         assert!(changes.gates.iter().all(|gate| gate.change == "ended"));
-        assert_eq!(bed.values("/batch-1"), fresh, "{kind:?}");
+        assert_eq!(bed.values("/batch-1"), fresh);
         assert_eq!(in_journal(&agent), []);
         agent.leave();
         let kept = bed.run_dir().dir().join("policy.json");
-        assert!(
-            !kept.exists(),
-            "{kind:?}: the files count at the next start"
-        );
+        assert!(!kept.exists(), "the files count at the next start");
     }
 }
 
@@ -104,14 +99,14 @@ fn a_diff_changes_nothing_and_says_what_apply_then_does() {
         let below = |path: &Path| path.starts_with("/sys/fs/cgroup");
         let log = bed.fs.log();
         let wrote = |(op, path): &&(Op, std::path::PathBuf)| *op == Op::Write && below(path);
-        assert_eq!(log[since..].iter().find(wrote), None, "{kind:?}");
+        assert_eq!(log[since..].iter().find(wrote), None);
         assert_eq!(bed.values("/batch-1"), fresh);
         let done = apply_now(&agent).unwrap();
         assert_eq!(said.gates, done.gates);
         assert!(said.writes.len() >= 2, "{:?}", said.writes);
         for write in &said.writes {
             let stands = bed.fake.text(&write.path);
-            assert_eq!(stands.trim(), write.to, "{kind:?}: {}", write.path);
+            assert_eq!(stands.trim(), write.to, "{}", write.path);
         }
         let again = diff(&agent, &root(1)).unwrap();
         assert!(again.gates.is_empty() && again.writes.is_empty());
@@ -131,11 +126,7 @@ fn a_mistake_leaves_everything_as_it_was() {
         );
         let error = apply_now(&agent).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Usage);
-        for part in [
-            "20-wrong.toml:2:1",
-            "did you mean weight?",
-            "it matches nothing",
-        ] {
+        for part in ["20-wrong.toml:2:1", "mean weight?", "it matches nothing"] {
             assert!(error.detail.contains(part), "{}", error.detail);
         }
         assert_eq!(bed.values("/batch-1"), values);
@@ -150,14 +141,10 @@ fn a_mistake_leaves_everything_as_it_was() {
 fn a_refusal_half_way_goes_back() {
     for kind in KINDS {
         for nth in 1..60 {
-            let bed = Bed::new(kind);
-            for name in ["batch-1", "batch-2", "other-1"] {
-                group(&bed, name);
-            }
-            let agent = bed.agent().unwrap();
-            write(&bed, "10-batch.toml", BATCH);
+            let (bed, agent) = bed_with(kind, &["batch-1", "batch-2", "other-1"], BATCH);
             apply_now(&agent).unwrap();
-            let values = ["/batch-1", "/batch-2", "/other-1"].map(|group| bed.values(group));
+            let groups = ["/batch-1", "/batch-2", "/other-1"];
+            let values = groups.map(|group| bed.values(group));
             let second = BATCH.replace("/batch-*", "/*-1").replace("50", "70");
             write(&bed, "10-batch.toml", &second);
             bed.fs
@@ -167,15 +154,15 @@ fn a_refusal_half_way_goes_back() {
             if answer.is_ok() {
                 continue;
             }
-            let now = ["/batch-1", "/batch-2", "/other-1"].map(|group| bed.values(group));
+            let now = groups.map(|group| bed.values(group));
             for (nth_group, (had, has)) in values.iter().zip(&now).enumerate() {
-                let limited = bed.is_limited(["/batch-1", "/batch-2", "/other-1"][nth_group]);
+                let limited = bed.is_limited(groups[nth_group]);
                 assert!(
                     had == has || limited && nth_group < 2,
-                    "{kind:?} {nth}: {had:?} {has:?}"
+                    "{nth}: {had:?} {has:?}"
                 );
             }
-            assert_eq!(gate_names(&agent).len(), 2, "{kind:?} {nth}: {answer:?}");
+            assert_eq!(gate_names(&agent).len(), 2, "{nth}: {answer:?}");
         }
     }
 }
@@ -186,11 +173,8 @@ fn what_was_only_written_down_is_not_done_afterwards() {
     let mut refused = 0;
     for kind in KINDS {
         for nth in 1..500 {
-            let (bed, agent) = bed_with(
-                kind,
-                &["batch-1", "batch-2"],
-                &BATCH.replace("side", "neutral"),
-            );
+            let neutral = BATCH.replace("side", "neutral");
+            let (bed, agent) = bed_with(kind, &["batch-1", "batch-2"], &neutral);
             apply_now(&agent).unwrap();
             let values = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
             write(&bed, "10-batch.toml", BATCH);
@@ -206,7 +190,7 @@ fn what_was_only_written_down_is_not_done_afterwards() {
                 housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
             }
             let now = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
-            assert_eq!(now, values, "{kind:?} {nth}: {answer:?}");
+            assert_eq!(now, values, "{nth}: {answer:?}");
         }
     }
     assert!(refused > 30, "{refused}");
@@ -215,36 +199,30 @@ fn what_was_only_written_down_is_not_done_afterwards() {
 #[test]
 fn what_a_user_set_before_does_not_loosen_a_rule() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
+        let (bed, agent) = begun(kind);
         group(&bed, "batch-1");
-        let agent = bed.agent().unwrap();
-        let request = tidegate_api::SetRequest {
-            target: "cgroup:/batch-1".to_owned(),
-            terms: super::terms(&[("class", "side"), ("quota", "90ms"), ("weight", "100")]),
-        };
-        agent.set(&root(1), &request).unwrap();
+        let terms = [("class", "side"), ("quota", "90ms"), ("weight", "100")];
+        set(&agent, "cgroup:/batch-1", &terms).unwrap();
         // As if it had been set without privilege.
         agent.gates.lock()[0].record.by_admin.clear();
         let rule = BATCH.replace("weight = 50", "weight = 10, quota = \"20ms\"");
         write(&bed, "10-batch.toml", &rule);
         apply_now(&agent).unwrap();
         let terms = agent.gates.lock()[0].terms.clone();
-        assert_eq!(terms.quota.value.to_string(), "20ms", "{kind:?}");
+        assert_eq!(terms.quota.value.to_string(), "20ms");
         assert_eq!(terms.weight.value.to_string(), "10");
         // The administrator's own stay.
         set(&agent, "cgroup:/batch-1", &[("quota", "70ms")]).unwrap();
         apply_now(&agent).unwrap();
         let terms = agent.gates.lock()[0].terms.clone();
-        assert_eq!(terms.quota.value.to_string(), "70ms", "{kind:?}");
+        assert_eq!(terms.quota.value.to_string(), "70ms");
     }
 }
 
 #[test]
 fn a_trial_ends_by_itself_unless_it_is_confirmed() {
     for confirmed in [false, true] {
-        let mut bed = Bed::new(KINDS[2]);
-        let clock = Arc::new(SimClock::default());
-        bed.clock = clock.clone();
+        let (bed, clock) = in_time(Bed::new(Kind::V2));
         group(&bed, "batch-1");
         let agent = bed.agent().unwrap();
         write(&bed, "10-batch.toml", BATCH);
@@ -274,9 +252,7 @@ fn a_trial_ends_by_itself_unless_it_is_confirmed() {
 
 #[test]
 fn a_trial_of_what_is_in_force_ends_with_it_in_force() {
-    let mut bed = Bed::new(KINDS[2]);
-    let clock = Arc::new(SimClock::default());
-    bed.clock = clock.clone();
+    let (bed, clock) = in_time(Bed::new(Kind::V2));
     group(&bed, "batch-1");
     let agent = bed.agent().unwrap();
     write(&bed, "10-batch.toml", BATCH);
@@ -300,8 +276,7 @@ fn a_trial_of_what_is_in_force_ends_with_it_in_force() {
 #[test]
 fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         let observe = BATCH.replace("batch", "watched") + "mode = \"observe\"\n";
         write(&bed, "10-batch.toml", &(BATCH.to_owned() + &observe));
         apply_now(&agent).unwrap();
@@ -310,14 +285,8 @@ fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
             group(&bed, name);
         }
         let fresh = bed.values("/free");
-        let started = ["/batch-7", "/watched-1", "/free"]
-            .map(|path| Start::Group(tidegate_cgroup::group::GroupPath::parse(path).unwrap()));
-        let told = Starts {
-            told: started.to_vec(),
-            has_lost: false,
-        };
-        starts::look(&agent, told);
-        assert_eq!(gate_names(&agent), ["batch-7"], "{kind:?}");
+        started(&agent, &["/batch-7", "/watched-1", "/free"]);
+        assert_eq!(gate_names(&agent), ["batch-7"]);
         assert!(bed.is_limited("/batch-7"));
         assert_eq!(bed.values("/watched-1"), fresh);
         let rules = view(&agent, Some(&root(1))).rules;
@@ -333,17 +302,12 @@ fn a_group_that_is_made_again_is_gated_again() {
         let (bed, agent) = bed_with(kind, &[], BATCH);
         group(&bed, "batch-7");
         apply_now(&agent).unwrap();
-        let path = tidegate_cgroup::group::GroupPath::parse("/batch-7").unwrap();
-        assert!(agent.groups().remove(&path).unwrap());
+        assert!(agent.groups().remove(&path("/batch-7")).unwrap());
         group(&bed, "batch-7");
-        assert!(!bed.is_limited("/batch-7"), "{kind:?}");
+        assert!(!bed.is_limited("/batch-7"));
         // No poll came between: the gate is still there.
-        let told = Starts {
-            told: vec![Start::Group(path)],
-            has_lost: false,
-        };
-        starts::look(&agent, told);
-        assert!(bed.is_limited("/batch-7"), "{kind:?}");
+        started(&agent, &["/batch-7"]);
+        assert!(bed.is_limited("/batch-7"));
         assert_eq!(gate_names(&agent), ["batch-7"]);
         agent.leave();
         assert_eq!(in_journal(&agent), []);
@@ -361,11 +325,7 @@ fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
         assert_eq!(view.rule.as_deref(), Some("batch"));
         let limited = bed.values("/batch-1");
         unset(&agent, "cgroup:/batch-1").unwrap();
-        assert_ne!(
-            bed.values("/batch-1"),
-            limited,
-            "{kind:?}: the quota is gone"
-        );
+        assert_ne!(bed.values("/batch-1"), limited, "the quota is gone");
         assert_eq!(gate_names(&agent), ["batch-1"]);
         let error = unset(&agent, "cgroup:/batch-1").unwrap_err();
         assert!(error.detail.contains("rule batch"), "{error:?}");
@@ -380,12 +340,8 @@ fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
 
 #[test]
 fn the_policy_is_the_administrators() {
-    let bed = Bed::new(KINDS[0]);
-    let agent = bed.agent().unwrap();
-    let user = crate::peer::Peer {
-        uid: 1000,
-        ..root(1)
-    };
+    let (_bed, agent) = begun(KINDS[0]);
+    let user = user(1);
     for denied in [
         apply(&agent, &user, &ApplyRequest::default()).map(drop),
         diff(&agent, &user).map(drop),

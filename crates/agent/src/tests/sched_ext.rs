@@ -12,7 +12,9 @@ use tidegate_sched_ext::{CapScope, CapTerms, Kind as Work, LimitStat, SchedulerE
 use super::fake_scheduler::FakeKernel;
 use super::sched_ext_outside::{supervise, view_at};
 use super::sim_clock::SimClock;
-use super::{Bed, KINDS, Kind, PIDS, run, run_limited, run_side, set, set_limited, unset};
+use super::{
+    Bed, KINDS, Kind, PIDS, at, path, run, run_limited, run_side, set, set_limited, unset,
+};
 use crate::agent::Agent;
 use crate::runtime::control_thread::follow_engine;
 use crate::runtime::demand::poll_demand;
@@ -58,8 +60,8 @@ fn turn(agent: &Agent) -> Option<u64> {
     control.step(crate::process::lease::monotonic_ns(), 0, &mut writer);
     drop(control);
     let machine = &agent.runtime.kernel;
-    let stands = machine.groups.bandwidth(&machine.side_root()).ok()?;
-    stands.rate_ucpu()
+    let limit = machine.groups.bandwidth(&machine.side_root()).ok()?;
+    limit.rate_ucpu()
 }
 
 pub(super) fn eject(kernel: &FakeKernel) {
@@ -68,8 +70,7 @@ pub(super) fn eject(kernel: &FakeKernel) {
 }
 
 pub(super) fn id(agent: &Agent, group: &str) -> u64 {
-    let group = tidegate_cgroup::group::GroupPath::parse(group).unwrap();
-    agent.groups().id(&group).unwrap()
+    agent.groups().id(&path(group)).unwrap()
 }
 
 /// 1 % of two CPUs.
@@ -79,83 +80,73 @@ const FLOOR_UCPU: Option<u64> = Some(20_000);
 fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
     for kind in KINDS {
         let (bed, kernel) = bed(kind);
-        bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+        bed.main_uses(300_000);
         let agent = bed.agent().unwrap();
         let group = run_limited(&agent, PIDS[0]).unwrap().cgroup;
         for _ in 0..400 {
             turn(&agent);
         }
-        assert!(
-            turn(&agent) > FLOOR_UCPU,
-            "{kind:?}: cgroup until it is loaded"
-        );
+        assert!(turn(&agent) > FLOOR_UCPU, "cgroup until it is loaded");
         probe_side_root(&agent, &kernel);
         supervise(&agent, S);
         let at_attach = lock(&kernel.told).at_attach.clone();
         let (quota, idle) = at_attach[0];
-        assert_eq!(quota.unwrap().rate_ucpu(), FLOOR_UCPU, "{kind:?}");
-        assert!(idle, "{kind:?}");
+        assert_eq!(quota.unwrap().rate_ucpu(), FLOOR_UCPU);
+        assert!(idle);
         {
             let told = lock(&kernel.told);
-            assert!(told.mirrors.contains(&id(&agent, "/tg-side")), "{kind:?}");
+            assert!(told.mirrors.contains(&id(&agent, "/tg-side")));
             assert_eq!(told.gates[&id(&agent, &group)].kind, Some(Work::Side));
-            assert_eq!(
-                told.machine,
-                (200_000, 10_000),
-                "{kind:?}: the default headroom"
-            );
+            assert_eq!(told.machine, (200_000, 10_000), "the default headroom");
         }
         let status = agent.status();
-        assert!(
-            status.engine == "sched_ext" && status.sched_ext.unwrap().on,
-            "{kind:?}"
-        );
+        assert!(status.engine == "sched_ext" && status.sched_ext.unwrap().on);
         let counts = status.gates[0]
             .sched_ext
             .as_ref()
             .expect("what the scheduler counts");
-        assert_eq!((counts.used_seconds, counts.wakeups), (2.5, 10), "{kind:?}");
+        assert_eq!((counts.used_seconds, counts.wakeups), (2.5, 10));
         assert_eq!(
             (counts.delay_mean_us, counts.delay_longest_us),
             (10.0, 16.0)
         );
         for _ in 0..400 {
-            assert_eq!(turn(&agent), FLOOR_UCPU, "{kind:?}: the copy is not moved");
+            assert_eq!(turn(&agent), FLOOR_UCPU, "the copy is not moved");
         }
 
         eject(&kernel);
         assert!(
             turn(&agent) > FLOOR_UCPU,
-            "{kind:?}: the law has gone on: its allowance at once"
+            "the law has gone on: its allowance at once"
         );
         assert_eq!(agent.status().engine, "cgroup");
         assert!(
             agent.status().gates[0].sched_ext.is_none(),
-            "{kind:?}: it counts no more"
+            "it counts no more"
         );
         let off = agent.status().sched_ext.unwrap().off.unwrap();
         assert!(off.starts_with("sched_ext off: "), "{off}");
         supervise(&agent, 2 * S);
         let view = view_at(&agent, 2 * S);
         let off = "sched_ext off: runnable task stall (job[501] failed to run for 30.001s); reload in 1 s";
-        assert_eq!(view.off.as_deref(), Some(off), "{kind:?}");
+        assert_eq!(view.off.as_deref(), Some(off));
         assert_eq!((view.last_kind, view.ends), (Some(1026), 1));
         assert_eq!(view.last_dump.as_deref(), Some("CPU states\n"));
 
         supervise(&agent, 2 * S + S / 2);
         assert!(!agent.runtime.sched_ext.is_loaded(), "not before its time");
         supervise(&agent, 3 * S);
-        assert!(view_at(&agent, 3 * S).on, "{kind:?}: again");
-        assert_eq!(turn(&agent), FLOOR_UCPU, "{kind:?}: with copies");
+        assert!(view_at(&agent, 3 * S).on, "again");
+        assert_eq!(turn(&agent), FLOOR_UCPU, "with copies");
         agent.leave();
-        assert_eq!(lock(&kernel.told).unloads, 2, "{kind:?}");
+        assert_eq!(lock(&kernel.told).unloads, 2);
     }
 }
 
 #[test]
 fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
     let (bed, kernel) = bed(Kind::V2);
-    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    bed.main_uses(300_000);
     let agent = bed.agent().unwrap();
     run_limited(&agent, PIDS[0]).unwrap();
     for refuses in ["prepare", "attach", "gate"] {
@@ -341,18 +332,18 @@ fn caps_for_each_have_no_copy_and_come_when_the_scheduler_goes() {
     let agent = bed.agent().unwrap();
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
-    let at = |agent: &Agent| {
-        let at = agent.groups().group_of(PIDS[0]);
-        at.unwrap().unwrap().to_string()
-    };
-    assert_ne!(at(&agent), group, "divided by the cgroup engine");
+    assert_ne!(at(&agent, PIDS[0]), group, "divided by the cgroup engine");
     supervise(&agent, S);
-    assert_eq!(at(&agent), group, "the scheduler needs no groups for that");
+    assert_eq!(
+        at(&agent, PIDS[0]),
+        group,
+        "the scheduler needs no groups for that"
+    );
     let cap = lock(&kernel.told).gates[&id(&agent, &group)].cap.unwrap();
     assert_eq!((cap.hard_ppt, cap.scope), (Some(200), CapScope::Task));
     eject(&kernel);
     supervise(&agent, 2 * S);
-    assert_ne!(at(&agent), group, "divided again");
+    assert_ne!(at(&agent, PIDS[0]), group, "divided again");
 }
 
 #[test]
@@ -379,8 +370,8 @@ fn leaving_takes_the_scheduler_out_and_leaves_what_it_always_leaves() {
         set_limited(&agent, &format!("pid:{}", PIDS[1])).unwrap();
         bed.fake.end_process(PIDS[0]);
         agent.leave();
-        assert_eq!(lock(&kernel.told).unloads, 1, "{kind:?}");
-        assert!(!kernel.in_force.load(Ordering::Relaxed), "{kind:?}");
-        assert_eq!(bed.left_behind(&fresh), Vec::<String>::new(), "{kind:?}");
+        assert_eq!(lock(&kernel.told).unloads, 1);
+        assert!(!kernel.in_force.load(Ordering::Relaxed));
+        assert_eq!(bed.left_behind(&fresh), Vec::<String>::new());
     }
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tidegate_api::{GateView, Limit, SchedExtView};
 use tidegate_cgroup::bandwidth::Bandwidth;
-use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{CapScope, CapStat, CapTerms, LimitStat};
 
 use super::sched_ext::{bed, eject, id};
-use super::{KINDS, Kind, PIDS, run, run_limited, set, unset};
+use super::{KINDS, Kind, PIDS, at, path, run, run_limited, set, stands, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::supervise;
@@ -54,18 +53,18 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         assert_eq!(
             stands.rate_ucpu(),
             copy.rate_ucpu(),
-            "{kind:?}: written again once, though the loop writes nothing beside the scheduler"
+            "written again once, though the loop writes nothing beside the scheduler"
         );
         let root_id = id(&agent, "/tg-side");
-        assert!(lock(&kernel.told).mirrors.contains(&root_id), "{kind:?}");
+        assert!(lock(&kernel.told).mirrors.contains(&root_id));
         write();
         for _ in 0..3 {
             housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
-            assert_eq!(agent.groups().bandwidth(&root).unwrap(), theirs, "{kind:?}");
+            assert_eq!(agent.groups().bandwidth(&root).unwrap(), theirs);
         }
         assert!(
             !lock(&kernel.told).mirrors.contains(&root_id),
-            "{kind:?}: the scheduler keeps every quota"
+            "the scheduler keeps every quota"
         );
     }
 }
@@ -75,7 +74,7 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
     supervise(&agent, S);
-    let other = GroupPath::parse("/other").unwrap();
+    let other = path("/other");
     let fresh = bed.values("/other");
     let other_id = id(&agent, "/other");
     for pid in PIDS {
@@ -123,16 +122,12 @@ fn work_that_outlives_the_agent_is_divided_into_groups_that_keep_its_caps() {
     supervise(&agent, S);
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
-    let at = |agent: &Agent| agent.groups().group_of(PIDS[0]).unwrap().unwrap();
-    assert_eq!(at(&agent).to_string(), group, "the scheduler needs none");
+    assert_eq!(at(&agent, PIDS[0]), group, "the scheduler needs none");
     agent.leave();
-    assert_ne!(at(&agent).to_string(), group);
-    let limit = agent.groups().bandwidth(&at(&agent)).unwrap();
-    assert_eq!(
-        limit.rate_ucpu(),
-        Some(200_000),
-        "its quota holds it from now on"
-    );
+    let own = at(&agent, PIDS[0]);
+    assert_ne!(own, group);
+    let limit = stands(&agent, &own).rate_ucpu();
+    assert_eq!(limit, Some(200_000), "its quota holds it from now on");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError};
 
-use super::{Bed, Kind, PIDS, run_limited, set_limited};
+use super::{Bed, Kind, PIDS, run_limited, set_limited, write_quota};
 use crate::agent::Agent;
 use crate::process::lease::monotonic_ns;
 
@@ -68,7 +68,7 @@ pub(super) fn steps(bed: &Bed, agent: &Agent, knob: &mut Knob, count: u32) {
 
 fn bed_with_side_work() -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::Mixed);
-    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    bed.main_uses(300_000);
     let agent = bed.agent().unwrap();
     run_limited(&agent, PIDS[0]).unwrap();
     (bed, agent, Knob::default())
@@ -86,11 +86,8 @@ fn starts_at_the_tolerance_and_rises_to_what_main_leaves() {
     assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
     let settled = knob.writes;
     steps(&bed, &agent, &mut knob, 1_000);
-    assert!(
-        knob.writes - settled <= 25,
-        "{} writes in 5 s of steady state",
-        knob.writes - settled
-    );
+    let writes = knob.writes - settled;
+    assert!(writes <= 25, "{writes} writes in 5 s of steady state");
 }
 
 #[test]
@@ -99,19 +96,9 @@ fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
     steps(&bed, &agent, &mut knob, 1_000);
     bed.sensor.fails.store(true, Ordering::Relaxed);
     steps(&bed, &agent, &mut knob, 400);
-    assert!(
-        knob.ucpu() <= 20_000,
-        "stale means cut, not hold: {}",
-        knob.ucpu()
-    );
-    assert!(
-        agent
-            .runtime
-            .control()
-            .sensing_error
-            .as_ref()
-            .is_some_and(|why| why.contains("9 root groups"))
-    );
+    assert!(knob.ucpu() <= 20_000, "stale means cut, not hold");
+    let why = agent.runtime.control().sensing_error.clone().unwrap();
+    assert!(why.contains("9 root groups"), "{why}");
     assert!(agent.runtime.control().unusable.total() > 0);
 }
 
@@ -138,7 +125,7 @@ fn a_refused_write_is_told_and_tried_again() {
     steps(&bed, &agent, &mut knob, 1_000);
     let before = knob.ucpu();
     knob.refuses = true;
-    bed.sensor.main_ppm.store(700_000, Ordering::Relaxed);
+    bed.main_uses(700_000);
     steps(&bed, &agent, &mut knob, 20);
     assert_eq!(knob.ucpu(), before);
     let errors = || {
@@ -148,11 +135,7 @@ fn a_refused_write_is_told_and_tried_again() {
     assert_eq!(errors(), ["refused"]);
     knob.refuses = false;
     steps(&bed, &agent, &mut knob, 400);
-    assert!(
-        knob.ucpu() < 250_000,
-        "cut to what main leaves: {}",
-        knob.ucpu()
-    );
+    assert!(knob.ucpu() < 250_000, "cut to what main leaves");
     assert!(errors().is_empty());
 }
 
@@ -175,10 +158,7 @@ fn the_last_gate_takes_the_limit_with_it() {
     agent.leave();
     let writes = knob.writes;
     steps(&bed, &agent, &mut knob, 100);
-    assert_eq!(
-        knob.writes, writes,
-        "the loop does not write behind a restore"
-    );
+    assert_eq!(knob.writes, writes, "none behind a restore");
     assert!(!bed.exists("/tg-side"));
 }
 
@@ -202,11 +182,9 @@ fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
 #[test]
 fn a_group_never_gets_more_than_its_administrator_gave_it() {
     let bed = Bed::new(Kind::Mixed);
-    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    bed.main_uses(300_000);
     let agent = bed.agent().unwrap();
-    let other = GroupPath::parse("/other").unwrap();
-    let theirs = Bandwidth::limit(20_000, 100_000);
-    agent.groups().set_bandwidth(&other, None, theirs).unwrap();
+    write_quota(&agent, "/other", Bandwidth::limit(20_000, 100_000));
     set_limited(&agent, "cgroup:/other").unwrap();
     let mut knob = Knob::default();
     steps(&bed, &agent, &mut knob, 1_000);

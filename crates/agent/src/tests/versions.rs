@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use tidegate_cgroup::KernelFs;
-use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, gate_names, run_limited, set_limited, unset};
+use super::{
+    Bed, KINDS, PIDS, begun, gate_names, in_journal, path, run_limited, set, set_limited, unset,
+};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::leave_if_unused;
@@ -37,8 +38,7 @@ fn alerts(agent: &Agent) -> String {
 #[test]
 fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         run_limited(&agent, PIDS[0]).unwrap();
         drop(agent);
         let class = r#""class":{"text":"side""#;
@@ -52,20 +52,20 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
         );
 
         let agent = bed.agent().unwrap();
-        assert_eq!(gate_names(&agent), ["job"], "{kind:?}");
-        assert!(bed.is_limited("/tg-side"), "{kind:?}");
+        assert_eq!(gate_names(&agent), ["job"]);
+        assert!(bed.is_limited("/tg-side"));
         let told = alerts(&agent);
         assert!(
             told.contains("turbo") && told.contains("featherlight") && told.contains("gate job"),
             "{told}"
         );
         // The gate can be changed, and what is not known stays with it.
-        super::set(&agent, "gate:job", &[("weight", "50")]).unwrap();
+        set(&agent, "gate:job", &[("weight", "50")]).unwrap();
         assert!(text(&bed).contains("turbo"), "kept for the newer one");
         drop(agent);
         let agent = bed.agent().unwrap();
-        assert_eq!(agent.gates.lock()[0].weight(), 50, "{kind:?}");
-        assert!(text(&bed).contains("turbo"), "{kind:?}");
+        assert_eq!(agent.gates.lock()[0].weight(), 50);
+        assert!(text(&bed).contains("turbo"));
         assert!(
             !text(&bed).contains("featherlight"),
             "it was set again: {}",
@@ -78,9 +78,8 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
 #[test]
 fn a_class_of_a_newer_version_leaves_the_gate_to_it() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
+        let (bed, agent) = begun(kind);
         let fresh = bed.values("/other");
-        let agent = bed.agent().unwrap();
         set_limited(&agent, "cgroup:/other").unwrap();
         drop(agent);
         rewrite(
@@ -89,27 +88,23 @@ fn a_class_of_a_newer_version_leaves_the_gate_to_it() {
             r#""class":{"text":"tidal""#,
         );
         let older = bed.agent().unwrap();
-        assert!(bed.is_limited("/other"), "{kind:?}");
+        assert!(bed.is_limited("/other"));
         assert!(alerts(&older).contains("tidal"), "{}", alerts(&older));
         // Its name is taken, and an agent with nothing else to do does not leave it alone.
-        let again = super::set(&older, "cgroup:/other", &[("class", "main")]);
-        assert!(
-            again.is_err() || !gate_names(&older).contains(&"other".to_owned()),
-            "{kind:?}"
-        );
+        let again = set(&older, "cgroup:/other", &[("class", "main")]);
+        assert!(again.is_err() || !gate_names(&older).contains(&"other".to_owned()));
         leave_if_unused(&older.gates, &older.runtime, &older.life);
-        assert!(!older.runtime.control_loop.lease.left(), "{kind:?}");
+        assert!(!older.runtime.control_loop.lease.left());
         // A stop ends all gates.
         older.leave();
-        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
-        assert!(super::in_journal(&older).is_empty(), "{kind:?}");
+        assert_eq!(bed.values("/other"), fresh);
+        assert!(in_journal(&older).is_empty());
     }
 }
 
 #[test]
 fn a_gate_of_a_newer_version_is_forgotten_with_its_group() {
-    let bed = Bed::new(KINDS[0]);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(KINDS[0]);
     set_limited(&agent, "cgroup:/other").unwrap();
     drop(agent);
     rewrite(
@@ -119,7 +114,7 @@ fn a_gate_of_a_newer_version_is_forgotten_with_its_group() {
     );
     let older = bed.agent().unwrap();
     assert_eq!(older.runtime.unread_names().len(), 1);
-    let group = older.groups().remove(&GroupPath::parse("/other").unwrap());
+    let group = older.groups().remove(&path("/other"));
     assert!(group.unwrap());
     assert!(older.runtime.unread_names().is_empty());
     leave_if_unused(&older.gates, &older.runtime, &older.life);
@@ -129,8 +124,7 @@ fn a_gate_of_a_newer_version_is_forgotten_with_its_group() {
 #[test]
 fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
+        let (bed, agent) = begun(kind);
         set_limited(&agent, "cgroup:/other").unwrap();
         run_limited(&agent, PIDS[0]).unwrap();
         drop(agent);
@@ -139,12 +133,8 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
         rewrite(&bed, known, newer);
 
         let older = bed.agent().unwrap();
-        assert_eq!(gate_names(&older), ["job"], "{kind:?}");
-        assert!(
-            bed.is_limited("/other"),
-            "{kind:?}: {:?}",
-            bed.values("/other")
-        );
+        assert_eq!(gate_names(&older), ["job"]);
+        assert!(bed.is_limited("/other"), "{:?}", bed.values("/other"));
         let told = alerts(&older);
         assert!(
             told.contains("hologram") && told.contains("kept for that version"),
@@ -153,24 +143,20 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
         bed.fs.inner().end_process(PIDS[0]);
         run_limited(&older, PIDS[1]).unwrap();
         drop(older);
-        assert!(bed.is_limited("/other"), "{kind:?}");
+        assert!(bed.is_limited("/other"));
 
         rewrite(&bed, newer, known);
         let again = bed.agent().unwrap();
-        assert!(
-            gate_names(&again).iter().any(|name| name == "other"),
-            "{kind:?}"
-        );
-        assert_eq!(alerts(&again), "", "{kind:?}");
+        assert!(gate_names(&again).iter().any(|name| name == "other"));
+        assert_eq!(alerts(&again), "");
         unset(&again, "cgroup:/other").unwrap();
-        assert!(!bed.is_limited("/other"), "{kind:?}");
+        assert!(!bed.is_limited("/other"));
     }
 }
 
 #[test]
 fn where_the_file_of_gates_is_none_the_groups_names_are_left_to_go_by() {
-    let bed = Bed::new(KINDS[0]);
-    let agent = bed.agent().unwrap();
+    let (bed, agent) = begun(KINDS[0]);
     run_limited(&agent, PIDS[0]).unwrap();
     drop(agent);
     bed.fs.replace(&gates_file(&bed), b"{}").unwrap();
@@ -188,9 +174,8 @@ fn where_the_file_of_gates_is_none_the_groups_names_are_left_to_go_by() {
 fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
     let of_process = format!("pid:{}", PIDS[1]);
     for kind in KINDS {
-        let bed = Bed::new(kind);
+        let (bed, agent) = begun(kind);
         let fresh = bed.values("/other");
-        let agent = bed.agent().unwrap();
         run_limited(&agent, PIDS[0]).unwrap();
         set_limited(&agent, "cgroup:/other").unwrap();
         set_limited(&agent, &of_process).unwrap();
@@ -202,24 +187,17 @@ fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
         // As the service's ExecStopPost.
         let (groups, mut journal) = bed.without_agent();
         repair_with(&groups, &mut journal, &bed.run_dir(), After::HandOver).unwrap();
-        assert_eq!(bed.values("/other"), standing, "{kind:?}");
-        assert_eq!(
-            [bed.values("/tg-side"), bed.values("/tg-side/job")],
-            values,
-            "{kind:?}"
-        );
+        assert_eq!(bed.values("/other"), standing);
+        assert_eq!([bed.values("/tg-side"), bed.values("/tg-side/job")], values);
 
         let next = bed.agent().unwrap();
-        assert_eq!(gate_names(&next), names, "{kind:?}");
-        assert_eq!(alerts(&next), "", "{kind:?}");
-        assert!(
-            bed.is_limited("/other") && bed.is_limited("/tg-side") && !bed.is_home(1),
-            "{kind:?}"
-        );
+        assert_eq!(gate_names(&next), names);
+        assert_eq!(alerts(&next), "");
+        assert!(bed.is_limited("/other") && bed.is_limited("/tg-side") && !bed.is_home(1));
         for target in ["cgroup:/other", &of_process] {
             unset(&next, target).unwrap();
         }
-        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
-        assert!(bed.is_home(1), "{kind:?}");
+        assert_eq!(bed.values("/other"), fresh);
+        assert!(bed.is_home(1));
     }
 }

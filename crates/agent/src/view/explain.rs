@@ -20,7 +20,7 @@ use crate::view::status::write_view;
 use crate::view::{Detail, status};
 
 /// The name of the gate that `target` means.
-pub(crate) fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
+fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
     let gates = registry.lock();
     let not_found = match find_in(&gates, target) {
         Ok(index) => return Ok(gates[index].record.name.clone()),

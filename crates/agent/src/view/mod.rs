@@ -8,8 +8,6 @@ mod shared_status;
 mod status;
 
 pub(crate) use explain::explain;
-#[cfg(test)]
-pub(crate) use explain::name_of;
 pub(crate) use gates::{Detail, gate_named};
 pub use main_cpus::advice as main_cpus_advice;
 pub use shared_status::SharedStatus;
