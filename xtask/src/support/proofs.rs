@@ -79,7 +79,7 @@ pub const PROOFS: &[Proof] = &[
     proof("soft caps", LIMITS, "engine-caps-soft", USER),
     proof(
         "latency hints",
-        "e2e_hints::a_group_gives_its_hint_to_new_tasks_and_keeps_foreign_slices",
+        "e2e_hints::a_command_has_it_from_its_first_instruction_and_so_has_what_it_forks",
         "engine-hints",
         USER,
     ),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use crate::common::{Background, Instance, describe, stderr, stdout, wait_for};
+use crate::common::{Background, Instance, describe, ends_with, or_skip, stdout, wait_for};
 use crate::support_hostile::{as_nobody, ask, connect, post, request};
 
 /// The document with a way to the agent.
@@ -59,8 +59,7 @@ impl Api {
     fn new(name: &str) -> Option<Api> {
         let instance = Instance::new(name)?;
         // The first gate starts the agent.
-        let worker = instance.background(&["--side", "--name", "worker"], &["sleep", "100"]);
-        instance.gate("worker");
+        let worker = instance.sleeper("worker");
         let mut api = Api {
             _worker: worker,
             instance,
@@ -128,9 +127,7 @@ fn with_query(path: &str, operation: &Value) -> String {
 
 #[test]
 fn each_read_answers_what_is_documented() {
-    let Some(api) = Api::new("openapi") else {
-        return;
-    };
+    let api = or_skip!(Api::new("openapi"));
     assert_eq!(api.document["openapi"], "3.1.0");
     let reads = api.operations("get");
     assert!(reads.len() >= 7, "{reads:?}");
@@ -167,28 +164,20 @@ fn each_change_is_there_and_fails_as_documented() {
         eprintln!("skipped: openapi: it becomes nobody, which takes root");
         return;
     }
-    let Some(api) = Api::new("problems") else {
-        return;
-    };
+    let api = or_skip!(Api::new("problems"));
     let changes = api.operations("post");
     assert!(changes.len() >= 9, "{changes:?}");
     for (path, _) in changes {
         // Without privilege and without sense: each refuses it, and none ends the agent.
         let answer = as_nobody(|| api.ask(&post(&path, "7")));
-        assert!(
-            matches!(answer.status, 400 | 403),
-            "{path}: {}",
-            answer.body
-        );
+        let is_refused = matches!(answer.status, 400 | 403);
+        assert!(is_refused, "{path}: {}", answer.body);
         api.check_problem(&path, &answer);
     }
     for path in ["/v1", "/v1/nothing", "/v1/explain", "/v1/events?since=x"] {
         let answer = api.get(path);
-        assert!(
-            matches!(answer.status, 400 | 404),
-            "{path}: {}",
-            answer.body
-        );
+        let is_refused = matches!(answer.status, 400 | 404);
+        assert!(is_refused, "{path}: {}", answer.body);
         api.check_problem(path, &answer);
     }
 }
@@ -210,17 +199,12 @@ fn streamed(api: &Api, query: &str, wanted: &[&str]) -> String {
 
 #[test]
 fn a_stream_has_the_events_and_statuses_that_are_documented() {
-    let Some(api) = Api::new("stream") else {
-        return;
-    };
+    let api = or_skip!(Api::new("stream"));
     let pointer = "/paths/~1v1~1stream/get/responses/200/content/text~1event-stream/x-events";
     let schemas = api.document.pointer(pointer).unwrap();
     let query = "?topics=events,status&since=0";
-    let text = streamed(
-        &api,
-        query,
-        &["event: gate.created", "event: status", "\n\n"],
-    );
+    let wanted = ["event: gate.created", "event: status", "\n\n"];
+    let text = streamed(&api, query, &wanted);
     let head = text.to_ascii_lowercase();
     assert!(head.contains("content-type: text/event-stream"), "{text}");
     assert!(head.contains("tidegate-agent-pid: "), "{text}");
@@ -254,9 +238,7 @@ fn a_stream_without_privilege_shows_no_command_line() {
         eprintln!("skipped: stream: it becomes nobody, which takes root");
         return;
     }
-    let Some(api) = Api::new("hidden") else {
-        return;
-    };
+    let api = or_skip!(Api::new("hidden"));
     let read = || streamed(&api, "?topics=status", &["event: status", "alerts"]);
     assert!(read().contains("sleep 100"), "root sees it");
     let text = as_nobody(read);
@@ -265,16 +247,11 @@ fn a_stream_without_privilege_shows_no_command_line() {
 
 #[test]
 fn a_host_names_the_agent_and_starts_none() {
-    let Some(instance) = Instance::new("host") else {
-        return;
-    };
-    let _worker = instance.background(&["--side", "--name", "worker"], &["sleep", "100"]);
-    instance.gate("worker");
+    let instance = or_skip!(Instance::new("host"));
+    let _worker = instance.sleeper("worker");
     let other = instance.beside("other");
-    let host = format!(
-        "unix:{}",
-        instance.run_dir().join("tidegate.sock").display()
-    );
+    let socket = instance.run_dir().join("tidegate.sock");
+    let host = format!("unix:{}", socket.display());
     let here = instance.json(&["status"])["pid"].clone();
     assert_eq!(other.json(&["--host", &host, "status"])["pid"], here);
     assert_eq!(other.json(&["status", "--host", &host])["pid"], here);
@@ -288,40 +265,23 @@ fn a_host_names_the_agent_and_starts_none() {
     assert!(stdout(&shown).contains("worker"), "{}", describe(&shown));
     // What is about this machine does not ask an agent.
     let doctor = by_variable(&["doctor"], "nonsense");
-    assert_eq!(doctor.status.code(), Some(0), "{}", describe(&doctor));
+    ends_with(&doctor, 0);
     let missing = format!("unix:{}", other.path().join("missing.sock").display());
-    for (words, code, names) in [
-        (
-            vec!["--host", "tcp:127.0.0.1:1", "status"],
-            2,
-            "write unix:/path",
-        ),
-        (
-            vec!["--host", "/run/x.sock", "status"],
-            2,
-            "write unix: before it",
-        ),
-        (vec!["--host", &missing, "status"], 3, "leave out --host"),
-        (
-            vec!["--host", &missing, "set", "pid:1", "class=side"],
-            3,
-            "missing.sock",
-        ),
-        (
-            vec!["--host", &missing, "run", "--side", "--", "true"],
-            125,
-            "missing.sock",
-        ),
-        (vec!["--host", &host, "agent", "run"], 2, "leave it out"),
-        (vec!["--host", &host, "agent", "stop"], 2, "leave it out"),
+    for (host, words, code, names) in [
+        ("tcp:127.0.0.1:1", "status", 2, "write unix:/path"),
+        ("/run/x.sock", "status", 2, "write unix: before it"),
+        (&*missing, "status", 3, "leave out --host"),
+        (&*missing, "set pid:1 class=side", 3, "missing.sock"),
+        (&*missing, "run --side -- true", 125, "missing.sock"),
+        (&*host, "agent run", 2, "leave it out"),
+        (&*host, "agent stop", 2, "leave it out"),
     ] {
-        let output = other.output(&words);
-        assert_eq!(output.status.code(), Some(code), "{words:?}");
-        assert!(
-            stderr(&output).contains(names),
-            "{words:?}: {}",
-            describe(&output)
-        );
+        let words: Vec<&str> = ["--host", host]
+            .into_iter()
+            .chain(words.split(' '))
+            .collect();
+        let said = other.fails(&words, code);
+        assert!(said.contains(names), "{words:?}: {said}");
     }
     assert!(
         !other.run_dir().join("tidegate.sock").exists(),

@@ -1,15 +1,10 @@
 //! Caps on the running kernel, as a person asks for them: soft ones of commands, hard ones of each task and of a process.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-
-use crate::common::{Background, Instance, cgroups_of, children, wait_for};
+use crate::common::{Background, Instance, cgroups_of, children, or_skip, wait_for};
 
 #[test]
 fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
-    let Some(instance) = Instance::new("soft") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("soft"));
     let flags = ["--cap-soft", "0", "--name", "job"];
     let command = instance.background(&flags, &["sleep", "60"]);
     let gate = instance.gate("job");
@@ -41,9 +36,7 @@ fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
 
 #[test]
 fn each_task_of_a_command_has_a_group_of_its_own() {
-    let Some(instance) = Instance::new("each") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("each"));
     let flags = ["--cap", "200‰", "--cap-scope", "task", "--name", "job"];
     let two = "sleep 60 & sleep 60 & wait";
     let command = instance.background(&flags, &["sh", "-c", two]);
@@ -63,14 +56,8 @@ fn each_task_of_a_command_has_a_group_of_its_own() {
 
 #[test]
 fn a_process_that_runs_is_capped_and_goes_home() {
-    let Some(instance) = Instance::new("home") else {
-        return;
-    };
-    let mut hog = Command::new("sh");
-    hog.args(["-c", "while :; do :; done"])
-        .stdin(Stdio::null())
-        .process_group(0);
-    let hog = Background(hog.spawn().unwrap());
+    let instance = or_skip!(Instance::new("home"));
+    let hog = Background::start(&["sh", "-c", "while :; do :; done"]);
     let home = cgroups_of(hog.pid());
     let target = format!("pid:{}", hog.pid());
     instance.ok(&["set", &target, "cap_hard=20%", "cap_scope=process"]);

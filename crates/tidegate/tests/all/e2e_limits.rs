@@ -2,11 +2,9 @@
 //! of side work, after a death of the agent, and put back.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, describe, stderr, wait_for};
-
-const NOBODY: &str = "65534";
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, ends_with, or_skip, wait_for};
+use crate::support_kill::processes::kill9;
 
 /// Quota (`None` for no limit), period and burst of a group in µs.
 fn limit(group: &str) -> (Option<u64>, u64, u64) {
@@ -35,9 +33,7 @@ fn group_of(gate: &serde_json::Value) -> String {
 
 #[test]
 fn commands_of_any_class_have_their_limits() {
-    let Some(instance) = Instance::new("limits") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("limits"));
     for (class, flags) in [("main", &["--main"][..]), ("neutral", &[])] {
         let limits = ["--name", class, "--quota", "30ms", "--burst", "10ms"];
         let flags = [flags, &limits].concat();
@@ -45,8 +41,8 @@ fn commands_of_any_class_have_their_limits() {
         let gate = instance.gate(class);
         assert_eq!(limit(&group_of(&gate)), (Some(30_000), 100_000, 10_000));
         assert_eq!(gate["own_limit"]["quota_us"], 30_000, "{gate}");
-        let refused = instance.output(&["set", class, "burst=31ms"]);
-        assert!(!refused.status.success() && stderr(&refused).contains("quota"));
+        let said = instance.fails(&["set", class, "burst=31ms"], 2);
+        assert!(said.contains("quota"), "{said}");
         instance.ok(&["set", class, "cap_hard=200‰"]);
         assert_eq!(limit(&group_of(&gate)), (Some(1_600), 8_000, 400));
         instance.ok(&["unset", class, "cap_hard", "burst"]);
@@ -59,9 +55,7 @@ fn commands_of_any_class_have_their_limits() {
 
 #[test]
 fn a_process_gets_a_group_in_place_and_goes_home() {
-    let Some(instance) = Instance::new("inplace") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("inplace"));
     let process = Background::start(&["sleep", "60"]);
     let before = cgroups_of(process.pid());
     let target = format!("pid:{}", process.pid());
@@ -83,9 +77,7 @@ fn a_process_gets_a_group_in_place_and_goes_home() {
 /// On v1 a child's quota above its parent's makes the kernel refuse to lower the parent's.
 #[test]
 fn the_moving_quota_is_not_held_up_by_quotas_below_it() {
-    let Some(instance) = Instance::new("nested") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("nested"));
     let flags = ["--side", "--name", "job", "--quota", "90ms"];
     let _side = instance.background(&flags, &["sh", "-c", "while :; do :; done"]);
     let gate = instance.gate("job");
@@ -126,19 +118,14 @@ fn the_moving_quota_is_not_held_up_by_quotas_below_it() {
 
 #[test]
 fn limits_outlive_the_agent_and_are_taken_up() {
-    let Some(instance) = Instance::new("outlive") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("outlive"));
     let flags = [
         "--main", "--name", "web", "--quota", "40ms", "--burst", "max",
     ];
     let _web = instance.background(&flags, &["sleep", "60"]);
     let group = group_of(&instance.gate("web"));
-    let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
-    let killed = Command::new("kill")
-        .args(["-KILL", &agent.to_string()])
-        .status();
-    assert!(killed.unwrap().success());
+    let agent = instance.agent().unwrap();
+    kill9(agent as i32);
     wait_for("another agent", || {
         let output = instance.output(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -153,43 +140,26 @@ fn limits_outlive_the_agent_and_are_taken_up() {
 
 #[test]
 fn a_user_tightens_what_an_administrator_set_and_never_loosens_it() {
-    let Some(instance) = Instance::new("tighten") else {
-        return;
-    };
-    let keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
-    instance.gate("keeper");
-    let as_nobody = |words: &[&str]| {
-        let mut command = instance.on(Command::new("setpriv"));
-        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
-        command.arg(instance.binary()).args(words).current_dir("/");
-        command
-    };
-    let mut run = as_nobody(&[
+    let instance = or_skip!(Instance::new("tighten"));
+    let keeper = instance.sleeper("keeper");
+    let mut run = instance.by_nobody(&[
         "run", "--side", "--quiet", "--name", "job", "--", "sleep", "60",
     ]);
-    let job = Background(run.stdin(Stdio::null()).process_group(0).spawn().unwrap());
+    let job = Background(run.process_group(0).spawn().unwrap());
     instance.gate("job");
-    let set = |words: &[&str]| as_nobody(words).output().unwrap();
-    let own = set(&["set", "job", "cap_hard=500‰"]);
-    assert!(own.status.success(), "{}", describe(&own));
-    let loosened = set(&["set", "job", "cap_hard=600‰"]);
-    assert!(
-        loosened.status.success(),
-        "one's own: {}",
-        describe(&loosened)
-    );
+    let set = |term: &str, code| {
+        let set = instance.by_nobody(&["set", "job", term]).output();
+        ends_with(&set.unwrap(), code)
+    };
+    set("cap_hard=500‰", 0);
+    // One's own.
+    set("cap_hard=600‰", 0);
     instance.ok(&["set", "job", "cap_hard=300‰"]);
     for looser in ["cap_hard=400‰", "cap_hard=none", "cap_scope=task"] {
-        let refused = set(&["set", "job", looser]);
-        assert!(!refused.status.success(), "{looser}");
-        assert!(
-            stderr(&refused).contains("with privilege"),
-            "{}",
-            describe(&refused)
-        );
+        let said = set(looser, 4);
+        assert!(said.contains("with privilege"), "{looser}: {said}");
     }
-    let tighter = set(&["set", "job", "cap_hard=100‰"]);
-    assert!(tighter.status.success(), "{}", describe(&tighter));
+    set("cap_hard=100‰", 0);
     drop((job, keeper));
     instance.gone();
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, wait_for};
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, or_skip, wait_for};
 
 const HOG: [&str; 3] = ["sh", "-c", "while :; do :; done"];
 
@@ -30,9 +30,7 @@ fn is_held_by(instance: &Instance, target: &str, limits: &[&str]) {
 
 #[test]
 fn a_hog_is_held_by_its_own_limits() {
-    let Some(instance) = Instance::new("own") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("own"));
     for (flags, limit) in [
         (["--quota", "20ms"], "quota"),
         (["--cap", "200‰"], "cap"),
@@ -47,9 +45,7 @@ fn a_hog_is_held_by_its_own_limits() {
 
 #[test]
 fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
-    let Some(instance) = Instance::new("awake") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("awake"));
     let job = hog(&instance, &["--side", "--headroom", "90%"]);
     // On a machine that is busy with other work, main leaves nothing above the headroom.
     is_held_by(&instance, "job", &["headroom", "tolerance"]);
@@ -59,8 +55,7 @@ fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     drop(job);
-    let sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
-    instance.gate("sleeper");
+    let sleeper = instance.sleeper("sleeper");
     is_held_by(&instance, "sleeper", &["demand"]);
     drop(sleeper);
     instance.gone();
@@ -68,9 +63,7 @@ fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
 
 #[test]
 fn a_hog_without_a_headroom_is_held_by_main_s_use() {
-    let Some(instance) = Instance::new("free") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("free"));
     let job = hog(&instance, &["--side"]);
     let cpus = std::thread::available_parallelism().unwrap().get();
     let main: Vec<Background> = (0..cpus)
@@ -84,9 +77,7 @@ fn a_hog_without_a_headroom_is_held_by_main_s_use() {
 
 #[test]
 fn two_hogs_of_side_work_are_held_by_their_weights() {
-    let Some(instance) = Instance::new("two") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("two"));
     let job = hog(&instance, &["--side", "--headroom", "50%"]);
     let other = instance.background(&["--side", "--name", "other"], &HOG);
     // Where the rest of the machine is full it is the tolerance that both share.
@@ -97,9 +88,7 @@ fn two_hogs_of_side_work_are_held_by_their_weights() {
 
 #[test]
 fn a_hog_is_held_by_limits_of_others() {
-    let Some(instance) = Instance::new("others") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("others"));
     let job = hog(&instance, &["--main"]);
     let group = instance.gate("job")["cgroup"].as_str().unwrap().to_owned();
     let (mount, is_v1) = cpu_mount();

@@ -5,63 +5,21 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{Instance, cgroups_of, describe, stderr, stdout, wait_for};
+use serde_json::Value;
+
+use crate::common::{Instance, cgroups_of, describe, ends_with, or_skip, stdout, wait_for};
 
 #[test]
-fn the_commands_exit_code_is_the_answer() {
-    let Some(instance) = Instance::new("exit") else {
-        return;
-    };
+fn the_commands_exit_code_or_signal_is_the_answer() {
+    let instance = or_skip!(Instance::new("exit"));
     for code in [0, 1, 7, 125, 255] {
         let output = instance.output(&["run", "--side", "--", "sh", "-c", &format!("exit {code}")]);
-        assert_eq!(output.status.code(), Some(code), "{}", describe(&output));
+        ends_with(&output, code);
         assert_eq!(stdout(&output), "");
     }
-    instance.gone();
-}
-
-#[test]
-fn a_command_without_terms_is_side_work() {
-    let Some(instance) = Instance::new("bare") else {
-        return;
-    };
-    let output = instance.output(&["run", "cat", "/proc/self/cgroup"]);
-    assert!(output.status.success(), "{}", describe(&output));
-    let said = stderr(&output);
-    assert!(said.contains("run: side work, which yields"), "{said}");
-    let groups = stdout(&output);
-    assert!(groups.contains("side/cat"), "{groups}");
-    let limited = instance.output(&["run", "--quota", "50%", "true"]);
-    assert!(limited.status.success(), "{}", describe(&limited));
-    assert!(
-        !stderr(&limited).contains("side work"),
-        "{}",
-        describe(&limited)
-    );
-    let mistyped = instance.output(&["run", "--side", "--headrom", "30%", "true"]);
-    assert_eq!(mistyped.status.code(), Some(125), "{}", describe(&mistyped));
-    instance.gone();
-}
-
-#[test]
-fn a_signal_that_kills_the_command_kills_us() {
-    let Some(instance) = Instance::new("signal") else {
-        return;
-    };
-    for signal in [
-        libc_signal::TERM,
-        libc_signal::KILL,
-        libc_signal::SEGV,
-        libc_signal::PIPE,
-    ] {
-        let output = instance.output(&[
-            "run",
-            "--side",
-            "--",
-            "sh",
-            "-c",
-            &format!("kill -{signal} $$"),
-        ]);
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE] {
+        let kill = format!("kill -{signal} $$");
+        let output = instance.output(&["run", "--side", "--", "sh", "-c", &kill]);
         assert_eq!(
             output.status.signal(),
             Some(signal),
@@ -69,20 +27,26 @@ fn a_signal_that_kills_the_command_kills_us() {
             describe(&output)
         );
     }
+    instance.gone();
 }
 
-mod libc_signal {
-    pub const KILL: i32 = 9;
-    pub const SEGV: i32 = 11;
-    pub const PIPE: i32 = 13;
-    pub const TERM: i32 = 15;
+#[test]
+fn a_command_without_terms_is_side_work() {
+    let instance = or_skip!(Instance::new("bare"));
+    let output = instance.output(&["run", "cat", "/proc/self/cgroup"]);
+    let said = ends_with(&output, 0);
+    assert!(said.contains("run: side work, which yields"), "{said}");
+    let groups = stdout(&output);
+    assert!(groups.contains("side/cat"), "{groups}");
+    let said = ends_with(&instance.output(&["run", "--quota", "50%", "true"]), 0);
+    assert!(!said.contains("side work"), "{said}");
+    instance.fails(&["run", "--side", "--headrom", "30%", "true"], 125);
+    instance.gone();
 }
 
 #[test]
 fn bytes_pass_through_unchanged() {
-    let Some(instance) = Instance::new("bytes") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("bytes"));
     // Every byte value, more than a pipe holds.
     let sent: Vec<u8> = (0..1_u32 << 20)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -98,12 +62,7 @@ fn bytes_pass_through_unchanged() {
     let writer = std::thread::spawn(move || stdin.write_all(&copy));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    assert!(
-        output.stdout == sent,
-        "{} bytes of {}",
-        output.stdout.len(),
-        sent.len()
-    );
+    assert!(output.stdout == sent, "{} bytes", output.stdout.len());
     assert!(output.status.success());
 }
 
@@ -127,9 +86,7 @@ fn same_with_and_without(instance: &Instance, before: &str, command: &str) {
 
 #[test]
 fn the_command_inherits_what_we_inherited() {
-    let Some(instance) = Instance::new("inherit") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("inherit"));
     let signals = "grep -E '^Sig(Blk|Ign|Cgt)|^Groups|^Seccomp:' /proc/self/status";
     same_with_and_without(&instance, "", signals);
     same_with_and_without(&instance, "trap '' PIPE USR1 INT;", signals);
@@ -158,9 +115,7 @@ fn the_command_inherits_what_we_inherited() {
 
 #[test]
 fn commands_that_cannot_be_executed_leave_no_trace() {
-    let Some(instance) = Instance::new("missing") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("missing"));
     let script = instance.path().join("bad-interpreter");
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     let plain = instance.path().join("no-shebang");
@@ -169,39 +124,30 @@ fn commands_that_cannot_be_executed_leave_no_trace() {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let missing = instance.output(&["run", "--side", "--", "no-such-command"]);
-    assert_eq!(missing.status.code(), Some(127), "{}", describe(&missing));
+    instance.fails(&["run", "--side", "--", "no-such-command"], 127);
     assert!(
         !instance.run_dir().exists(),
-        "an agent was started for a command that is not there"
+        "an agent was started for nothing"
     );
-    let output = instance.output(&["run", "--side", "--", script.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(126), "{}", describe(&output));
-    assert!(
-        stderr(&output).contains("interpreter"),
-        "{}",
-        describe(&output)
-    );
+    let said = instance.fails(&["run", "--side", "--", script.to_str().unwrap()], 126);
+    assert!(said.contains("interpreter"), "{said}");
     // As in a shell.
-    let output = instance.output(&["run", "--side", "--", plain.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(9), "{}", describe(&output));
+    instance.fails(&["run", "--side", "--", plain.to_str().unwrap()], 9);
     instance.gone();
 }
 
 #[test]
-fn a_gate_lives_as_long_as_its_command() {
-    let Some(instance) = Instance::new("life") else {
-        return;
-    };
-    let sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
-    let gate = instance.gate("sleeper");
+fn siblings_and_nested_runs_each_have_their_gate() {
+    let instance = or_skip!(Instance::new("nest"));
+    let binary = instance.binary().to_str().unwrap().to_owned();
+    let one = instance.background(&["--side", "--name", "one"], &["sleep", "60"]);
+    let gate = instance.gate("one");
     assert_eq!(gate["class"], "side");
     assert_eq!(gate["processes"], 1);
-    let group = format!("{}-side/sleeper", instance.prefix());
+    let place = cgroups_of(one.pid());
     assert!(
-        cgroups_of(sleeper.pid()).contains(&group),
-        "{}",
-        cgroups_of(sleeper.pid())
+        place.contains(&format!("{}-side/one", instance.prefix())),
+        "{place}"
     );
     let status = instance.json(&["status"]);
     assert_eq!(
@@ -209,23 +155,7 @@ fn a_gate_lives_as_long_as_its_command() {
         "where no gate names one"
     );
     assert_eq!(status["headroom_ratio"], 0.0);
-    assert_eq!(
-        status["decision"]["groups"][0]["quota_us"],
-        serde_json::Value::Null
-    );
-    assert_eq!(status["gates"].as_array().unwrap().len(), 1);
-    drop(sleeper);
-    instance.gone();
-    assert_eq!(instance.output(&["status"]).status.code(), Some(3));
-}
-
-#[test]
-fn siblings_and_nested_runs_each_have_their_gate() {
-    let Some(instance) = Instance::new("nest") else {
-        return;
-    };
-    let binary = instance.binary().to_str().unwrap().to_owned();
-    let _one = instance.background(&["--side", "--name", "one"], &["sleep", "60"]);
+    assert_eq!(status["decision"]["groups"][0]["quota_us"], Value::Null);
     let _two = instance.background(
         &["--main", "--name", "two", "--headroom", "35%"],
         &["sleep", "60"],
@@ -236,19 +166,13 @@ fn siblings_and_nested_runs_each_have_their_gate() {
     let mut outer_words = vec!["sh", "-c", "\"$@\"; true", "sh"];
     outer_words.extend(inner);
     let _outer = instance.background(&["--side", "--name", "outer"], &outer_words);
-    instance.gate("one");
     instance.gate("two");
     instance.gate("outer");
     let inner = instance.gate("inner");
     assert_eq!(inner["parent"], "outer");
-    assert_eq!(
-        instance.json(&["status"])["gates"]
-            .as_array()
-            .unwrap()
-            .len(),
-        4
-    );
-    assert_eq!(instance.json(&["status"])["headroom_ratio"], 0.35);
+    let status = instance.json(&["status"]);
+    assert_eq!(status["gates"].as_array().map(Vec::len), Some(4));
+    assert_eq!(status["headroom_ratio"], 0.35);
     let page = instance.ok(&["explain", "inner"]);
     assert!(
         page.lines().count() <= 44 && page.contains("inner"),
@@ -258,9 +182,7 @@ fn siblings_and_nested_runs_each_have_their_gate() {
 
 #[test]
 fn a_terminal_session_is_the_commands_own() {
-    let Some(instance) = Instance::new("pty") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("pty"));
     let on_a_terminal = |line: &str| {
         // A shell's background job ignores SIGINT, and so would what is started by it.
         let mut script = instance.on(Command::new("env"));
@@ -300,21 +222,14 @@ fn a_terminal_session_is_the_commands_own() {
         status.is_some() || typed.is_err()
     });
     let status = status.unwrap_or_else(|| session.wait().unwrap());
-    assert_eq!(
-        status.code(),
-        Some(128 + 2),
-        "Ctrl-C ends the command, and so the session"
-    );
+    assert_eq!(status.code(), Some(128 + 2), "Ctrl-C ends the session");
     instance.gone();
 }
 
 #[test]
 fn a_command_that_outlives_a_stop_leaves_no_group() {
-    let Some(instance) = Instance::new("outlives") else {
-        return;
-    };
-    let running = instance.background(&["--side", "--name", "last"], &["sleep", "60"]);
-    instance.gate("last");
+    let instance = or_skip!(Instance::new("outlives"));
+    let running = instance.sleeper("last");
     let said = instance.ok(&["agent", "stop"]);
     assert!(said.contains("1 running side command"), "{said}");
     assert_ne!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
@@ -328,11 +243,8 @@ fn a_command_that_outlives_a_stop_leaves_no_group() {
 /// A panic there has cost seconds of symbols, in the gate that the killed starter was in.
 #[test]
 fn an_agent_whose_starter_is_dead_gives_up_without_a_panic() {
-    let Some(instance) = Instance::new("unread") else {
-        return;
-    };
-    let _work = instance.background(&["--side", "--name", "work"], &["sleep", "60"]);
-    instance.gate("work");
+    let instance = or_skip!(Instance::new("unread"));
+    let _work = instance.sleeper("work");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let errors = instance.path().join("errors");

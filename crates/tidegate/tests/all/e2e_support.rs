@@ -2,18 +2,15 @@
 //! agent. The support table in docs/support.md names these tests.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use crate::common::{Background, Instance, describe, wait_for};
+use crate::common::{Background, Instance, ends_with, or_skip, wait_for};
 use crate::support_kill::watch::Limit;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_cgroup::sched::probe;
 use tidegate_cgroup::{KernelFs, RealFs};
-
-const NOBODY: &str = "65534";
 
 struct Bed {
     instance: Instance,
@@ -52,20 +49,9 @@ impl Bed {
     }
 }
 
-/// `tidegate WORDS` by a user without rights.
-fn as_nobody(instance: &Instance, words: &[&str]) -> Command {
-    let mut command = instance.on(Command::new("setpriv"));
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
-    command.arg(instance.binary()).args(words).current_dir("/");
-    command.stdin(Stdio::null());
-    command
-}
-
 #[test]
 fn headroom_and_tolerance_bound_side_work() {
-    let Some(bed) = Bed::new("sup-side") else {
-        return;
-    };
+    let bed = or_skip!(Bed::new("sup-side"));
     let (side, group) = bed.sleeper("side", &["--side", "--headroom", "40%"]);
     let limited = || bed.side_share_ppm(&group) <= 600_000;
     wait_for("a quota for all side work", limited);
@@ -83,9 +69,7 @@ fn headroom_and_tolerance_bound_side_work() {
 
 #[test]
 fn side_work_is_idle_class_and_has_its_weight() {
-    let Some(bed) = Bed::new("sup-weight") else {
-        return;
-    };
+    let bed = or_skip!(Bed::new("sup-weight"));
     let (_side, group) = bed.sleeper("heavy", &["--side", "--weight", "300"]);
     assert_eq!(bed.groups.weight(&group).unwrap(), 300);
     let root = group.parent().unwrap();
@@ -97,9 +81,7 @@ fn side_work_is_idle_class_and_has_its_weight() {
 
 #[test]
 fn an_objective_is_followed() {
-    let Some(bed) = Bed::new("sup-objective") else {
-        return;
-    };
+    let bed = or_skip!(Bed::new("sup-objective"));
     let (_main, _) = bed.sleeper("main", &["--main", "--objective", "p99<5ms"]);
     let (_side, _) = bed.sleeper("side", &["--side"]);
     let status = bed.instance.json(&["status"]);
@@ -115,9 +97,7 @@ fn an_objective_is_followed() {
 
 #[test]
 fn quota_burst_and_caps_stand_in_the_gates_group() {
-    let Some(bed) = Bed::new("sup-limits") else {
-        return;
-    };
+    let bed = or_skip!(Bed::new("sup-limits"));
     let quota = ["--quota", "20ms", "--period", "50ms", "--burst", "10ms"];
     let (_own, group) = bed.sleeper("own", &quota);
     let stands = bed.stands(&group);
@@ -133,14 +113,12 @@ fn quota_burst_and_caps_stand_in_the_gates_group() {
 
 #[test]
 fn a_user_beside_an_agent_tightens_their_own_work() {
-    let Some(bed) = Bed::new("sup-user") else {
-        return;
-    };
+    let bed = or_skip!(Bed::new("sup-user"));
     let (_keeper, _) = bed.sleeper("keeper", &["--side"]);
     let words = "run --quiet --side --name mine --weight 50 --quota 1ms --burst 500us --cap-soft 100‰ --latency 5";
     let mut words: Vec<&str> = words.split(' ').collect();
     words.extend(["--", "sleep", "60"]);
-    let mut command = as_nobody(&bed.instance, &words);
+    let mut command = bed.instance.by_nobody(&words);
     let running = Background(command.process_group(0).spawn().unwrap());
     let group = bed.group("mine");
     // Below what all side work has at least: on v1 a limit above its parent's would wait for that to rise.
@@ -161,12 +139,7 @@ fn a_user_beside_an_agent_tightens_their_own_work() {
         "--weight=200",
     ] {
         let words = ["run", "--side", term, "--", "true"];
-        let output: Output = as_nobody(&bed.instance, &words).output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(125),
-            "{term}: {}",
-            describe(&output)
-        );
+        let output = bed.instance.by_nobody(&words).output().unwrap();
+        ends_with(&output, 125);
     }
 }

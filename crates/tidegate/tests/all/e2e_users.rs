@@ -1,33 +1,23 @@
 //! Who runs what as whom, and who may ask for what.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use crate::common::{Instance, describe, stderr, stdout};
-
-const NOBODY: &str = "65534";
+use crate::common::{Instance, describe, ends_with, or_skip, stdout};
 
 /// `tidegate WORDS` by a user without rights.
-fn as_nobody(instance: &Instance, words: &[&str]) -> Output {
-    let mut command = instance.on(Command::new("setpriv"));
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
-    command
-        .arg(instance.binary())
-        .args(words)
-        .current_dir("/")
-        .output()
-        .unwrap()
+fn by_nobody(instance: &Instance, words: &str) -> Output {
+    let words: Vec<&str> = words.split(' ').collect();
+    instance.by_nobody(&words).output().unwrap()
 }
 
 #[test]
 fn under_sudo_the_command_runs_as_the_caller() {
-    let Some(instance) = Instance::new("sudo") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("sudo"));
     let with_sudo = |words: &[&str]| {
         let mut command = instance.tidegate(words);
         command
-            .env("SUDO_UID", NOBODY)
-            .env("SUDO_GID", NOBODY)
+            .env("SUDO_UID", "65534")
+            .env("SUDO_GID", "65534")
             .env("SUDO_USER", "nobody");
         command
             .env("HOME", "/root")
@@ -64,55 +54,36 @@ fn under_sudo_the_command_runs_as_the_caller() {
 
 #[test]
 fn without_rights_and_without_an_agent_the_mend_is_said() {
-    let Some(instance) = Instance::new("bare") else {
-        return;
-    };
-    let refused = as_nobody(&instance, &["run", "--side", "--", "true"]);
-    assert_eq!(refused.status.code(), Some(125), "{}", describe(&refused));
-    assert!(stderr(&refused).contains("sudo"), "{}", describe(&refused));
-    let bare = as_nobody(
-        &instance,
-        &["run", "--side", "--or-bare", "--", "sh", "-c", "exit 3"],
-    );
-    assert_eq!(bare.status.code(), Some(3), "{}", describe(&bare));
-    assert!(
-        stderr(&bare).contains("without a gate"),
-        "{}",
-        describe(&bare)
-    );
-    let doctor = as_nobody(&instance, &["doctor"]);
-    assert_eq!(doctor.status.code(), Some(1), "{}", describe(&doctor));
+    let instance = or_skip!(Instance::new("bare"));
+    let refused = ends_with(&by_nobody(&instance, "run --side -- true"), 125);
+    assert!(refused.contains("sudo"), "{refused}");
+    let words = ["run", "--side", "--or-bare", "--", "sh", "-c", "exit 3"];
+    let bare = instance.by_nobody(&words).output().unwrap();
+    let said = ends_with(&bare, 3);
+    assert!(said.contains("without a gate"), "{said}");
+    let doctor = by_nobody(&instance, "doctor");
+    ends_with(&doctor, 1);
     assert!(stdout(&doctor).contains("sudo"), "{}", describe(&doctor));
-    let verify = as_nobody(&instance, &["doctor", "--verify-sched-ext"]);
-    assert_eq!(verify.status.code(), Some(4), "{}", describe(&verify));
-    assert!(stdout(&verify).is_empty(), "{}", describe(&verify));
+    let verify = by_nobody(&instance, "doctor --verify-sched-ext");
+    ends_with(&verify, 4);
+    assert!(verify.stdout.is_empty(), "{}", describe(&verify));
 }
 
 #[test]
 fn a_user_may_yield_and_may_not_claim() {
-    let Some(instance) = Instance::new("claim") else {
-        return;
-    };
-    let keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
-    instance.gate("keeper");
-    let side = as_nobody(&instance, &["run", "--side", "--quiet", "--", "id", "-u"]);
+    let instance = or_skip!(Instance::new("claim"));
+    let keeper = instance.sleeper("keeper");
+    let side = by_nobody(&instance, "run --side --quiet -- id -u");
     assert_eq!(stdout(&side), "65534\n", "{}", describe(&side));
-    let main = as_nobody(&instance, &["run", "--main", "--", "true"]);
-    assert_eq!(main.status.code(), Some(125), "{}", describe(&main));
-    let pid = format!("pid:{}", keeper.pid());
+    ends_with(&by_nobody(&instance, "run --main -- true"), 125);
+    let keepers = format!("set pid:{} weight=1", keeper.pid());
     for words in [
-        &["set", "pid:1", "class=side"][..],
-        &["set", &pid, "weight=1"],
-        &["unset", "keeper"],
-        &["agent", "stop"],
+        "set pid:1 class=side",
+        &keepers,
+        "unset keeper",
+        "agent stop",
     ] {
-        let output = as_nobody(&instance, words);
-        assert_eq!(
-            output.status.code(),
-            Some(4),
-            "{words:?}: {}",
-            describe(&output)
-        );
+        ends_with(&by_nobody(&instance, words), 4);
     }
     assert_eq!(instance.gate("keeper")["processes"], 1);
 }

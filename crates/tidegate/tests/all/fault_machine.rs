@@ -4,13 +4,12 @@
 //! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all fault_machine:: -- --nocapture` goes on for longer.
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, cpu_mount, describe, stderr};
+use crate::common::{Background, Instance, OtherGroup, cpu_mount, describe, or_skip, stderr};
 use crate::support_fault::{long, tell};
 use crate::support_kill::processes::{agents, guardians, kill9};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
@@ -24,16 +23,6 @@ fn rounds(few: u64, many: u64) -> u64 {
 
 fn for_a_while() -> Duration {
     Duration::from_secs(rounds(3, 30))
-}
-
-fn status(instance: &Instance) -> serde_json::Value {
-    instance.json(&["status"])
-}
-
-fn other_group(instance: &Instance) -> PathBuf {
-    let dir = cpu_mount().0.join(format!("other-{}", instance.prefix()));
-    std::fs::create_dir(&dir).unwrap();
-    dir
 }
 
 /// Makes and removes groups in `dir` until told to stop; says how many.
@@ -57,25 +46,21 @@ fn churn(dir: &Path, stop: &AtomicBool) -> u64 {
 /// Thousands of groups a second at the top, in a target and in a gate: nothing is missed and nothing is mistaken.
 #[test]
 fn groups_come_and_go_around_and_inside() {
-    let Some(stage) = Stage::new("churn") else {
-        return;
-    };
+    let stage = or_skip!(Stage::new("churn"));
     let agent = stage.agent();
-    let other = other_group(&stage.instance);
-    let target = format!("cgroup:/other-{}", stage.instance.prefix());
-    stage.instance.ok(&["set", &target, "class=side"]);
+    let other = OtherGroup::of_side(&stage.instance);
+    let target = other.target();
     let gate = side_root(&stage.instance).join("side");
     let stop = AtomicBool::new(false);
     let made = AtomicU64::new(0);
     let began = Instant::now();
     std::thread::scope(|scope| {
-        for dir in [cpu_mount().0, other.clone(), gate] {
+        for dir in [cpu_mount().0, other.path.clone(), gate] {
             let (stop, made) = (&stop, &made);
             scope.spawn(move || made.fetch_add(churn(&dir, stop), Ordering::Relaxed));
         }
         while began.elapsed() < for_a_while() {
-            let output = stage.instance.output(&["status"]);
-            assert!(output.status.success(), "{}", describe(&output));
+            stage.instance.ok(&["status"]);
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -89,23 +74,12 @@ fn groups_come_and_go_around_and_inside() {
     // A target that vanishes under its gate ends it.
     for _ in 0..rounds(3, 30) {
         stage.instance.ok(&["set", &target, "class=side"]);
-        std::fs::remove_dir(&other).unwrap();
-        let gone = || {
-            stage.instance.json(&["status"])["gates"]
-                .as_array()
-                .unwrap()
-                .len()
-                == 2
-        };
-        wait(
-            "the gate of a group that is gone",
-            Duration::from_secs(10),
-            gone,
-        );
-        std::fs::create_dir(&other).unwrap();
+        std::fs::remove_dir(&other.path).unwrap();
+        stage.wait_for_two_gates();
+        std::fs::create_dir(&other.path).unwrap();
     }
     tell("targets that vanish", rounds(3, 30));
-    std::fs::remove_dir(&other).unwrap();
+    drop(other);
     stage.check();
     stage.end();
 }
@@ -115,9 +89,7 @@ fn groups_come_and_go_around_and_inside() {
 fn a_fork_storm_stays_in_its_gate() {
     const STORM: &str =
         "storm() { while :; do (:) & (:) & wait; done; }; storm & storm & storm & storm";
-    let Some(mut stage) = Stage::new("storm") else {
-        return;
-    };
+    let mut stage = or_skip!(Stage::new("storm"));
     let storm = stage
         .instance
         .background(&["--side", "--name", "storm"], &["sh", "-c", STORM]);
@@ -138,11 +110,9 @@ fn a_fork_storm_stays_in_its_gate() {
 /// Who writes the same knob again and again is reported, answered once, and then left alone.
 #[test]
 fn an_outside_writer_is_told_of_and_left_alone() {
-    let Some(instance) = Instance::new("fight") else {
-        return;
-    };
-    let other = other_group(&instance);
-    let target = format!("cgroup:/other-{}", instance.prefix());
+    let instance = or_skip!(Instance::new("fight"));
+    let other = OtherGroup::new(&instance);
+    let target = other.target();
     let (file, theirs) = match cpu_mount().1 {
         true => ("cpu.cfs_quota_us", "70000"),
         false => ("cpu.max", "70000 100000"),
@@ -152,38 +122,31 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         let began = Instant::now();
         let mut writes = 0;
         while began.elapsed() < Duration::from_secs(4) {
-            std::fs::write(other.join(file), theirs).unwrap();
+            std::fs::write(other.path.join(file), theirs).unwrap();
             writes += 1;
             std::thread::sleep(Duration::from_millis(5));
         }
         tell("outside writes", writes);
-        let left_alone = || {
-            status(&instance)["alerts"]
-                .to_string()
-                .contains("left alone")
-        };
+        let alerts = || instance.json(&["status"])["alerts"].to_string();
+        let left_alone = || alerts().contains("left alone");
         wait("the alert", Duration::from_secs(5), left_alone);
         std::thread::sleep(Duration::from_millis(1_500));
-        let stands = std::fs::read_to_string(other.join(file)).unwrap();
+        let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: no second rewrite");
         // Set again, it is ours again; what another program wrote meanwhile is not: it stays when the gate ends.
-        let output = instance.output(&["unset", &target]);
-        assert!(output.status.success(), "{}", describe(&output));
-        let stands = std::fs::read_to_string(other.join(file)).unwrap();
+        instance.ok(&["unset", &target]);
+        let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: theirs stays");
         let fresh = if cpu_mount().1 { "-1" } else { "max" };
-        std::fs::write(other.join(file), fresh).unwrap();
+        std::fs::write(other.path.join(file), fresh).unwrap();
     }
     let _ = instance.output(&["agent", "stop"]);
-    std::fs::remove_dir(&other).unwrap();
 }
 
 /// Of many agents that start at once one comes to be, each time.
 #[test]
 fn of_agents_that_start_at_once_one_lives() {
-    let Some(instance) = Instance::new("two") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("two"));
     let rounds = rounds(4, 40);
     for round in 0..rounds {
         let mut all: Vec<Child> = (0..6)
@@ -229,9 +192,7 @@ fn of_agents_that_start_at_once_one_lives() {
 /// An agent that its freezer holds is stood in for, and goes on afterwards.
 #[test]
 fn a_frozen_agent_is_stood_in_for() {
-    let Some(stage) = Stage::new("freezer") else {
-        return;
-    };
+    let stage = or_skip!(Stage::new("freezer"));
     let freezer = Path::new("/sys/fs/cgroup/freezer");
     if !freezer.join("cgroup.procs").exists() {
         eprintln!("skipped: no v1 freezer here; tests/vm/cases/fault-frozen.sh has v2's");
@@ -266,12 +227,9 @@ fn a_frozen_agent_is_stood_in_for() {
 /// number, and all of its threads stay where they were.
 #[test]
 fn a_process_with_a_real_time_thread_is_never_half_moved() {
-    let Some(instance) = Instance::new("rt") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("rt"));
     let second = instance.beside("second");
-    let keep = second.background(&["--side", "--name", "keep"], &["sleep", "1000"]);
-    second.gate("keep");
+    let keep = second.sleeper("keep");
     let pid = agents(second.prefix())[0];
     let places = || -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -286,11 +244,8 @@ fn a_process_with_a_real_time_thread_is_never_half_moved() {
             assert!(places().iter().all(|place| *place == places()[0]));
             instance.ok(&["unset", &format!("pid:{pid}")]);
         } else {
-            assert!(
-                stderr(&output).contains("real-time"),
-                "{}",
-                describe(&output)
-            );
+            let said = stderr(&output);
+            assert!(said.contains("real-time"), "{said}");
         }
         assert_eq!(places(), before);
     }
@@ -302,11 +257,8 @@ fn a_process_with_a_real_time_thread_is_never_half_moved() {
 /// Names that would lead elsewhere are refused, and nothing is made of them.
 #[test]
 fn hostile_names_lead_nowhere() {
-    let Some(instance) = Instance::new("names") else {
-        return;
-    };
-    let keep = instance.background(&["--side", "--name", "keep"], &["sleep", "1000"]);
-    instance.gate("keep");
+    let instance = or_skip!(Instance::new("names"));
+    let keep = instance.sleeper("keep");
     // Only ours: tests beside this one make theirs.
     let ours = || groups_below(&side_root(&instance));
     let before = ours();
@@ -345,26 +297,13 @@ fn hostile_names_lead_nowhere() {
     ];
     for target in targets {
         let output = instance.output(&["set", target, "class=side"]);
-        assert!(
-            !output.status.success(),
-            "{target:?}: {}",
-            describe(&output)
-        );
-        assert!(
-            stderr(&output).starts_with("tidegate: "),
-            "{}",
-            describe(&output)
-        );
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{target:?}: {said}");
+        assert!(said.starts_with("tidegate: "), "{target:?}: {said}");
     }
     for name in names {
         let name = format!("--name={name}");
-        let output = instance.output(&["run", "--side", &name, "--", "true"]);
-        assert_eq!(
-            output.status.code(),
-            Some(125),
-            "{name:?}: {}",
-            describe(&output)
-        );
+        instance.fails(&["run", "--side", &name, "--", "true"], 125);
     }
     assert_eq!(ours(), before);
     tell("hostile names", (targets.len() + names.len()) as u64);
@@ -384,8 +323,7 @@ fn a_group_without_a_text_name(instance: &Instance) {
     name.extend([0xff, b' ', 0xc3]);
     let dir = cpu_mount().0.join(std::ffi::OsStr::from_bytes(&name));
     std::fs::create_dir(&dir).unwrap();
-    let mut sleep = Command::new("sleep");
-    let process = Background(sleep.arg("1000").process_group(0).spawn().unwrap());
+    let process = Background::start(&["sleep", "1000"]);
     std::fs::write(dir.join("cgroup.procs"), process.pid().to_string()).unwrap();
     let raw = || std::fs::read(format!("/proc/{}/cgroup", process.pid())).unwrap();
     let before = raw();
@@ -403,9 +341,7 @@ fn a_group_without_a_text_name(instance: &Instance) {
 /// Links laid where the agent's files go are not followed.
 #[test]
 fn links_in_the_run_directory_are_not_followed() {
-    let Some(instance) = Instance::new("links") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("links"));
     let victim = instance.path().join("victim");
     let files = [
         "ledger.json",
@@ -426,11 +362,7 @@ fn links_in_the_run_directory_are_not_followed() {
         let text = std::fs::read_to_string(&victim).unwrap();
         assert_eq!(text, "precious", "{file}: {}", describe(&output));
         if !output.status.success() {
-            assert!(
-                stderr(&output).contains(file),
-                "{file}: {}",
-                describe(&output)
-            );
+            assert!(stderr(&output).contains(file), "{}", describe(&output));
         }
         let _ = instance.output(&["agent", "stop"]);
         for pid in agents(instance.prefix())

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use crate::common::{Instance, describe, stderr};
+use crate::common::{Instance, describe, or_skip, stderr};
 use crate::support_fault::{long, tell};
 
 /// What every script has: the command, the instance's group, and a way to fail.
@@ -63,9 +63,7 @@ $T agent stop >/dev/null
 sleep 1.2
 $T agent repair >/dev/null
 "#;
-    let Some(instance) = Instance::new("reuse") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("reuse"));
     let rounds = if long() { 60 } else { 6 };
     let flags = ["--pid", "--fork", "--mount-proc"];
     let output = inside(&instance, &flags, SCRIPT, rounds);
@@ -113,9 +111,7 @@ while [ $round -lt $ROUNDS ]; do
 	[ ! -e $side ] || fail "round $round: $side stays"
 done
 "#;
-    let Some(instance) = Instance::new("full") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("full"));
     let rounds = if long() { 48 } else { 8 };
     inside(&instance, &["--mount"], SCRIPT, rounds);
     tell("full run directories", rounds);
@@ -147,9 +143,7 @@ kill $job
 $T agent stop >/dev/null 2>&1
 for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 && [ ! -e $side ] && break; done
 "#;
-    let Some(instance) = Instance::new("readonly") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("readonly"));
     let rounds = if long() { 20 } else { 2 };
     inside(&instance, &["--mount"], SCRIPT, rounds);
     tell("read-only cgroup trees", rounds * 4);
@@ -180,9 +174,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 &
 kill $outside
 rmdir $box
 "#;
-    let Some(instance) = Instance::new("cgns") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("cgns"));
     inside(&instance, &["--mount"], SCRIPT, 1);
     tell("cgroup namespaces", 1);
 }
@@ -190,11 +182,8 @@ rmdir $box
 /// Whatever a user without rights asks beyond tightening what is theirs is refused, by name, and changes nothing.
 #[test]
 fn a_user_without_rights_changes_nothing() {
-    let Some(instance) = Instance::new("nobody") else {
-        return;
-    };
-    let keep = instance.background(&["--side", "--name", "keep"], &["sleep", "1000"]);
-    instance.gate("keep");
+    let instance = or_skip!(Instance::new("nobody"));
+    let keep = instance.sleeper("keep");
     let target = format!("pid:{}", keep.pid());
     let before = instance.json(&["status"])["gates"][0]["cgroup"].clone();
     let asked: [&[&str]; 12] = [
@@ -212,10 +201,7 @@ fn a_user_without_rights_changes_nothing() {
         &["run", "--side", "--headroom", "99%", "--", "true"],
     ];
     for words in asked {
-        let mut command = instance.on(Command::new("setpriv"));
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-        command.arg(instance.binary()).args(words).current_dir("/");
-        let output = command.output().unwrap();
+        let output = instance.by_nobody(words).output().unwrap();
         assert!(!output.status.success(), "{words:?}: {}", describe(&output));
         let said = stderr(&output);
         assert!(said.starts_with("tidegate: "), "{words:?}: {said}");

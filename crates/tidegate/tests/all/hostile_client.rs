@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance};
+use crate::common::{Background, Instance, or_skip};
 use crate::support_fault::tell;
 use crate::support_hostile::pen::Pen;
 use crate::support_hostile::requests::requests;
@@ -19,9 +19,7 @@ use crate::support_kill::wait;
 
 #[test]
 fn requests_of_any_form_are_refused_by_name() {
-    let Some((_instance, _main, before)) = protected("requests") else {
-        return;
-    };
+    let (_instance, _main, before) = or_skip!(protected("requests"));
     let requests = requests();
     let count = requests.len() as u64;
     for (what, bytes, status, names) in requests {
@@ -72,9 +70,7 @@ fn connections() -> Vec<(&'static str, usize, Vec<u8>)> {
 
 #[test]
 fn connections_that_are_held_or_dropped_delay_no_call() {
-    let Some((_instance, _main, before)) = protected("connections") else {
-        return;
-    };
+    let (_instance, _main, before) = or_skip!(protected("connections"));
     for (what, count, bytes) in connections() {
         for dropped in [true, false] {
             let held: Vec<UnixStream> = as_nobody(|| {
@@ -102,9 +98,7 @@ fn connections_that_are_held_or_dropped_delay_no_call() {
 /// A byte a second from each of 16 clients: they are cut off in the end, and root is answered all the while.
 #[test]
 fn slow_clients_are_cut_off() {
-    let Some((_instance, _main, before)) = protected("slow") else {
-        return;
-    };
+    let (_instance, _main, before) = or_skip!(protected("slow"));
     let mut slow: Vec<UnixStream> =
         as_nobody(|| (0..16).map(|_| connect(&before.socket)).collect());
     let refused = as_nobody(|| ask(&before.socket, b""));
@@ -139,9 +133,7 @@ fn all_at_once_main_stays_protected() {
         eprintln!("skipped: hostile: it becomes nobody, which takes root");
         return;
     }
-    let Some(stage) = Stage::new("hostile") else {
-        return;
-    };
+    let stage = or_skip!(Stage::new("hostile"));
     let before = Before::new(stage.instance.run_dir().join("tidegate.sock"));
     let (over, runs_asked) = (AtomicBool::new(false), AtomicU64::new(0));
     // The attackers' own use is main's demand: with a limit on it, side work has something to lose when main takes the machine.
@@ -254,14 +246,9 @@ fn main_takes_all(stage: &Stage, before: &Before, runs_asked: &AtomicU64) {
 fn many_runs(instance: &Instance, over: &AtomicBool, asked: &AtomicU64) {
     let mut running = Vec::new();
     while !over.load(Ordering::Relaxed) && running.len() < 1_000 {
-        let mut command = instance.on(std::process::Command::new("setpriv"));
-        command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .arg(instance.binary())
-            .args(["run", "--side", "--quiet", "--", "sleep", "1000"])
-            .stderr(std::process::Stdio::null())
-            .current_dir("/")
-            .process_group(0);
+        let run = ["run", "--side", "--quiet", "--", "sleep", "1000"];
+        let mut command = instance.by_nobody(&run);
+        command.stderr(std::process::Stdio::null()).process_group(0);
         running.push(Background(command.spawn().unwrap()));
         asked.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(5));

@@ -1,84 +1,47 @@
 //! Processes and groups that are not ours, when the agent dies or freezes: each goes to its declared fallback, comes under
-//! its terms again with the next agent, and gets back what it had from `unset` or `repair`.
+//! its terms again with the next agent, and gets back what it had from `unset`.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount};
+use crate::common::{Background, Instance, OtherGroup, cgroups_of, or_skip};
 use crate::support_kill::processes::{agents, guardians, kill9, signal};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
 use crate::support_kill::watch::Limit;
-use crate::support_kill::{Coin, LEASE, kills, wait};
+use crate::support_kill::{LEASE, kills, wait};
 
 /// Moving a process waits for every fork on the machine (the kernel's cgroup_threadgroup_rwsem and an RCU grace period), and
 /// those of side work take their time on a full one: seconds were seen.
 const SOON: Duration = Duration::from_secs(10);
 
 fn hog() -> Background {
-    use std::os::unix::process::CommandExt;
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "while :; do :; done"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0);
-    Background(shell.spawn().unwrap())
+    Background::start(&["sh", "-c", "while :; do :; done"])
 }
 
 /// A group of another program, with a hog in it and a weight of its own.
 struct Group {
-    dir: PathBuf,
-    hog: Option<Background>,
+    // Ends before the group goes.
+    hog: Background,
+    group: OtherGroup,
     before: Vec<String>,
 }
 
 impl Group {
     fn new(instance: &Instance, name: &str) -> Group {
-        let (mount, v1) = cpu_mount();
-        let dir = mount.join(format!("other-{name}-{}", instance.prefix()));
-        std::fs::create_dir(&dir).unwrap();
-        let (file, weight) = if v1 {
-            ("cpu.shares", "512")
-        } else {
-            ("cpu.weight", "70")
-        };
-        std::fs::write(dir.join(file), weight).unwrap();
+        let group = OtherGroup::named(instance, &format!("other-{name}"));
+        group.write_weight();
         let hog = hog();
-        std::fs::write(dir.join("cgroup.procs"), hog.pid().to_string()).unwrap();
-        let mut group = Group {
-            dir,
-            hog: Some(hog),
-            before: Vec::new(),
-        };
-        group.before = group.values();
-        group
+        group.enter(hog.pid());
+        let before = group.values();
+        Group { hog, group, before }
     }
 
     fn target(&self) -> String {
-        format!(
-            "cgroup:/{}",
-            self.dir.file_name().unwrap().to_str().unwrap()
-        )
-    }
-
-    fn values(&self) -> Vec<String> {
-        [
-            "cpu.cfs_quota_us",
-            "cpu.cfs_period_us",
-            "cpu.shares",
-            "cpu.idle",
-            "cpu.max",
-            "cpu.weight",
-        ]
-        .into_iter()
-        .filter_map(|file| std::fs::read_to_string(self.dir.join(file)).ok())
-        .collect()
+        self.group.target()
     }
 
     fn limit(&self) -> Limit {
-        Limit::open(&self.dir).unwrap()
+        Limit::open(&self.group.path).unwrap()
     }
 
     /// With a quota, and in the idle class unless it starves at the tolerance.
@@ -87,19 +50,7 @@ impl Group {
     }
 
     fn is_restored(&self) -> bool {
-        self.values() == self.before
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        drop(self.hog.take());
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.dir).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.group.values() == self.before
     }
 }
 
@@ -183,8 +134,16 @@ impl Targets {
             && self.processes.iter().all(Process::is_lent)
     }
 
-    fn all_restored(&self) -> bool {
-        self.groups.iter().all(Group::is_restored) && !self.processes.iter().any(Process::is_lent)
+    /// Takes all terms back, and with them all that was done.
+    fn unset(&self, instance: &Instance) {
+        for nth in 0..FALLBACKS.len() {
+            for target in self.names(nth) {
+                instance.ok(&["unset", &target]);
+            }
+        }
+        let values = self.groups.each_ref().map(|one| one.group.values());
+        assert!(self.groups.iter().all(Group::is_restored), "{values:?}");
+        assert!(!self.processes.iter().any(Process::is_lent));
     }
 
     fn check_alive(&mut self) {
@@ -193,7 +152,7 @@ impl Targets {
             "a process was lost"
         );
         for group in &mut self.groups {
-            let hog = group.hog.as_mut().unwrap();
+            let hog = &mut group.hog;
             assert!(hog.0.try_wait().unwrap().is_none(), "a process was lost");
             assert!(
                 cgroups_of(hog.pid()).contains("other-"),
@@ -205,9 +164,7 @@ impl Targets {
 
 #[test]
 fn each_target_goes_to_its_fallback_and_comes_back() {
-    let Some(instance) = Instance::new("kill-fallback") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("kill-fallback"));
     let agent = service(&instance);
     let mut targets = Targets::new(&instance);
     wait("limits", SOON, || targets.all_limited());
@@ -256,16 +213,7 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
         std::mem::forget(next);
     }
     drop(agent);
-    for nth in 0..FALLBACKS.len() {
-        for target in targets.names(nth) {
-            instance.ok(&["unset", &target]);
-        }
-    }
-    assert!(
-        targets.all_restored(),
-        "{:?}",
-        targets.groups.each_ref().map(Group::values)
-    );
+    targets.unset(&instance);
     targets.check_alive();
     instance.ok(&["agent", "stop"]);
     nothing_left(&instance);
@@ -274,9 +222,7 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
 /// As a container runtime ends a container: the agent's own guardian with it.
 #[test]
 fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
-    let Some(instance) = Instance::new("kill-outside") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("kill-outside"));
     let agent = service(&instance);
     let mut targets = Targets::new(&instance);
     let outside = running(&instance, &["guardian"]);
@@ -309,58 +255,10 @@ fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
     }
     wait("limits", SOON, || targets.all_limited());
     drop(agent);
-    for nth in 0..FALLBACKS.len() {
-        for target in targets.names(nth) {
-            instance.ok(&["unset", &target]);
-        }
-    }
-    assert!(targets.all_restored());
+    targets.unset(&instance);
     drop(outside);
     instance.ok(&["agent", "stop"]);
     nothing_left(&instance);
-}
-
-#[test]
-fn repair_restores_what_dead_processes_left() {
-    let Some(instance) = Instance::new("kill-repair") else {
-        return;
-    };
-    let mut coin = Coin::new("repair_restores_what_dead_processes_left");
-    for _ in 0..kills().div_ceil(3).min(20) {
-        let agent = service(&instance);
-        let mut targets = Targets::new(&instance);
-        let side = instance.background(
-            &["--side", "--name", "side"],
-            &["sh", "-c", "while :; do :; done"],
-        );
-        instance.gate("side");
-        coin.sleep_us(100_000);
-        guardians(instance.prefix()).into_iter().for_each(kill9);
-        drop(agent);
-        assert!(targets.all_limited(), "what stands goes on standing");
-        instance.ok(&["agent", "repair"]);
-        assert!(
-            targets.all_restored(),
-            "{:?}",
-            targets.groups.each_ref().map(Group::values)
-        );
-        targets.check_alive();
-        let root = Limit::open(&side_root(&instance)).unwrap();
-        assert!(
-            root.is_idle() && root.is_at_floor(),
-            "a command's limit stays: {:?}",
-            root.rate_ucpu()
-        );
-        // Twice is as good as once.
-        instance.ok(&["agent", "repair"]);
-        assert!(root.is_idle() && root.is_at_floor() && targets.all_restored());
-        drop(side);
-        wait("an empty group", Duration::from_secs(5), || {
-            instance.ok(&["agent", "repair"]);
-            instance.groups_left().is_empty()
-        });
-        assert!(!instance.run_dir().join("ledger.json").exists());
-    }
 }
 
 /// A process that stands still until this is dropped, also by a test that fails.
@@ -382,9 +280,7 @@ impl Drop for Frozen {
 /// What is above, for an agent that does not die but freezes, and while work of our own runs, too.
 #[test]
 fn a_frozen_agent_is_stood_in_for_and_resumes() {
-    let Some(mut stage) = Stage::new("kill-frozen") else {
-        return;
-    };
+    let mut stage = or_skip!(Stage::new("kill-frozen"));
     let group = Group::new(&stage.instance, "restore");
     let process = Process::new();
     let (of_group, of_process) = (group.target(), process.target());
@@ -422,7 +318,7 @@ fn a_frozen_agent_is_stood_in_for_and_resumes() {
     assert!(
         group.is_restored() && !process.is_lent(),
         "{:?}",
-        group.values()
+        group.group.values()
     );
     drop((group, process));
     stage.end();

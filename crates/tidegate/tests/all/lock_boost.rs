@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance};
+use crate::common::{Background, Instance, or_skip};
 use crate::support_kill::processes::{agents, children, guardians, kill9};
 use crate::support_kill::stage::nothing_left;
 use crate::support_kill::{LEASE, wait};
@@ -96,29 +96,6 @@ fn in_ledger(run_dir: &Path) -> bool {
 }
 
 #[test]
-fn a_holder_goes_first_and_it_is_told() {
-    let Some(scene) = Scene::new("holders-told") else {
-        return;
-    };
-    let mut waiter = scene.waiter();
-    if scene.goes_first() {
-        wait("it to be told", Duration::from_secs(10), || {
-            let told = scene.instance.json(&["explain", "side"]);
-            told["gate"]["notes"].to_string().contains("went first")
-                && told["writes"]
-                    .to_string()
-                    .contains("main waits for its flock")
-        });
-        // A process gets at most a tenth of a CPU and one full budget.
-        let status = scene.instance.json(&["status"]);
-        let seconds = status["lock_boost"]["seconds"].as_f64().unwrap();
-        let up = status["uptime_seconds"].as_f64().unwrap();
-        assert!(seconds <= up / 10.0 + 0.010, "{seconds} of {up}");
-    }
-    scene.end(&mut waiter);
-}
-
-#[test]
 fn an_agent_that_is_killed_in_a_holders_turn_leaves_none() {
     for both in [false, true] {
         let Some(scene) = Scene::new(if both { "holders-both" } else { "holders-kill" }) else {
@@ -152,9 +129,7 @@ fn an_agent_that_is_killed_in_a_holders_turn_leaves_none() {
 
 #[test]
 fn a_wait_that_began_before_its_holder_was_side_work_is_found() {
-    let Some(instance) = Instance::new("holders-before") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("holders-before"));
     let lock = instance.path().join("lock");
     let hold = Command::new("flock")
         .args([lock.to_str().unwrap(), "sh", "-c", "while :; do :; done"])
@@ -169,8 +144,7 @@ fn a_wait_that_began_before_its_holder_was_side_work_is_found() {
         .arg("true")
         .spawn()
         .unwrap();
-    let side = instance.background(&["--side", "--name", "side"], &["sleep", "1000"]);
-    instance.gate("side");
+    let side = instance.sleeper("side");
     // Until the wait has long begun.
     std::thread::sleep(Duration::from_millis(500));
     let target = format!("pid:{holder}");

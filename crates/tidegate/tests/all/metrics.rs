@@ -4,19 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Instance, OtherGroup, describe, wait_for};
+use crate::common::{Instance, OtherGroup, describe, or_skip, wait_for};
+use crate::support_kill::processes::{kill9, signal};
 use crate::support_prometheus::{
     Prometheus, dashboard_queries, fetch, free_port, packaging, program,
 };
 
 #[test]
 fn a_prometheus_scrapes_what_status_tells_and_alerts() {
-    let Some(instance) = Instance::new("metrics") else {
-        return;
-    };
-    let Some(prometheus) = program("metrics", "prometheus") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("metrics"));
+    let prometheus = or_skip!(program("metrics", "prometheus"));
     let address = format!("127.0.0.1:{}", free_port());
     std::fs::create_dir_all(instance.run_dir()).unwrap();
     let config = instance.run_dir().join("tidegate.toml");
@@ -83,13 +80,11 @@ fn refuse_and_stand_still(instance: &Instance, prometheus: &Prometheus, config: 
     let good = std::fs::read_to_string(config).unwrap();
     let rule = "[[rule]]\nname = \"x\"\nmatch = { unit = \"x.service\" }\nterms = { weigth = 5 }\n";
     std::fs::write(config, format!("{good}\n{rule}")).unwrap();
-    let refused = instance.output(&["policy", "reload"]);
-    assert!(!refused.status.success(), "{}", describe(&refused));
-    let pid = instance.json(&["status"])["pid"].to_string();
-    let signal = |name: &str| Command::new("kill").args([name, &pid]).status().unwrap();
-    signal("-STOP");
+    instance.fails(&["policy", "reload"], 2);
+    let pid = instance.agent().unwrap() as i32;
+    signal(pid, libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(3));
-    signal("-CONT");
+    signal(pid, libc::SIGCONT);
     wait_for("PolicyRejected and LoopLate", || {
         let firing = prometheus.firing();
         ["PolicyRejected", "LoopLate"]
@@ -119,8 +114,7 @@ fn provoke(instance: &Instance, prometheus: &Prometheus) -> OtherGroup {
         let status = instance.json(&["status"]);
         let guardian = status["guardian_pid"].as_u64();
         if let Some(pid) = guardian.filter(|pid| killed.len() < 3 && !killed.contains(pid)) {
-            let pid_text = pid.to_string();
-            let _ = Command::new("kill").args(["-KILL", &pid_text]).status();
+            kill9(pid as i32);
             killed.push(pid);
         }
         let events = &status["totals"]["events"];
@@ -141,9 +135,7 @@ fn textfile(instance: &Instance) {
 }
 
 fn check_metrics(file: &std::path::Path) {
-    let Some(promtool) = program("textfile", "promtool") else {
-        return;
-    };
+    let promtool = or_skip!(program("textfile", "promtool"));
     let mut check = Command::new(promtool);
     check.args(["check", "metrics"]);
     let checked = check.stdin(std::fs::File::open(file).unwrap()).output();
@@ -173,9 +165,7 @@ fn panels_have_data(prometheus: &Prometheus, is_bpf: bool) {
 
 #[test]
 fn each_alert_fires_and_does_not_fire_in_promtools_cases() {
-    let Some(promtool) = program("alerts", "promtool") else {
-        return;
-    };
+    let promtool = or_skip!(program("alerts", "promtool"));
     let cases = packaging("prometheus/tidegate.rules.test.yml");
     let mut command = Command::new(promtool);
     let tested = command.args(["test", "rules"]).arg(&cases).output();
@@ -201,14 +191,11 @@ fn each_alert_fires_and_does_not_fire_in_promtools_cases() {
 
 #[test]
 fn a_textfile_says_that_no_agent_runs() {
-    let Some(instance) = Instance::new("textfile") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("textfile"));
     let file = instance.path().join("tidegate.prom");
     std::fs::write(&file, "tidegate_agent_up 1\n").unwrap();
     let path = file.display().to_string();
-    let output = instance.output(&["metrics", "--textfile", &path]);
-    assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
+    instance.fails(&["metrics", "--textfile", &path], 3);
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.ends_with("\ntidegate_agent_up 0.0\n"), "{text}");
     check_metrics(&file);
@@ -221,6 +208,5 @@ fn a_textfile_says_that_no_agent_runs() {
         name.to_string_lossy().starts_with('.')
     });
     assert_eq!(left.count(), 0, "a partial file stays");
-    let other = instance.output(&["metrics", "--textfile", "/dev/shm/tidegate.txt"]);
-    assert_eq!(other.status.code(), Some(2), "{}", describe(&other));
+    instance.fails(&["metrics", "--textfile", "/dev/shm/tidegate.txt"], 2);
 }

@@ -2,47 +2,13 @@
 //! `kill -9` of the agent.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use crate::common::{
-    Background, Instance, cgroups_of, cpu_mount, describe, stderr, stdout, wait_for,
+    Background, Instance, OtherGroup, cgroups_of, ends_with, or_skip, stdout, wait_for,
 };
-
-/// A group that the rules match, and that other software owns.
-struct Batch {
-    path: PathBuf,
-    name: String,
-}
-
-impl Batch {
-    fn make(instance: &Instance, name: &str) -> Batch {
-        // Not the instance's prefix: what is left is not looked for there.
-        let name = format!("{name}-{}", instance.prefix());
-        let path = cpu_mount().0.join(&name);
-        std::fs::create_dir(&path).unwrap();
-        Batch { path, name }
-    }
-
-    /// The values that gates change.
-    fn values(&self) -> Vec<String> {
-        let files = match cpu_mount().1 {
-            true => ["cpu.cfs_quota_us", "cpu.shares", "cpu.idle"],
-            false => ["cpu.max", "cpu.weight", "cpu.idle"],
-        };
-        let read = |file: &&str| std::fs::read_to_string(self.path.join(file)).unwrap_or_default();
-        files
-            .iter()
-            .map(|file| read(file).trim().to_owned())
-            .collect()
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.path);
-    }
-}
+use crate::support_kill::processes::kill9;
 
 fn write(instance: &Instance, name: &str, text: &str) {
     let dir = instance.run_dir().join("tidegate.toml.d");
@@ -57,18 +23,11 @@ fn batch_rule(instance: &Instance, mode: &str) -> String {
     )
 }
 
-/// The part of a golden text that differs between runs.
-fn without_names(instance: &Instance, text: &str) -> String {
-    text.replace(&instance.run_dir().display().to_string(), "RUN_DIR")
-        .replace(instance.prefix(), "PREFIX")
-}
-
 /// An agent that a side command keeps, a group, and a rule for it in this mode that is not in force yet.
-fn begun(name: &str, mode: &str) -> Option<(Instance, Batch, Background)> {
+fn begun(name: &str, mode: &str) -> Option<(Instance, OtherGroup, Background)> {
     let instance = Instance::new(name)?;
-    let batch = Batch::make(&instance, "batch-1");
-    let keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
-    instance.gate("keeper");
+    let batch = OtherGroup::named(&instance, "batch-1");
+    let keeper = instance.sleeper("keeper");
     write(&instance, "10-batch.toml", &batch_rule(&instance, mode));
     Some((instance, batch, keeper))
 }
@@ -79,9 +38,7 @@ tidegate: weihgt: RUN_DIR/tidegate.toml.d/10-batch.toml:5:27: no such term; did 
 
 #[test]
 fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
-    let Some((instance, batch, _keeper)) = begun("pol-check", "enforce") else {
-        return;
-    };
+    let (instance, batch, _keeper) = or_skip!(begun("pol-check", "enforce"));
     let fresh = batch.values();
     let said = instance.ok(&["policy", "check"]);
     assert_eq!(said, "1 file, 1 rule: no mistake\n");
@@ -90,13 +47,11 @@ fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
     assert_ne!(ruled, fresh);
     let wrong = batch_rule(&instance, "enforce").replace("weight", "weihgt");
     write(&instance, "10-batch.toml", &wrong);
-    let checked = instance.output(&["policy", "check"]);
-    assert_eq!(checked.status.code(), Some(2), "{}", describe(&checked));
-    assert_eq!(without_names(&instance, &stderr(&checked)), MISTAKES);
+    let checked = instance.fails(&["policy", "check"], 2);
+    let run_dir = instance.run_dir().display().to_string();
+    assert_eq!(checked.replace(&run_dir, "RUN_DIR"), MISTAKES);
     for command in ["apply", "reload", "diff"] {
-        let refused = instance.output(&["policy", command]);
-        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
-        let said = stderr(&refused);
+        let said = instance.fails(&["policy", command], 2);
         assert!(said.contains("10-batch.toml:5:27: no such term"), "{said}");
     }
     assert_eq!(batch.values(), ruled, "the policy in force stays");
@@ -111,9 +66,7 @@ fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
 
 #[test]
 fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
-    let Some((instance, batch, _keeper)) = begun("pol-trial", "observe") else {
-        return;
-    };
+    let (instance, batch, _keeper) = or_skip!(begun("pol-trial", "observe"));
     let fresh = batch.values();
     instance.ok(&["policy", "apply"]);
     let page = instance.ok(&["policy", "show"]);
@@ -126,22 +79,13 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
         "10-batch.toml",
         &batch_rule(&instance, "enforce"),
     );
-    let differs = instance.output(&["policy", "diff"]);
-    assert_eq!(differs.status.code(), Some(1), "{}", describe(&differs));
-    let diff = stdout(&differs);
+    instance.fails(&["policy", "diff"], 1);
     let made = format!("+ cgroup:/{} [batch]: class=side weight=50\n", batch.name);
-    assert!(diff.starts_with(&made), "{diff}");
-    let file = batch.path.join("cpu.idle");
-    let idle = format!("{}: 0 -> 1\n", file.display());
-    assert!(diff.contains(&idle), "{diff}");
-    assert_eq!(batch.values(), fresh, "a diff writes nothing");
-
     let tried = instance.ok(&["policy", "apply", "--for", "2s"]);
     assert!(tried.starts_with(&made), "{tried}");
     assert_ne!(batch.values(), fresh, "on trial");
     wait_for("the end of the trial", || batch.values() == fresh);
-    let refused = instance.output(&["policy", "confirm"]);
-    assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
+    instance.fails(&["policy", "confirm"], 2);
 
     instance.ok(&["policy", "apply", "--for", "1h"]);
     let left = instance.json(&["policy", "show"])["trial_seconds_left"].as_f64();
@@ -150,11 +94,8 @@ fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
     let view = instance.json(&["policy", "show"]);
     assert!(view["trial_seconds_left"].is_null(), "{view}");
     assert_ne!(batch.values(), fresh, "confirmed");
-    let later = Batch::make(&instance, "batch-2");
-    let later_fresh = fresh.clone();
-    wait_for("a group that was made later", || {
-        later.values() != later_fresh
-    });
+    let later = OtherGroup::named(&instance, "batch-2");
+    wait_for("a group that was made later", || later.values() != fresh);
 
     instance.ok(&["policy", "rollback"]);
     assert_eq!(batch.values(), fresh, "gone back");
@@ -176,9 +117,7 @@ fn own_sleep(instance: &Instance) -> PathBuf {
 
 #[test]
 fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_the_next() {
-    let Some(instance) = Instance::new("pol-later") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("pol-later"));
     let sleep = own_sleep(&instance);
     let rule = format!(
         "[[rule]]\nname = \"sleeps\"\nmatch = {{ exe = \"{}\" }}\nterms = {{ class = \"side\", weight = 30 }}\n",
@@ -197,18 +136,14 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
     eprintln!("gated after {:?}", started.elapsed());
     assert_eq!(instance.ok(&["policy", "diff"]), "no gate would change\n");
 
-    let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
-    let killed = Command::new("kill")
-        .args(["-KILL", &agent.to_string()])
-        .stdin(Stdio::null())
-        .status();
-    assert!(killed.unwrap().success());
+    let agent = instance.agent().unwrap();
+    kill9(agent as i32);
     // The next command starts an agent where the guardian has not done so yet.
     instance.ok(&["run", "--side", "--", "true"]);
     let view = instance.json(&["policy", "show"]);
     let left = view["trial_seconds_left"].as_f64();
     assert!(left.is_some_and(|left| left > 3_000.0), "{view}");
-    assert_ne!(instance.json(&["status"])["pid"].as_u64(), Some(agent));
+    assert_ne!(instance.agent(), Some(agent));
     assert!(cgroups_of(first.pid()).contains(&side), "still gated");
     let log = std::fs::read_to_string(instance.run_dir().join("agent.log")).unwrap();
     assert!(
@@ -229,10 +164,8 @@ fn a_program_that_starts_later_is_gated_and_a_killed_agent_leaves_its_trial_to_t
 
 #[test]
 fn a_diff_needs_no_agent_and_starts_none() {
-    let Some(instance) = Instance::new("pol-diff") else {
-        return;
-    };
-    let batch = Batch::make(&instance, "batch-1");
+    let instance = or_skip!(Instance::new("pol-diff"));
+    let batch = OtherGroup::named(&instance, "batch-1");
     let fresh = batch.values();
     assert_eq!(
         instance.ok(&["policy", "diff"]),
@@ -245,16 +178,18 @@ fn a_diff_needs_no_agent_and_starts_none() {
         &batch_rule(&instance, "enforce"),
     );
     let differs = instance.output(&["policy", "diff"]);
-    assert_eq!(differs.status.code(), Some(1), "{}", describe(&differs));
+    ends_with(&differs, 1);
     let diff = stdout(&differs);
     let made = format!("+ cgroup:/{} [batch]: class=side weight=50\n", batch.name);
     assert!(diff.starts_with(&made), "{diff}");
     let file = batch.path.join("cpu.idle");
-    assert!(
-        diff.contains(&format!("{}: 0 -> 1\n", file.display())),
-        "{diff}"
+    let idle = format!(
+        "{}: 0 -> 1
+",
+        file.display()
     );
+    assert!(diff.contains(&idle), "{diff}");
     assert_eq!(batch.values(), fresh, "a diff writes nothing");
-    let status = instance.output(&["status"]);
-    assert_eq!(status.status.code(), Some(3), "no agent was started");
+    // No agent was started.
+    instance.fails(&["status"], 3);
 }

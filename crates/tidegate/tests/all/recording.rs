@@ -4,8 +4,7 @@ use std::fs;
 
 use tidegate_recording::{Recording, load};
 
-use crate::common::{Instance, describe, wait_for};
-use crate::support_kill::processes::kill9;
+use crate::common::{Instance, describe, or_skip, wait_for};
 
 fn recorded(instance: &Instance) -> Recording {
     let path = instance.path().join("kept.tgr");
@@ -33,9 +32,7 @@ fn seconds_of(recording: &Recording, gate: &str) -> usize {
 
 #[test]
 fn what_ran_is_recorded_and_outlives_a_killed_agent() {
-    let Some(instance) = Instance::new("recording") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("recording"));
     let hog = ["sh", "-c", "while :; do :; done"];
     let _side = instance.background(&["--side", "--headroom", "30%", "--name", "encode"], &hog);
     instance.gate("encode");
@@ -48,29 +45,15 @@ fn what_ran_is_recorded_and_outlives_a_killed_agent() {
         seconds_of(&recorded(&instance), "encode") >= 3
     });
     let before = recorded(&instance);
-    let pid = instance.json(&["status"])["pid"].as_i64().unwrap();
-    kill9(pid as i32);
-    wait_for("the next agent", || {
-        let status = instance.output(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
-        status["pid"].as_i64().is_some_and(|next| next != pid)
-    });
+    instance.kill_agent();
     wait_for("two seconds more", || {
         seconds_of(&recorded(&instance), "encode") >= seconds_of(&before, "encode") + 2
     });
     let after = recorded(&instance);
-    assert_eq!(
-        after
-            .works
-            .values()
-            .filter(|work| work.name == "encode")
-            .count(),
-        1
-    );
-    assert_eq!(
-        after.seconds[..before.seconds.len() - 1],
-        before.seconds[..before.seconds.len() - 1]
-    );
+    let encodes = after.works.values().filter(|work| work.name == "encode");
+    assert_eq!(encodes.count(), 1);
+    let whole = before.seconds.len() - 1;
+    assert_eq!(after.seconds[..whole], before.seconds[..whole]);
     assert_eq!(after.damaged_bytes, 0);
     let steps_before = before.steps.len();
     assert!(steps_before > 100, "{steps_before} steps");
@@ -92,16 +75,10 @@ fn what_ran_is_recorded_and_outlives_a_killed_agent() {
 
 #[test]
 fn where_nothing_was_recorded_it_says_so_and_what_to_do() {
-    let Some(instance) = Instance::new("recording-none") else {
-        return;
-    };
-    let output = instance.output(&["recording", "save", "--last", "60s"]);
-    let said = describe(&output);
-    assert_eq!(output.status.code(), Some(5), "{said}");
-    assert!(
-        said.contains("start an agent, which records while it runs"),
-        "{said}"
-    );
+    let instance = or_skip!(Instance::new("recording-none"));
+    let said = instance.fails(&["recording", "save", "--last", "60s"], 5);
+    let mend = "start an agent, which records while it runs";
+    assert!(said.contains(mend), "{said}");
     let notes = instance.path().join("notes.txt");
     fs::write(&notes, "no recording").unwrap();
     let output = instance.output(&["top", "--once", "--recording", notes.to_str().unwrap()]);

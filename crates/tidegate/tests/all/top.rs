@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Instance, OtherGroup, stderr, stdout, wait_for};
+use crate::common::{Instance, OtherGroup, ends_with, or_skip, stdout, wait_for};
 
 /// A terminal of 80 by 24 characters in which a shell runs.
 struct Terminal {
@@ -20,17 +20,7 @@ impl Terminal {
         tmux.env("LC_ALL", "C.UTF-8")
             .arg("-S")
             .arg(&terminal.socket);
-        tmux.args([
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            "80",
-            "-y",
-            "24",
-            "sh",
-        ]);
+        tmux.args("-f /dev/null new-session -d -x 80 -y 24 sh".split(' '));
         match tmux.status() {
             Ok(status) if status.success() => Some(terminal),
             found => {
@@ -74,18 +64,14 @@ impl Drop for Terminal {
 
 #[test]
 fn top_is_used_in_a_terminal() {
-    let Some(instance) = Instance::new("top") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("top"));
     let hog = ["sh", "-c", "while :; do :; done"];
     let _side = instance.background(&["--side", "--name", "encode"], &hog);
     let _other = instance.background(&["--cap", "100‰", "--name", "capped"], &hog);
     instance.gate("encode");
     instance.gate("capped");
     let other = OtherGroup::of_side(&instance);
-    let Some(terminal) = Terminal::open(&instance) else {
-        return;
-    };
+    let terminal = or_skip!(Terminal::open(&instance));
     let top = format!("{} top; echo ended with $?", instance.binary().display());
     terminal.keys(&[&top, "Enter"]);
     for text in ["GATE", "encode", "capped", "0.10 cap ", "explain"] {
@@ -150,14 +136,9 @@ fn in_terminal(instance: &Instance, terminal: &Terminal) -> String {
 
 #[test]
 fn a_signal_ends_top_and_the_terminal_is_put_back() {
-    let Some(instance) = Instance::new("top-term") else {
-        return;
-    };
-    let _side = instance.background(&["--side", "--name", "encode"], &["sleep", "100"]);
-    instance.gate("encode");
-    let Some(terminal) = Terminal::open(&instance) else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("top-term"));
+    let _side = instance.sleeper("encode");
+    let terminal = or_skip!(Terminal::open(&instance));
     let pid = in_terminal(&instance, &terminal);
     Command::new("kill").arg(pid).status().unwrap();
     terminal.shows("ended with 0");
@@ -171,16 +152,13 @@ fn a_signal_ends_top_and_the_terminal_is_put_back() {
 
 #[test]
 fn one_screen_is_text() {
-    let Some(instance) = Instance::new("top-once") else {
-        return;
-    };
-    let _side = instance.background(&["--side", "--name", "encode"], &["sleep", "100"]);
-    instance.gate("encode");
+    let instance = or_skip!(Instance::new("top-once"));
+    let _side = instance.sleeper("encode");
     let text = instance.ok(&["top", "--once"]);
     assert!(text.contains("GATE") && text.contains("encode"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     let mut top = instance.tidegate(&["top"]);
     let refused = top.stdin(Stdio::null()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("--once"), "{}", stderr(&refused));
+    let said = ends_with(&refused, 2);
+    assert!(said.contains("--once"), "{said}");
 }

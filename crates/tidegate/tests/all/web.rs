@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Background, Instance, describe, stderr, stdout};
+use crate::common::{Background, Instance, describe, or_skip, stderr, stdout};
 use crate::support_prometheus::fetch;
 
 const BURN: &[&str] = &["sh", "-c", "while :; do :; done"];
@@ -70,9 +70,7 @@ pub fn browser() -> Option<String> {
 
 #[test]
 fn the_page_shows_the_agent_and_follows_the_next() {
-    let Some(instance) = Instance::new("web") else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("web"));
     let (Some(chromium), Some((_web, url))) = (browser(), served(&instance)) else {
         return;
     };
@@ -116,12 +114,8 @@ fn the_page_shows_the_agent_and_follows_the_next() {
 
 #[test]
 fn the_page_is_for_this_machine_alone_and_only_reads() {
-    let Some(instance) = Instance::new("web-refuses") else {
-        return;
-    };
-    let Some((_web, url)) = served(&instance) else {
-        return;
-    };
+    let instance = or_skip!(Instance::new("web-refuses"));
+    let (_web, url) = or_skip!(served(&instance));
     let _side = instance.background(&["--side", "--name", "encode"], BURN);
     instance.gate("encode");
     let call =

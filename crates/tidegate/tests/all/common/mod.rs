@@ -7,6 +7,19 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::support_kill::processes::kill9;
+
+/// What a test needs, or the end of the test where this machine has it not: the reason was printed.
+macro_rules! or_skip {
+    ($needed:expr) => {
+        match $needed {
+            Some(needed) => needed,
+            None => return,
+        }
+    };
+}
+pub(crate) use or_skip;
+
 /// Longer than anything here takes on a loud machine.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -114,6 +127,38 @@ impl Instance {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs it and insists on this exit code; gives back standard error.
+    #[track_caller]
+    pub fn fails(&self, words: &[&str], code: i32) -> String {
+        ends_with(&self.output(words), code)
+    }
+
+    /// `tidegate WORDS` by a user without rights.
+    pub fn by_nobody(&self, words: &[&str]) -> Command {
+        let mut command = self.on(Command::new("setpriv"));
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg(&self.binary).args(words).current_dir("/");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The agent's process, where one answers.
+    pub fn agent(&self) -> Option<u64> {
+        let output = self.output(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        status["pid"].as_u64()
+    }
+
+    /// Kills the agent and waits for the one that its guardian starts.
+    pub fn kill_agent(&self) {
+        let dead = self.agent();
+        kill9(dead.unwrap() as i32);
+        wait_for("another agent", || {
+            let next = self.agent();
+            next.is_some() && next != dead
+        });
+    }
+
     /// Its `--json` answer.
     pub fn json(&self, words: &[&str]) -> serde_json::Value {
         let mut words = words.to_vec();
@@ -133,6 +178,13 @@ impl Instance {
             .stdout(Stdio::null())
             .process_group(0);
         Background(running.spawn().unwrap())
+    }
+
+    /// A sleeper in a gate of side work, once the gate is there.
+    pub fn sleeper(&self, name: &str) -> Background {
+        let running = self.background(&["--side", "--name", name], &["sleep", "1000"]);
+        self.gate(name);
+        running
     }
 
     /// Waits until a gate of this name is there, and gives it back as `show` has it.
@@ -257,6 +309,13 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Insists on this exit code; gives back standard error.
+#[track_caller]
+pub fn ends_with(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}", describe(output));
+    stderr(output)
+}
+
 pub fn describe(output: &Output) -> String {
     format!(
         "{}\nstdout: {}\nstderr: {}",
@@ -301,25 +360,63 @@ pub fn cpu_mount() -> (PathBuf, bool) {
     }
 }
 
-/// Another program's group, made side work by `set`, and that program.
+/// Another program's group, and that program.
 pub struct OtherGroup {
-    path: PathBuf,
+    pub path: PathBuf,
     pub name: String,
 }
 
 impl OtherGroup {
-    pub fn of_side(instance: &Instance) -> OtherGroup {
+    pub fn new(instance: &Instance) -> OtherGroup {
+        OtherGroup::named(instance, "other")
+    }
+
+    pub fn named(instance: &Instance, name: &str) -> OtherGroup {
         // Not the instance's prefix: what is left is not looked for there.
-        let name = format!("other-{}", instance.prefix());
+        let name = format!("{name}-{}", instance.prefix());
         let path = cpu_mount().0.join(&name);
         std::fs::create_dir(&path).unwrap();
-        let group = OtherGroup { path, name };
+        OtherGroup { path, name }
+    }
+
+    /// One that `set` made side work.
+    pub fn of_side(instance: &Instance) -> OtherGroup {
+        let group = OtherGroup::new(instance);
         instance.ok(&["set", &group.target(), "class=side"]);
         group
     }
 
     pub fn target(&self) -> String {
         format!("cgroup:/{}", self.name)
+    }
+
+    /// Everything that a gate may change.
+    pub fn values(&self) -> Vec<String> {
+        let files = [
+            "cpu.cfs_quota_us",
+            "cpu.cfs_period_us",
+            "cpu.cfs_burst_us",
+            "cpu.shares",
+            "cpu.idle",
+            "cpu.max",
+            "cpu.max.burst",
+            "cpu.weight",
+        ];
+        let read = |file: &str| std::fs::read_to_string(self.path.join(file)).ok();
+        files.into_iter().filter_map(read).collect()
+    }
+
+    pub fn enter(&self, pid: u32) {
+        std::fs::write(self.path.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
+    /// The program gives its group a weight.
+    pub fn write_weight(&self) {
+        let (file, weight) = match cpu_mount().1 {
+            true => ("cpu.shares", "512"),
+            false => ("cpu.weight", "70"),
+        };
+        std::fs::write(self.path.join(file), weight).unwrap();
     }
 
     /// The program sets a quota of its own over Tidegate's.
@@ -334,6 +431,12 @@ impl OtherGroup {
 
 impl Drop for OtherGroup {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.path);
+        // A process that was killed leaves its group a moment later.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }

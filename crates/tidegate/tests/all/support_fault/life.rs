@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::outside::Outside;
 use super::{Fault, What};
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, describe};
+use crate::common::{Background, Instance, OtherGroup, cgroups_of, describe};
 use crate::support_kill::LEASE;
 use crate::support_kill::processes::{agents, guardians, kill9, signal};
 
@@ -28,12 +28,6 @@ fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-fn sleeper() -> Background {
-    let mut sleep = Command::new("sleep");
-    sleep.arg("1000").stdin(Stdio::null()).process_group(0);
-    Background(sleep.stdout(Stdio::null()).spawn().unwrap())
-}
-
 /// An instance with commands in gates, a process and a group of another program.
 pub struct Life {
     instance: Instance,
@@ -43,7 +37,7 @@ pub struct Life {
     web: Option<Background>,
     lent: Background,
     lent_before: String,
-    other: PathBuf,
+    other: OtherGroup,
     other_before: Vec<String>,
     outside: Outside,
     wrong: Vec<String>,
@@ -53,10 +47,9 @@ impl Life {
     pub fn new(beside: &Instance, fault: &Fault) -> Life {
         // No name is the beginning of another.
         let instance = beside.beside(&format!("{}x", fault.nth));
-        let other = cpu_mount().0.join(format!("other-{}", instance.prefix()));
-        std::fs::create_dir(&other).unwrap();
-        let lent = sleeper();
-        let mut life = Life {
+        let other = OtherGroup::new(&instance);
+        let lent = Background::start(&["sleep", "1000"]);
+        Life {
             outside: Outside::new(instance.prefix(), lent.pid()),
             mark: instance.path().join("mark"),
             instance,
@@ -65,27 +58,10 @@ impl Life {
             web: None,
             lent_before: cgroups_of(lent.pid()),
             lent,
+            other_before: other.values(),
             other,
-            other_before: Vec::new(),
             wrong: Vec::new(),
-        };
-        life.other_before = life.other_values();
-        life
-    }
-
-    fn other_values(&self) -> Vec<String> {
-        let files = [
-            "cpu.cfs_quota_us",
-            "cpu.cfs_period_us",
-            "cpu.cfs_burst_us",
-            "cpu.shares",
-            "cpu.idle",
-            "cpu.max",
-            "cpu.max.burst",
-            "cpu.weight",
-        ];
-        let read = |file: &str| std::fs::read_to_string(self.other.join(file)).ok();
-        files.into_iter().filter_map(read).collect()
+        }
     }
 
     fn struck(&self) -> Option<String> {
@@ -173,11 +149,7 @@ impl Life {
     }
 
     fn names(&self) -> (String, String) {
-        let group = self.other.file_name().unwrap().to_str().unwrap();
-        (
-            format!("pid:{}", self.lent.pid()),
-            format!("cgroup:/{group}"),
-        )
+        (format!("pid:{}", self.lent.pid()), self.other.target())
     }
 
     fn rise(&mut self) {
@@ -304,7 +276,7 @@ impl Life {
                 self.wrong.push(format!("{file} stays: {text}"));
             }
         }
-        let values = self.other_values();
+        let values = self.other.values();
         if values != self.other_before {
             let before = &self.other_before;
             self.wrong
@@ -318,12 +290,6 @@ impl Life {
             let log = std::fs::read_to_string(self.instance.run_dir().join("agent.log"));
             self.wrong.push(log.unwrap_or_default());
         }
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.other);
     }
 }
 

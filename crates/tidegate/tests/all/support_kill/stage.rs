@@ -68,20 +68,16 @@ impl Stage {
         })
     }
 
-    /// Until the gates of killed commands have ended: main's and side's are left.
-    pub fn wait_for_killed_gates(&self) {
-        let only_ours = || {
+    /// Until main's and side's gates are left.
+    pub fn wait_for_two_gates(&self) {
+        let gates = || {
             self.instance.json(&["status"])["gates"]
                 .as_array()
-                .unwrap()
-                .len()
-                == 2
+                .map(Vec::len)
         };
-        wait(
-            "the killed commands' gates to end",
-            Duration::from_secs(10),
-            only_ours,
-        );
+        wait("the other gates to end", Duration::from_secs(10), || {
+            gates() == Some(2)
+        });
     }
 
     /// The side root's limit, as the kernel has it.
