@@ -188,17 +188,6 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Of two that are owed nothing, the heavier displaces the lighter and not the other way round; equals displace each other.
-    #[test]
-    fn weight_decides_who_displaces_whom(one in MIN..1u64 << 37, other in MIN..1u64 << 37, ran_ns in 0..2 * SLICE_NS) {
-        let slice = |hweight| ranked(virtual_ns(SLICE_NS, hweight), 0, 0);
-        let displaces = |a, b| slice(a).displaces(&slice(b), V, ran_ns, SLICE_NS) != Displaces::Later;
-        let (heavy, light) = (one.max(other), one.min(other));
-        prop_assert!(displaces(heavy, light) && displaces(heavy, heavy));
-        let differ = virtual_ns(SLICE_NS, heavy) != virtual_ns(SLICE_NS, light);
-        prop_assert_eq!(displaces(light, heavy), !differ);
-    }
-
     /// A task that ran there last goes before the first by half of the shorter slice at most.
     #[test]
     fn near_is_half_a_slice(
@@ -208,17 +197,6 @@ proptest! {
     ) {
         let near = later <= first_slice_v.min(slice_v) / 2;
         prop_assert_eq!(is_near(first, first + later, first_slice_v, slice_v), near);
-    }
-
-    /// Of equals one that is owed something, or nothing, displaces; one that is ahead waits in order, though it is eligible.
-    #[test]
-    fn who_is_ahead_waits_in_order(slice_v in 100_000u64..1 << 40, part in -100i64..=25, ran_ns in 0..2 * SLICE_NS) {
-        let ahead = slice_v.cast_signed() / 100 * part;
-        let waits = ranked(slice_v, ahead, 0);
-        // It is past V by as much, so that the ends of the slices do not decide.
-        let found = waits.displaces(&ranked(slice_v, ahead.max(0), 0), V, ran_ns, SLICE_NS);
-        prop_assert_eq!(found == Displaces::Later, ahead > 0);
-        prop_assert!(found != Displaces::Not);
     }
 
     #[test]

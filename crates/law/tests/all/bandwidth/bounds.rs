@@ -109,7 +109,7 @@ fn advance(periods: &mut Vec<Period>, now: u64, terms: &Terms) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     /// usage <= n * quota + held + CPUs * granularity, over any stretch, at every level; held <= quota + burst + CPUs * slice;
     /// what went idle holds 1 ms; and no more than the granularity is ever owed.

@@ -401,14 +401,7 @@ fn every_state_of_one_level() {
 #[test]
 fn every_state_of_two_levels() {
     // A child below its parent, as much as it, and beyond it; periods in step and not; burst or none.
-    let all = [
-        (1, 1, 0),
-        (1, 2, 0),
-        (1, 2, 1),
-        (2, 2, 0),
-        (2, 2, 1),
-        (2, 1, 0),
-    ];
+    let all = [(1, 1, 0), (1, 2, 1), (2, 2, 0), (2, 1, 0)];
     let mut walks = Vec::new();
     for (number, parent) in all.iter().enumerate() {
         for child in &all {
