@@ -7,7 +7,6 @@ use tidegate_api::{EventView, ExplainView, GateView, HistoryPointView, StatusVie
 use super::feed::News;
 use super::rows::{Column, Row, Sort, rows};
 
-/// The plots look back so far.
 pub const PLOT_S: u64 = 60;
 
 const EVENTS_MAX: usize = 1_000;
@@ -15,18 +14,6 @@ const EVENTS_MAX: usize = 1_000;
 /// A drop of the allowance by more than this part of the machine is marked as a cut.
 const CUT: f64 = 0.1;
 
-/// The machine at one moment, in CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
-    /// When, seconds since 1970.
-    pub time_unix_s: u64,
-    pub capacity: f64,
-    pub main: f64,
-    pub side: f64,
-    pub allowance: f64,
-}
-
-/// What fills the screen below the plots, or all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Page {
     #[default]
@@ -69,10 +56,10 @@ pub struct Screen {
     /// The gates as they are listed: those of `machine`, or of the moment when the list was frozen.
     pub gates: Vec<GateView>,
     pub is_frozen: bool,
-    pub points: VecDeque<Point>,
+    /// The machine in the last minute, a point for each look.
+    pub points: VecDeque<HistoryPointView>,
     pub events: VecDeque<EventView>,
     pub selected: Option<String>,
-    /// Where it was in the list when it was last there.
     row: usize,
     pub sort: Sort,
     /// Gates are below those in which they were started.
@@ -80,13 +67,11 @@ pub struct Screen {
     pub filter: String,
     pub page: Page,
     pub prompt: Prompt,
-    /// The answer about the gate of [`Page::Explain`].
     pub explained: Option<Result<ExplainView, String>>,
     is_explained_stale: bool,
     /// Lines of a page above the first that is seen; pages keep it within bounds when they are drawn.
     pub scroll: usize,
     pub note: Option<Note>,
-    /// Seconds between two looks.
     pub period_s: u64,
     /// A recording is shown: nothing can be changed.
     pub is_recording: bool,
@@ -129,7 +114,7 @@ impl Screen {
 
     pub fn take(&mut self, news: News, now_unix_s: u64) {
         match news {
-            News::History(points) => self.points = points.iter().map(of_history).collect(),
+            News::History(points) => self.points = points.into(),
             News::Status(machine) => self.take_status(*machine, now_unix_s),
             News::Events(events) => {
                 self.events.extend(events);
@@ -148,17 +133,18 @@ impl Screen {
     }
 
     fn take_status(&mut self, machine: StatusView, now_unix_s: u64) {
-        self.points.push_back(Point {
-            time_unix_s: now_unix_s,
-            capacity: machine.capacity_cpus,
-            main: machine.main_cpus,
-            side: machine.side_cpus,
-            allowance: machine.decision.allowance_cpus,
+        self.points.push_back(HistoryPointView {
+            time_unix_seconds: now_unix_s,
+            capacity_cpus: machine.capacity_cpus,
+            main_cpus: machine.main_cpus,
+            side_cpus: machine.side_cpus,
+            allowance_cpus: machine.decision.allowance_cpus,
+            ..HistoryPointView::default()
         });
         let since = now_unix_s.saturating_sub(PLOT_S);
         let surplus = self
             .points
-            .partition_point(|point| point.time_unix_s < since);
+            .partition_point(|point| point.time_unix_seconds < since);
         self.points.drain(..surplus);
         if !self.is_frozen {
             self.gates.clone_from(&machine.gates);
@@ -243,22 +229,14 @@ impl Screen {
     pub fn cuts(&self) -> impl Iterator<Item = u64> {
         let pairs = self.points.iter().zip(self.points.iter().skip(1));
         pairs
-            .filter(|(a, b)| a.allowance - b.allowance > CUT * b.capacity && b.capacity > 0.0)
-            .map(|(_, b)| b.time_unix_s)
+            .filter(|(a, b)| {
+                a.allowance_cpus - b.allowance_cpus > CUT * b.capacity_cpus && b.capacity_cpus > 0.0
+            })
+            .map(|(_, b)| b.time_unix_seconds)
     }
 }
 
 /// Seconds from the agent's start to the gate's; a gate may be older than its agent.
 fn made_s(machine: &StatusView, gate: &GateView) -> u64 {
     (machine.uptime_seconds + 1e9 - gate.age_seconds) as u64
-}
-
-fn of_history(point: &HistoryPointView) -> Point {
-    Point {
-        time_unix_s: point.time_unix_seconds,
-        capacity: point.capacity_cpus,
-        main: point.main_cpus,
-        side: point.side_cpus,
-        allowance: point.allowance_cpus,
-    }
 }

@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
-use tidegate_api::{Limit, StatusView};
+use tidegate_api::{HistoryPointView, Limit, StatusView};
 
 use crate::render::span;
-use crate::top::screen::{PLOT_S, Point, Screen};
+use crate::top::screen::{PLOT_S, Screen};
 use crate::top::style::{Look, Tone};
 use tidegate_api::cli::escaped;
 
@@ -116,28 +116,35 @@ fn bars<'a>(machine: &StatusView, look: &Look, width: usize) -> Vec<Line<'a>> {
 
 /// Main, side work and its allowance over the last minute, with its cuts.
 pub fn plot(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
-    let Some(now) = screen.points.back().map(|point| point.time_unix_s) else {
+    let Some(now) = screen.points.back().map(|point| point.time_unix_seconds) else {
         return;
     };
     let most = screen
         .points
         .iter()
-        .map(|point| point.capacity)
+        .map(|point| point.capacity_cpus)
         .fold(0.0, f64::max);
     if area.is_empty() || most <= 0.0 {
         return;
     }
     let at = |time_unix_s: u64| time_unix_s as f64 - now as f64;
-    let line = |value: fn(&Point) -> f64| -> Vec<(f64, f64)> {
-        let points = screen.points.iter().filter(|point| point.capacity > 0.0);
+    let line = |value: fn(&HistoryPointView) -> f64| -> Vec<(f64, f64)> {
+        let points = screen
+            .points
+            .iter()
+            .filter(|point| point.capacity_cpus > 0.0);
         points
-            .map(|point| (at(point.time_unix_s), value(point).clamp(0.0, most)))
+            .map(|point| (at(point.time_unix_seconds), value(point).clamp(0.0, most)))
             .collect()
     };
     let lines = [
-        ("allowed", Tone::Allowance, line(|point| point.allowance)),
-        ("side", Tone::Side, line(|point| point.side)),
-        ("main", Tone::Main, line(|point| point.main)),
+        (
+            "allowed",
+            Tone::Allowance,
+            line(|point| point.allowance_cpus),
+        ),
+        ("side", Tone::Side, line(|point| point.side_cpus)),
+        ("main", Tone::Main, line(|point| point.main_cpus)),
     ];
     let cuts: Vec<(f64, f64)> = screen.cuts().map(|time| (at(time), most)).collect();
     let mut shown: Vec<Dataset> = lines
