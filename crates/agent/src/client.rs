@@ -17,7 +17,6 @@ pub fn connect(run_dir: &RunDir) -> Result<Client, ApiError> {
     Ok(Client::connect(run_dir.socket())?.with_log(run_dir.log()))
 }
 
-/// A client of the agent, which is started first when none runs.
 pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
     let client = match connect(run_dir) {
         Err(error) if error.kind == ErrorKind::Unreachable => {

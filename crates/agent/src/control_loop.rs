@@ -16,11 +16,9 @@ const FLOOR_MIN_UCPU: u64 = 10_000;
 const FAILED_CUTS_MAX: u32 = 3;
 
 pub struct ControlLoop {
-    /// The step's state, which others hold for microseconds.
     pub control: Mutex<Control>,
     pub meters: Mutex<Meters>,
     pub lease: Lease,
-    /// The kernel's tick.
     pub tick_ns: u64,
     /// The loop's period while side work may have to be cut ([`Control::period_ns`]).
     pub period_ns: u64,

@@ -97,7 +97,6 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct State {
     kept: VecDeque<EventView>,
-    /// How many there were; the next one's number less one.
     total: u64,
     counts: [u64; EventKind::ALL.len()],
 }
@@ -136,12 +135,10 @@ impl Events {
         self.told.subscribe()
     }
 
-    /// Those after number `since`, oldest first.
     pub(crate) fn after(&self, since: u64) -> EventsView {
         self.some_after(since, ANSWERED_MAX)
     }
 
-    /// Those after number `since`, oldest first, at most so many.
     pub(crate) fn some_after(&self, since: u64, count_max: usize) -> EventsView {
         let state = lock(&self.state);
         let first = state
@@ -193,7 +190,6 @@ impl Events {
 }
 
 impl Journal {
-    /// Whether it took the event. A full one is not waited for.
     fn take(&self, kind: EventKind, gate: Option<&str>, message: &str) -> bool {
         let Some(socket) = &self.socket else {
             return false;

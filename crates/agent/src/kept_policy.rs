@@ -13,7 +13,6 @@ use tracing::warn;
 
 use crate::paths::RunDir;
 
-/// The files with their texts, weakest first.
 pub(crate) type Texts = Vec<(PathBuf, String)>;
 
 pub(crate) struct Policy {

@@ -93,7 +93,6 @@ impl Kernel {
         self.is_in_roots(group) || self.is_below_others(group) && self.journal().knows(group)
     }
 
-    /// Whether the group is one of our two roots, or lies in one.
     pub(crate) fn is_in_roots(&self, group: &GroupPath) -> bool {
         group.is_within(&self.side_root()) || group.is_within(&self.main_root())
     }
@@ -103,12 +102,10 @@ impl Kernel {
         limited_below(&self.side_root(), gate).cloned()
     }
 
-    /// How many processes are in `group` and the groups in it.
     pub(crate) fn processes_below(&self, group: &GroupPath, depth: u32) -> usize {
         self.ids_below(group, depth, Groups::procs).len()
     }
 
-    /// The tasks in `group` and the groups in it.
     pub(crate) fn tids_below(&self, group: &GroupPath, depth: u32) -> Vec<i32> {
         self.ids_below(group, depth, Groups::tids)
     }
@@ -168,7 +165,6 @@ impl Kernel {
         })
     }
 
-    /// A group of ours below `own`, likewise.
     pub(crate) fn ensure_made_below(
         &self,
         own: &GroupPath,

@@ -117,7 +117,6 @@ impl RunDir {
         self.dir.join("agent.lock")
     }
 
-    /// Locked by the process that is starting an agent.
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")
     }

@@ -25,7 +25,6 @@ pub struct Peer {
     pub namespace_owner: Option<u32>,
 }
 
-/// The remedy for a caller without permission.
 pub(crate) fn ask_an_admin() -> String {
     format!("ask root or a member of the group `{ADMIN_GROUP}`")
 }
@@ -123,7 +122,6 @@ pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// Whether `peer` may do what root may.
 pub(crate) fn is_admin(peer: &Peer) -> bool {
     let group_file = std::fs::read_to_string("/etc/group").unwrap_or_default();
     peer.is_admin(gid_of(&group_file, ADMIN_GROUP))
@@ -145,7 +143,6 @@ pub(crate) fn charged(peer: &Peer, uid: u32) -> Option<u32> {
     Some(peer.charged_to()).filter(|charged| *charged != uid)
 }
 
-/// Whether `peer` may give `terms` to something that belongs to `owner_uid`.
 pub fn may_give(
     peer: &Peer,
     admin: bool,

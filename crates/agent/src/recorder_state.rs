@@ -16,17 +16,14 @@ use crate::process::Mode;
 /// An agent on demand records into the run directory, which is memory.
 const ON_DEMAND_BYTES_MAX: u64 = 16 << 20;
 
-/// Less is not worth it.
 const BYTES_MIN: u64 = 4 << 20;
 
-/// What the rest of the agent knows of the recorder.
 #[derive(Default)]
 pub(crate) struct RecorderState {
     /// The steps of the last ten minutes; none where nothing is recorded.
     flight: Option<Flight>,
     view: Mutex<Option<RecordingView>>,
     place: Option<(PathBuf, u64)>,
-    /// Why there is no place though one is asked for.
     no_room: Option<String>,
 }
 
@@ -83,13 +80,11 @@ impl RecorderState {
         self.flight.as_ref()
     }
 
-    /// The directory, and how many bytes it may have.
     pub(crate) fn place(&self) -> Option<(&Path, u64)> {
         let (dir, bytes_max) = self.place.as_ref()?;
         Some((dir, *bytes_max))
     }
 
-    /// Why nothing is recorded, where that is not asked for.
     pub(crate) fn no_room(&self) -> Option<&str> {
         self.no_room.as_deref()
     }
@@ -103,7 +98,6 @@ impl RecorderState {
     }
 }
 
-/// What a user may still write to the file system of a directory.
 fn free_bytes(dir: &Path) -> u64 {
     let found = rustix::fs::statvfs(dir);
     found.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
@@ -116,7 +110,6 @@ fn state_dir() -> Option<PathBuf> {
     Some(PathBuf::from(first))
 }
 
-/// Microseconds since 1970.
 pub(crate) fn unix_us() -> u64 {
     since_1970().as_micros() as u64
 }

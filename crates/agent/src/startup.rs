@@ -52,9 +52,7 @@ pub use error::StartError;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub mode: Mode,
-    /// Which sensing; the settings' when absent.
     pub sense: Option<Sense>,
-    /// Which engine; the settings' when absent.
     pub engine: Option<Engine>,
 }
 

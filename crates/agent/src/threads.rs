@@ -27,7 +27,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const LONG_MS: u64 = 100;
 
 pub(crate) struct Row<S> {
-    /// For people who read the table, and for the log.
     pub name: &'static str,
     /// The time between two runs, asked for after each.
     pub period: fn(&S, &Agent) -> Duration,
@@ -191,7 +190,6 @@ pub(crate) fn slow_work(agent: &Agent) {
     });
 }
 
-/// Starts the threads; all are waited for in the end.
 pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<JoinHandle<()>>> {
     let writer = agent.runtime.quota_writer();
     let watchdog = Watchdog::from_env();

@@ -12,13 +12,11 @@ pub const PERIOD_DEFAULT_US: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// CPU time a period; `None` is no limit.
     pub quota_us: Option<u64>,
     pub period_us: u64,
     pub burst_us: u64,
 }
 
-/// A bandwidth file held something else than the kernel writes there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bandwidth: {text:?}: {why}; is this file a cgroup's own?")]
 pub struct BandwidthError {
@@ -56,7 +54,6 @@ impl Bandwidth {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Whether the mean rate is at most `other`'s.
     pub fn rate_no_above(&self, other: &Self) -> bool {
         match (self.quota_us, other.quota_us) {
             (_, None) => true,
@@ -107,7 +104,6 @@ impl Bandwidth {
         })
     }
 
-    /// What to write to v2's `cpu.max`.
     pub fn format_max(&self) -> String {
         match self.quota_us {
             Some(quota_us) => format!("{quota_us} {}", self.period_us),
@@ -128,7 +124,6 @@ impl Bandwidth {
         Ok(u64::try_from(quota).ok())
     }
 
-    /// What to write to v1's `cpu.cfs_quota_us`.
     pub fn format_v1_quota(&self) -> String {
         self.quota_us
             .map_or_else(|| "-1".to_owned(), |quota_us| quota_us.to_string())

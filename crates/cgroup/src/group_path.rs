@@ -51,7 +51,6 @@ impl GroupPath {
         Ok(Self(clean))
     }
 
-    /// The group `name` in this one.
     pub fn join(&self, name: &str) -> Result<Self, GroupPathError> {
         if name.is_empty() || name.contains('/') {
             let why = "a name is one part of a path, not empty, without /";
@@ -63,7 +62,6 @@ impl GroupPath {
         Self::parse(&format!("{}/{name}", self.0))
     }
 
-    /// The group that this one is in; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         match self.0.rfind('/') {
             _ if self.is_root() => None,
@@ -81,7 +79,6 @@ impl GroupPath {
         self.0 == "/"
     }
 
-    /// Whether this is `other` or lies in it.
     pub fn is_within(&self, other: &Self) -> bool {
         other.is_root()
             || self

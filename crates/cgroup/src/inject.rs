@@ -82,7 +82,6 @@ impl FaultPlan {
     }
 }
 
-/// A [`KernelFs`] that meets one [`FaultPlan`].
 #[derive(Debug)]
 pub struct FaultyFs<F> {
     inner: F,
@@ -90,7 +89,6 @@ pub struct FaultyFs<F> {
 }
 
 impl<F: KernelFs> FaultyFs<F> {
-    /// Around `inner`.
     pub fn new(inner: F, plan: FaultPlan) -> Self {
         Self { inner, plan }
     }

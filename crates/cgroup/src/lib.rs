@@ -36,14 +36,12 @@ use sched_attr::{SchedWrite, TaskSched};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Read,
-    /// Write a kernel file: one write(2).
     Write,
     Mkdir,
     Rmdir,
     List,
     Stat,
     Access,
-    /// Put a new file in the place of an old one, whole.
     Replace,
     Append,
     Rename,
@@ -91,7 +89,6 @@ impl KfsError {
         }
     }
 
-    /// The file, the group or the process is not there (any more).
     pub fn is_gone(&self) -> bool {
         matches!(self.errno, libc::ENOENT | libc::ENODEV | libc::ESRCH)
     }
@@ -153,7 +150,6 @@ macro_rules! checked_text {
 }
 pub(crate) use checked_text;
 
-/// What tells one file from another, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileStat {
     pub dev: u64,

@@ -16,7 +16,6 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Reads them; what cannot be read is near.
     pub fn read(fs: &dyn KernelFs) -> Nodes {
         let dir = Path::new("/sys/devices/system/node");
         let online = fs.read(&dir.join("online")).unwrap_or_default();

@@ -32,7 +32,6 @@ impl RealFs {
         Self::default()
     }
 
-    /// With the cgroup mounts below which every path is confined.
     pub fn with_roots<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Self> {
         let mut fs = Self::default();
         for root in roots {
@@ -64,7 +63,6 @@ impl RealFs {
         }
     }
 
-    /// The parent directory, opened safely, and the last name.
     fn parent<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p std::ffi::OsStr), Errno> {
         let name = match path.components().next_back() {
             Some(Component::Normal(name)) => name,

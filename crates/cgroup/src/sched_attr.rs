@@ -21,7 +21,6 @@ const FLAG_KEEP_POLICY: u64 = 0x08;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSched {
-    /// Its policy, as in `sched.h`.
     pub policy: u32,
     pub reset_on_fork: bool,
     pub nice: i32,
@@ -41,7 +40,6 @@ pub enum SchedWrite {
         policy: u32,
         nice: i32,
         reset_on_fork: bool,
-        /// A slice of its own, or 0.
         slice_ns: u64,
     },
     /// A turn of so much CPU in each period, before all of the fair class; what it forks is ordinary.

@@ -34,7 +34,6 @@ pub enum Per {
     Task,
 }
 
-/// Where a gate's subgroups are and how they are called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
     pub group: GroupPath,
@@ -53,7 +52,6 @@ impl Family {
         Ok(self.dir.join(&format!("{}{id}", self.stem))?)
     }
 
-    /// Whose group it is, if it is one of these.
     pub fn id_of(&self, group: &GroupPath) -> Option<i32> {
         if group.parent().as_ref() != Some(&self.dir) {
             return None;
@@ -79,11 +77,9 @@ pub struct SweepReport {
     /// Processes or tasks that got one of their own, or the shared one.
     pub moved: usize,
     pub removed: usize,
-    /// Some were moved, and more may have to be.
     pub more: bool,
     /// Where it stopped, so that the next one goes on there: the subgroup (none: the gate's group) and the task.
     pub stopped_at: Option<(Option<i32>, i32)>,
-    /// There is no subgroup left, so that some share one.
     pub sharing: bool,
     pub real_time: BTreeSet<i32>,
     pub refused: Option<String>,

@@ -23,7 +23,6 @@ pub fn since_1970() -> Duration {
 
 /// Time and waiting, for threads that look again and again; a test's clock passes without waiting.
 pub trait Clock: Send + Sync {
-    /// As [`monotonic_ns`].
     fn now_ns(&self) -> u64;
 
     fn sleep(&self, span: Duration);

@@ -74,7 +74,6 @@ impl CoreOrder {
         cores
     }
 
-    /// Main's time by CPU at this poll; whether the order changes.
     pub(crate) fn note_main(&mut self, main_ns: &[u64]) -> bool {
         if main_ns.len() != self.last_ns.len() {
             self.last_ns = main_ns.to_vec();

@@ -23,7 +23,6 @@ pub const POLL_NS: u64 = 100_000_000;
 pub struct CpusetPlannerConfig {
     /// A smaller set must have been enough for this long.
     pub shrink_after_ns: u64,
-    /// Least time from any change to a growth.
     pub grow_gap_ns: u64,
 }
 
@@ -46,7 +45,6 @@ pub struct Release {
 impl Release {
     const AFTER_NS: u64 = 30_000_000_000;
 
-    /// At `now_ns`, where idle is to be kept or not.
     pub fn is_due(&mut self, keeps_idle: bool, now_ns: u64) -> bool {
         if keeps_idle {
             self.kept_ns = Some(now_ns);

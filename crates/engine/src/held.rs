@@ -15,7 +15,6 @@ const DELAY_PART: u64 = 20;
 /// So many of a gate's tasks are read, at some microseconds each.
 pub const TASKS_MAX: usize = 64;
 
-/// What the kernel counted of a gate between two polls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub window_ns: u64,
@@ -37,13 +36,11 @@ pub struct TaskCounts {
     pub is_partial: bool,
 }
 
-/// The kernel's counts of tasks that were runnable at the last poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPoll {
     known: BTreeMap<i32, SchedStat>,
 }
 
-/// A task's `/proc/PID/schedstat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SchedStat {
     run_ns: u64,
@@ -65,7 +62,6 @@ impl SchedStat {
 }
 
 impl TaskPoll {
-    /// Polls the tasks, `window_ns` after the last poll.
     pub fn poll(&mut self, fs: &dyn KernelFs, tids: &[i32], window_ns: u64) -> TaskCounts {
         let mut counts = TaskCounts {
             is_partial: tids.len() > TASKS_MAX,

@@ -63,7 +63,6 @@ impl Starts {
     }
 }
 
-/// The watch; the programs live as long as it does.
 pub struct StartWatch {
     ring: RingBuffer<'static>,
     told: Arc<Mutex<Starts>>,
@@ -115,7 +114,6 @@ impl StartWatch {
         })
     }
 
-    /// Rests until something starts, or for so long; returns what has.
     pub fn rest(&self, most: Duration) -> Starts {
         // An interrupted call is an early look.
         let _ = self.ring.poll_raw(most);

@@ -19,7 +19,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// The agent at this socket; nothing is connected yet.
     pub fn at(socket: PathBuf) -> Self {
         Agent { socket }
     }

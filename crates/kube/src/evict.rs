@@ -51,7 +51,6 @@ pub enum Answer {
     NotAsked,
 }
 
-/// Asks the API server to evict a pod, so that disruption budgets hold.
 pub async fn evict(
     client: Client,
     namespace: &str,

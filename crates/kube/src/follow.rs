@@ -28,7 +28,6 @@ impl Failures {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was one since this was asked last.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

@@ -19,12 +19,10 @@ pub struct PodGate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Set {
-        /// `cgroup:/...`.
         target: String,
         terms: RawTerms,
     },
     Unset {
-        /// `cgroup:/...`.
         target: String,
         /// Their names; all of them where empty.
         terms: Vec<String>,
@@ -54,7 +52,6 @@ impl Change {
 #[derive(Default)]
 pub struct AgentAnswers {
     taken: BTreeMap<String, RawTerms>,
-    /// Until when they are not tried again, in seconds.
     refused: BTreeMap<String, (RawTerms, u64)>,
 }
 

@@ -7,13 +7,11 @@ pub const SIDE_CPU: &str = "tidegate.dev/side-cpu";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// Of all that have not ended.
     pub milli: u64,
     pub leaving_milli: u64,
     pub pods: u64,
 }
 
-/// Sums up the pods that are bound to a node.
 pub fn bound<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Bound {
     let mut sum = Bound::default();
     for pod in pods.into_iter().filter(|pod| !has_ended(pod)) {

@@ -38,7 +38,6 @@ pub struct Settings {
     pub constants: Constants,
 }
 
-/// Follows the node until `ended`.
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
     let config = Config::infer().await.context("the API server")?;
     let client = client(config).context("the API server")?;
@@ -251,7 +250,6 @@ impl Keeper {
     }
 }
 
-/// When the agent had last just the gates that were wanted.
 struct Comparison {
     wanted: Vec<PodGate>,
     /// The agent's, then: one that has run for less is another one, and may have none.

@@ -80,7 +80,6 @@ impl Teller {
     }
 }
 
-/// `namespace/name`.
 pub fn shown(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }

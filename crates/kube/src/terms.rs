@@ -21,7 +21,6 @@ pub struct SourcedTerm {
 pub struct PodTerms {
     /// Its terms, by name; none for a pod that nobody gave any.
     pub terms: BTreeMap<String, SourcedTerm>,
-    /// What was written and does not hold, with the mend: for the pod's events.
     pub problems: Vec<String>,
 }
 
@@ -45,7 +44,6 @@ impl PodTerms {
 /// Namespaces with this label, as `true`, may have main pods.
 pub const MAY_BE_MAIN: &str = "tidegate.dev/may-be-main";
 
-/// Whether the pods of a namespace may give themselves any term.
 pub fn may_be_main(namespace: &Labels) -> bool {
     namespace
         .get(MAY_BE_MAIN)

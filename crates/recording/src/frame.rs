@@ -36,14 +36,12 @@ fn checksum(version: u8, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// An item of [`Frames`].
 #[derive(Debug, PartialEq)]
 pub enum Entry {
     Record(Record),
     Newer(u8),
 }
 
-/// The entries in some bytes, in their order.
 pub struct Frames<'a> {
     bytes: &'a [u8],
     /// Bytes that belong to no whole entry.
@@ -51,7 +49,6 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,

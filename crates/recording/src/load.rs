@@ -90,7 +90,6 @@ fn read_into(recording: &mut Recording, file: &Path) -> Result<(), LoadError> {
     }
 }
 
-/// A recording as the bytes of one file.
 pub fn to_bytes(recording: &Recording) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = |record: &Record| frame::push(&mut bytes, record);

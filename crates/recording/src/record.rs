@@ -28,7 +28,6 @@ pub struct Machine {
     pub sensing: String,
 }
 
-/// Something that uses CPU: a gate, or a group without one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     pub id: u32,
@@ -80,7 +79,6 @@ pub struct Second {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkSecond {
-    /// [`Work::id`].
     pub id: u32,
     pub used_cpus: f32,
     pub allowance_cpus: Option<f32>,

@@ -4,17 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Event, Machine, Record, Second, Step, Work};
 
-/// Everything that a recording, or a stretch of one, holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     pub machine: Machine,
-    /// Every work that a second names, by number.
     pub works: BTreeMap<u32, Work>,
     pub seconds: Vec<Second>,
     /// In order of time; empty in most recordings.
     pub steps: Vec<Step>,
     pub events: Vec<Event>,
-    /// Bytes that are damaged and were left out.
     pub damaged_bytes: u64,
 }
 

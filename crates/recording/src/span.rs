@@ -46,7 +46,6 @@ impl Span {
     }
 }
 
-/// Milliseconds since 1970.
 pub fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     since_epoch.unwrap_or_default().as_millis() as u64

@@ -247,7 +247,6 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Those that may hold something from `from_ms` to `to_ms`.
 pub(crate) fn files_between(dir: &Path, from_ms: u64, to_ms: u64) -> io::Result<Vec<PathBuf>> {
     let all = files(dir)?.into_iter();
     // A name may be a little later than what is in it, and an event a little older.

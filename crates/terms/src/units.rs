@@ -28,13 +28,11 @@ impl Share {
     pub const ZERO: Share = Share { ppm: 0 };
     /// 1 %.
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };
-    /// 5 %.
     pub const FIVE_PERCENT: Share = Share { ppm: 50_000 };
     pub const WHOLE: Share = Share {
         ppm: PPM_WHOLE as u32,
     };
 
-    /// From millionths; none above the whole.
     pub const fn from_ppm(ppm: u32) -> Option<Share> {
         if ppm as u64 <= PPM_WHOLE {
             Some(Share { ppm })
@@ -102,7 +100,6 @@ const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
 impl TimeSpan {
-    /// From nanoseconds.
     pub const fn from_nanos(ns: u64) -> TimeSpan {
         TimeSpan { ns }
     }
@@ -115,7 +112,6 @@ impl TimeSpan {
         }
     }
 
-    /// From seconds.
     pub const fn from_secs(s: u32) -> TimeSpan {
         // u32 · 10^9 < 2^62.
         TimeSpan {
@@ -123,12 +119,10 @@ impl TimeSpan {
         }
     }
 
-    /// In nanoseconds.
     pub const fn ns(self) -> u64 {
         self.ns
     }
 
-    /// In whole microseconds, rounded down.
     pub const fn us(self) -> u64 {
         self.ns / 1_000
     }

@@ -82,7 +82,6 @@ pub enum Headroom {
 }
 
 impl Headroom {
-    /// The share that was named, in millionths.
     pub const fn ppm(self) -> Option<u32> {
         match self {
             Headroom::None => None,

@@ -32,7 +32,6 @@ fn read(words: &[OsString], prefix: &str) -> Result<Option<Cli>, Failure> {
     Ok(Some(typed))
 }
 
-/// The first word that is no option of all commands.
 fn subcommand(words: &[OsString]) -> Option<&OsStr> {
     let mut words = words.iter().skip(1).map(OsString::as_os_str);
     let mut word = words.next()?;

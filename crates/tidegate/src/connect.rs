@@ -12,7 +12,6 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// What `--host` is when it is not given.
 const HOST_VARIABLE: &str = "TIDEGATE_HOST";
 
 static HOST: OnceLock<Option<Host>> = OnceLock::new();
@@ -42,7 +41,6 @@ pub fn is_other_host() -> bool {
     host().is_some()
 }
 
-/// The agent's socket, whether or not one is there.
 pub fn socket() -> PathBuf {
     match host() {
         Some(host) => host.socket().to_owned(),

@@ -3,7 +3,6 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidegate_terms::{RawTerms, Source, Term};
 
-/// The terms that were given as flags, as they were typed.
 #[derive(Clone, Debug, Default)]
 pub struct TermFlags(pub RawTerms);
 

@@ -35,7 +35,6 @@ impl Agent {
         shared.snapshot(detail, now_ns, || self.status_in(detail))
     }
 
-    /// Why the gate that `target` names runs at its present rate.
     pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
         explain(&self.gates, &self.runtime, &self.life, target)
     }

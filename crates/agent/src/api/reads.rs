@@ -9,7 +9,6 @@ use crate::agent::Agent;
 use crate::peer::{Peer, is_admin};
 use crate::view::Detail;
 
-/// The machine at a glance, as `peer` may see it.
 pub(crate) fn status_for(
     agent: &Agent,
     peer: Option<&Peer>,

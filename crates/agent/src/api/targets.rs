@@ -170,7 +170,6 @@ impl Agent {
         group_of_unit(&self.runtime.kernel, unit).map(Some)
     }
 
-    /// The gate `name`, which the call named `target`.
     fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
         gate_named(&self.gates, &self.runtime, name).ok_or_else(|| {
             ApiError::new(ErrorKind::NotFound, format!("{target}: it has just ended"))
@@ -194,7 +193,6 @@ impl Agent {
         }
     }
 
-    /// Whose a group is that is no gate yet.
     fn uid_of(&self, target: &Target, text: &str) -> Result<u32, ApiError> {
         match target {
             Target::Cgroup(group) => {

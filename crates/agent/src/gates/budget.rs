@@ -28,9 +28,7 @@ const MOVING_OF_USER_MAX: usize = 32;
 const SPARE_DESCRIPTORS: usize = 256;
 const SPARE_DESCRIPTORS_OF_ROOT: usize = 64;
 
-/// Bytes of a command line that are kept, for display.
 const COMMAND_BYTES_MAX: usize = 4_096;
-/// Bytes of a term's name or value.
 const TERM_BYTES_MAX: usize = 256;
 
 /// Whether `user` may have one more gate; `moves` when it gets a limit of its own that the loop moves.

@@ -21,7 +21,6 @@ pub struct Gate {
     pub terms: Terms,
     /// CPU it had used at the last poll, and when that was.
     pub usage: Option<(u64, u64)>,
-    /// CPUs it used between the last two polls.
     pub usage_cpus: f64,
     /// Looks in a row that found it empty.
     pub empty_polls: u32,
@@ -42,7 +41,6 @@ pub struct Gate {
     pub burst_room_us: u64,
 }
 
-/// What was counted at the last poll.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldState {
     /// The time of the last poll; 0 before the first.
@@ -85,7 +83,6 @@ impl Gate {
         self.terms.class.value
     }
 
-    /// Whether a quota of ours that moves acts on it.
     pub fn is_limited(&self) -> bool {
         self.class() == Class::Side
     }
@@ -152,7 +149,6 @@ impl Gate {
         }
     }
 
-    /// Its weight among its siblings; `idle` has the least.
     pub fn weight(&self) -> u32 {
         match self.terms.weight.value {
             Weight::Idle => 1,

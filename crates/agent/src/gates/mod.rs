@@ -27,12 +27,9 @@ pub(crate) use record::{Attachment, Record};
 
 pub struct Gates {
     pub(crate) list: Mutex<Vec<Gate>>,
-    /// The files' terms and rules, as they are in force.
     config: Mutex<Arc<Config>>,
     policy_generation: AtomicU64,
-    /// The files were refused when they were last read.
     pub(crate) is_policy_refused: AtomicBool,
-    /// Calls that change something, per user.
     pub(crate) rate: Mutex<RateLimit>,
 }
 

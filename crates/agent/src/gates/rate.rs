@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-/// Changes at once, and how fast they come back.
 const BURST: u64 = 40;
 const REFILL_NS: u64 = 100_000_000;
 /// Users remembered; more than this many at once start afresh, which loosens nothing for any one of them by more than BURST.

@@ -10,10 +10,7 @@ use tidegate_terms::{Config, RawTerms, TermError, Terms};
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
     /// A group of ours that the command was started in.
-    Owned {
-        /// Below the mount of the cpu controller.
-        group: GroupPath,
-    },
+    Owned { group: GroupPath },
     /// A process that ran already, moved within the cpu hierarchy into a group of ours.
     Moved {
         placement: Placement,
@@ -41,7 +38,6 @@ impl Attachment {
         }
     }
 
-    /// The same, unless the process is not touched.
     pub fn placed(&self) -> Option<&GroupPath> {
         match self {
             Attachment::Observed { .. } => None,
@@ -70,7 +66,6 @@ pub struct Record {
     /// Whose budget it counts in, where that is another user: one who made user namespaces has many numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<u32>,
-    /// The command line, for gates of `run`.
     pub command: Vec<String>,
     pub parent: Option<String>,
     /// When it was made, `CLOCK_MONOTONIC`.

@@ -49,7 +49,6 @@ pub(crate) enum AgentState {
     Expired,
 }
 
-/// The agent as seen from the lease and its pidfd.
 pub(crate) fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> AgentState {
     if lease.agent_pid() != agent_pid {
         return AgentState::Replaced;
@@ -71,7 +70,6 @@ pub(crate) fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64
     }
 }
 
-/// Waits up to `for_how_long` and says whether the process has ended.
 fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
     let Some(pidfd) = pidfd else { return true };
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];

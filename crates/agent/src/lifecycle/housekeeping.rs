@@ -60,7 +60,6 @@ const LEFT_ALONE: u32 = 2;
 
 pub struct Housekeeping {
     pub(crate) starts: StartFollower,
-    /// How long the last poll of main gates without tasks took.
     pub(crate) vacant_took_ns: u64,
     idle_polls: u32,
     gate_turns: RoundRobin,
@@ -103,7 +102,6 @@ impl Housekeeping {
         }
     }
 
-    /// An agent with an engine that was asked for by name.
     pub fn with_engine(self, engine: Option<Engine>) -> Self {
         Self { engine, ..self }
     }
@@ -118,7 +116,6 @@ impl Housekeeping {
         }
     }
 
-    /// Copies figures of the last second, and tells of what has lasted.
     pub(crate) fn note_figures(&mut self, runtime: &Runtime, life: &Life) {
         self.measure_self(&runtime.kernel, life);
         self.loop_watch.poll(runtime);
@@ -321,7 +318,6 @@ impl Housekeeping {
         }
     }
 
-    /// Whether the guardian is there and has not polled for too long.
     fn is_guardian_silent(&self, runtime: &Runtime) -> bool {
         let now_ns = runtime.kernel.clock.now_ns();
         let lease = &runtime.control_loop.lease;

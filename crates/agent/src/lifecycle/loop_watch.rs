@@ -28,7 +28,6 @@ struct Lasting {
 }
 
 impl Lasting {
-    /// Whether this poll is the last that it takes to turn.
     fn turns(&mut self, is_on: bool) -> bool {
         self.other = match is_on == self.is_on {
             true => 0,

@@ -35,14 +35,12 @@ pub enum RepairError {
     Group(#[from] GroupError),
 }
 
-/// The machine as found, the groups on it and the journal.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
     let fs = tidegate_cgroup::machine(machine.roots())?;
     Ok(open_on(fs, &machine, run_dir)?)
 }
 
-/// The groups of a machine that is known, and the journal.
 pub(crate) fn open_on(
     fs: Arc<dyn KernelFs>,
     machine: &Machine,
@@ -196,7 +194,6 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError
     Ok(report)
 }
 
-/// The same with this journal, under the agent's lock.
 pub(crate) fn repair_with(
     groups: &Groups,
     journal: &mut Journal,

@@ -14,7 +14,6 @@ fn labels(name: &str, class: &str) -> Labels {
     vec![("gate", name.to_owned()), ("class", class.to_owned())]
 }
 
-/// A counter of each gate that has series of its own.
 fn counters(
     gates: &[GateView],
     (name, help): (&'static str, &'static str),
@@ -28,7 +27,6 @@ fn counters(
     }
 }
 
-/// A gauge of each, and of the others by class.
 fn gauges(
     (gates, others): (&[GateView], &[GateView]),
     (name, help): (&'static str, &'static str),

@@ -26,10 +26,8 @@ const PREFIX: &str = "tidegate";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const PROMETHEUS: &str = "text/plain";
 
-/// How the figures are written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0.
     #[default]
     OpenMetrics,
     /// Prometheus text 0.0.4: what node_exporter reads from a file.
@@ -45,7 +43,6 @@ impl Format {
         }
     }
 
-    /// The `Accept` header that asks for it.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => OPEN_METRICS,
@@ -53,7 +50,6 @@ impl Format {
         }
     }
 
-    /// The `Content-Type` header of the answer.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -110,7 +106,6 @@ fn counter(name: &'static str, help: &'static str, value: f64) -> Family {
     }
 }
 
-/// How often each of some few came.
 fn counts(
     name: &'static str,
     help: &'static str,
@@ -363,7 +358,6 @@ fn families(status: &StatusView) -> Vec<Family> {
     families
 }
 
-/// The text that a scrape gets.
 pub fn text(status: &StatusView, format: Format) -> String {
     encode(families(status), format)
 }

@@ -94,7 +94,6 @@ fn a_caller_that_takes_plain_text_alone_gets_it() {
     assert_eq!(lines, ["tidegate_agent_up 0.0"]);
 }
 
-/// With at least one sample of each metric.
 fn everything() -> StatusView {
     let mut status = status(vec![gate("a", "side")]);
     status.sched_ext = Some(SchedExtView::default());

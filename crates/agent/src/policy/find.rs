@@ -34,7 +34,6 @@ pub(crate) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// With the users and the gates as they are now.
     pub fn new(kernel: &'a Kernel, config: &'a Config, gates: &[Gate]) -> Self {
         let moved = gates
             .iter()

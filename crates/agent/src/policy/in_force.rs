@@ -81,7 +81,6 @@ fn observe(
     Ok(Rehearsal::new(&agent.runtime, gates)?.observed(gates, config, matches))
 }
 
-/// Goes back to the policy in force after a refusal.
 fn undo(agent: &Agent, kept: &KeptPolicy, gates: &mut Vec<Gate>, config: &Config) {
     let runtime = &agent.runtime;
     let matches = Finder::new(&runtime.kernel, config, gates).all();

@@ -22,7 +22,6 @@ use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, mak
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Ends,
-    /// An alert, and that work goes without.
     IsTold,
 }
 
@@ -189,7 +188,6 @@ pub(crate) fn apply(
     }
 }
 
-/// A gate for a group or process that has none.
 fn make_gate(
     runtime: &Runtime,
     gates: &mut Vec<Gate>,

@@ -138,7 +138,6 @@ impl Rehearsal {
         })
     }
 
-    /// What the policy would change, and what it would only observe.
     pub fn view(
         &self,
         gates: &[Gate],
@@ -155,7 +154,6 @@ impl Rehearsal {
         })
     }
 
-    /// Makes `gates` agree with the policy.
     fn change(
         &self,
         gates: &mut Vec<Gate>,

@@ -26,7 +26,6 @@ use crate::runtime::publish::publish;
 const PERIOD: Duration = Duration::from_millis(500);
 /// Between two scans where the kernel cannot report it.
 const SCAN_PERIOD: Duration = Duration::from_secs(1);
-/// Runs between two scans for attributes of groups that are gone.
 const FORGET_EACH: u32 = 120;
 /// A group is reported before its files are all there, and before a process is in it.
 const SETTLE: Duration = Duration::from_millis(2);

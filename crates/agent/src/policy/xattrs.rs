@@ -55,7 +55,6 @@ fn terms_of(dir: &Path) -> Terms {
     terms
 }
 
-/// The attributes of all groups, and where they change.
 pub(super) struct Xattrs {
     inotify: OwnedFd,
     watched: HashMap<i32, GroupPath>,
@@ -86,7 +85,6 @@ impl Xattrs {
         self.asked.retain(|group, _| groups.exists(group));
     }
 
-    /// Every group below `group`, from here on.
     pub fn watch_below(&mut self, agent: &Agent, group: &GroupPath) {
         let groups = &agent.runtime.kernel.groups;
         for child in groups.children(group).unwrap_or_default() {
@@ -116,7 +114,6 @@ impl Xattrs {
         self.look(agent, group);
     }
 
-    /// Looks at the groups whose attributes changed since the last call.
     pub fn follow(&mut self, agent: &Agent) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut changed = Vec::new();

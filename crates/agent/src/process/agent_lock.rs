@@ -14,7 +14,6 @@ pub enum AgentLock {
     /// Ours, until it is dropped: no agent can start meanwhile.
     Held(#[expect(dead_code, reason = "held, not used")] std::fs::File),
     Taken,
-    /// The file cannot be used, so no agent can start either.
     Unusable(std::io::Error),
 }
 

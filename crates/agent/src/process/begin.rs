@@ -10,7 +10,6 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
-/// Called once, before anything else.
 pub fn begin() {
     // A program that is started by `/proc/self/exe` is else called `exe`.
     let _ = rustix::thread::set_name(c"tidegate");

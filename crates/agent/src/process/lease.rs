@@ -76,7 +76,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Maps the page at `path`, made on first use.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -99,7 +98,6 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Maps the page at `path` where there is one.
     pub fn of_an_agent(path: &Path) -> Option<Self> {
         path.exists().then(|| Self::open(path).ok()).flatten()
     }
@@ -121,12 +119,10 @@ impl Lease {
         self.beat(now_ns);
     }
 
-    /// The agent is alive and in control at `now_ns`.
     pub fn beat(&self, now_ns: u64) {
         self.page().beat_ns.store(now_ns, Ordering::Release);
     }
 
-    /// The agent leaves on purpose, with nothing left to guard.
     pub fn leave(&self) {
         self.page().leaving.store(LEFT, Ordering::Release);
     }
@@ -183,17 +179,14 @@ impl Lease {
         since_ns != 0 && now_ns.saturating_sub(since_ns) < FALLING_BACK_MAX_NS
     }
 
-    /// Takes the guardian's mark away, and says whether there was one.
     pub fn take_fallback(&self) -> bool {
         self.page().fallback_ns.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether there is a mark that is not taken yet.
     pub fn has_fallback(&self) -> bool {
         self.page().fallback_ns.load(Ordering::Acquire) != 0
     }
 
-    /// The guardian `pid` polls the agent at `now_ns`.
     pub fn guardian_beat(&self, pid: i32, now_ns: u64) {
         let page = self.page();
         page.guardian_beat_ns.store(now_ns, Ordering::Release);

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-/// How the agent was started, which decides when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By the first `run` or `set`: leaves with the last gate.
@@ -31,7 +30,6 @@ pub struct Life {
 }
 
 impl Life {
-    /// Begins at `started_ns`.
     pub fn new(mode: Mode, started_ns: u64) -> Self {
         Self {
             mode,

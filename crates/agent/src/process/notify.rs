@@ -39,7 +39,6 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// As the service manager asks; without one, nothing is fed.
     pub fn from_env() -> Self {
         let is_asked_for = std::env::var_os("WATCHDOG_USEC").is_some();
         let path = std::env::var_os("NOTIFY_SOCKET").filter(|_| is_asked_for);
@@ -60,7 +59,6 @@ impl Watchdog {
         }
     }
 
-    /// Sends a message once a second.
     pub fn feed(&mut self, now_ns: u64) {
         if let Some(socket) = &self.socket
             && now_ns.saturating_sub(self.fed_ns) >= WATCHDOG_PERIOD_NS

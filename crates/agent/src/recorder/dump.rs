@@ -10,13 +10,11 @@ use tidegate_recording::store::Store;
 use tidegate_recording::{ENDING, load, write_whole};
 use tracing::{info, warn};
 
-/// The time before an event that its dump covers.
 const SPAN_MS: u64 = 600_000;
 
 /// It is written so long after the event, so that it shows what came of it.
 const AFTER_MS: u64 = 10_000;
 
-/// Events that follow each other are in one dump.
 const APART_MS: u64 = 300_000;
 
 const KEPT: usize = 16;
@@ -24,9 +22,7 @@ const KEPT: usize = 16;
 pub(super) struct Dumps {
     dir: PathBuf,
     bytes_max: u64,
-    /// When the next is due, and what it is for.
     due: Option<(u64, String)>,
-    /// When the last event was that one was made for.
     last_ms: Option<u64>,
     files: Vec<(PathBuf, u64)>,
 }

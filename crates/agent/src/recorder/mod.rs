@@ -36,7 +36,6 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// `None` where nothing is recorded.
     pub(crate) fn begin(agent: &Agent) -> Option<Self> {
         let runtime = &agent.runtime;
         if let Some(why) = runtime.recorder.no_room() {
@@ -109,7 +108,6 @@ impl Recorder {
         });
     }
 
-    /// Once for each stretch of failures.
     fn tell_of_failure(&mut self, error: Option<std::io::Error>) {
         let is_failing = error.is_some();
         if let Some(error) = error.filter(|_| !self.was_failing) {

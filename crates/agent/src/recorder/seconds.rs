@@ -12,7 +12,6 @@ use crate::runtime::Runtime;
 pub(super) struct Seconds {
     late_steps: u64,
     at_tolerance_ns: u64,
-    /// Of `neutral` and `main`.
     waits: Option<[WaitHistogram; 2]>,
 }
 

@@ -14,7 +14,6 @@ use crate::runtime::Runtime;
 /// Groups are looked for, and processes counted, each so many seconds.
 const LOOK_POLLS: u32 = 10;
 
-/// Gates and groups that one second names at most, those that use most.
 const WORKS_MAX: usize = 64;
 
 const GROUPS_MAX: usize = 256;
@@ -27,19 +26,15 @@ const DEPTH_MAX: u32 = 8;
 /// A work that has not run for so many seconds is forgotten: sessions and jobs come and go by the thousand.
 const FORGOTTEN_POLLS: u32 = 3_600;
 
-/// Every work, and what was read of it last.
 #[derive(Default)]
 pub(super) struct Works {
     known: BTreeMap<u32, Work>,
     next_id: u32,
-    /// When each ran last, in polls.
     ran: HashMap<u32, u32>,
-    /// By name and whether it is a gate.
     ids: HashMap<(String, bool), u32>,
     changed: BTreeSet<u32>,
     polls: u32,
     groups: Vec<GroupPath>,
-    /// When a group's use was read, and what it was.
     used: HashMap<GroupPath, (u64, u64)>,
     throttled_ns: HashMap<u32, u64>,
     processes: HashMap<u32, u32>,
@@ -87,7 +82,6 @@ impl Works {
         &self.known
     }
 
-    /// Works whose terms have changed since the last call.
     pub(super) fn take_changed(&mut self) -> impl Iterator<Item = u32> + use<> {
         std::mem::take(&mut self.changed).into_iter()
     }

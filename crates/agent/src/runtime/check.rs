@@ -11,7 +11,6 @@ use crate::runtime::Runtime;
 use crate::sched_ext::feasible::{self, Infeasible, is_capped};
 use crate::sched_ext::machine::LEVELS_MAX;
 
-/// The agent and its guardian, and the groups that they are in.
 pub(crate) struct OwnProcesses {
     pids: [i32; 2],
     groups: Vec<GroupPath>,

@@ -10,7 +10,6 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::peer::{Peer, ask_an_admin, is_admin};
 
-/// Where `run` puts a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Root,
@@ -120,7 +119,6 @@ pub(crate) fn check_unrestricted(
     Ok(())
 }
 
-/// The group and those above it, but for the root.
 fn above(group: &GroupPath) -> impl Iterator<Item = GroupPath> {
     std::iter::successors(Some(group.clone()), GroupPath::parent).take_while(|at| !at.is_root())
 }

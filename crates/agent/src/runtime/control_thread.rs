@@ -174,7 +174,6 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
     }
 }
 
-/// The step that was just made, for the recorder.
 fn step_of(control: &Control) -> Step {
     let window = control.window();
     let ucpu = |ns: u64| {

@@ -37,15 +37,11 @@ const POLLS_PER_SECOND: u64 = 10;
 pub struct CpusetController {
     planner: CpusetPlanner,
     topology: Topology,
-    /// Wanted on this machine, and why or why not.
     wanted: bool,
     why: String,
-    /// Some idle is to be kept, or was a moment ago.
     keeps_idle: bool,
     release: Release,
-    /// A cpuset of ours stands.
     stands: bool,
-    /// Side work is there to be confined.
     used: bool,
     main_ns: Vec<u64>,
     gathered: GatherReport,

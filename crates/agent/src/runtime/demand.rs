@@ -22,7 +22,6 @@ pub(crate) fn is_empty(kernel: &Kernel, group: &GroupPath) -> bool {
     }
 }
 
-/// The groups of these main gates that are empty, and since when.
 fn empty_mains<'a>(
     runtime: &Runtime,
     gates: impl Iterator<Item = &'a Gate>,

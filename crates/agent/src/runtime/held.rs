@@ -12,10 +12,8 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 
-/// Smaller rates count as none, in CPUs.
 const A_THOUSANDTH: f64 = 0.001;
 
-/// Groups below the gate's whose tasks are read, as levels.
 const DEPTH: u32 = 4;
 
 /// Polls a gate whose use and whose throttled periods by its own limit were just measured.
@@ -86,7 +84,6 @@ pub(crate) fn poll(
     (gate.held.root, gate.held.parent) = (root, parent);
 }
 
-/// What limits the gate, by its terms and the last control step.
 fn limits(
     runtime: &Runtime,
     gate: &Gate,
@@ -130,7 +127,6 @@ fn limits(
     }
 }
 
-/// The groups around a gate's whose limit would be another's.
 pub(crate) fn above(
     kernel: &Kernel,
     group: &GroupPath,

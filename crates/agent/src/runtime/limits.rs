@@ -32,7 +32,6 @@ use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::sched_ext::plan::{mark_moved, unmark};
 use crate::systemd::revert_properties;
 
-/// Makes a `run` gate's group and puts the process into it.
 pub(crate) fn enter(
     runtime: &Runtime,
     gate: &mut Gate,
@@ -268,7 +267,6 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     }
 }
 
-/// Reverts the properties of a gate's unit; says what could not be.
 pub(crate) fn revert_unit(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let lines = revert_properties(&runtime.kernel, gate);
     let alerts = lines
@@ -278,7 +276,6 @@ pub(crate) fn revert_unit(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     lines
 }
 
-/// Removes our roots when no gate is in them.
 pub(crate) fn remove_unused_roots(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
     for root in [kernel.side_root(), kernel.main_root()] {
         let used = gates

@@ -46,13 +46,10 @@ const POLL_MAX_NS: u64 = 1_000_000_000;
 const TABLE_NS: u64 = 2_000_000_000;
 const IDLE_NS: u64 = 500_000_000;
 const WAITS_MAX: usize = 32;
-/// Processes whose open files are looked at in one poll.
 const PROCESSES_MAX: usize = 512;
-/// Threads of one holder that go first together.
 const THREADS_MAX: usize = 4;
 /// A turn that is not used up is over so much later.
 const TURN_SLACK_NS: u64 = 2_000_000;
-/// How often the lock is polled for its release.
 const STEP: Duration = Duration::from_micros(500);
 const KEPT_MAX: usize = 64;
 
@@ -108,7 +105,6 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
 
 pub(crate) struct PollOutcome {
     idle: bool,
-    /// A task still waits for side work.
     left: bool,
     rest_ns: u64,
 }
@@ -124,7 +120,6 @@ pub(crate) struct LockBoost {
     own_priority: OwnPriority,
 }
 
-/// A process of side work that holds a lock main waits for.
 struct Holder {
     side: Side,
     pid: i32,
@@ -142,7 +137,6 @@ impl LockBoost {
         }
     }
 
-    /// One poll, at waits that were told or at all.
     pub fn poll(
         &mut self,
         registry: &Gates,
@@ -341,7 +335,6 @@ fn give(kernel: &Kernel, side: &Side, boost: Boost) -> Result<u64, String> {
     })
 }
 
-/// Waits for a turn, or until the lock is let go; says whether it was.
 fn watch(kernel: &Kernel, life: &Life, pid: i32, held: &Lock, most_ns: u64) -> bool {
     let began_ns = kernel.clock.now_ns();
     while kernel.clock.now_ns().saturating_sub(began_ns) < most_ns {
@@ -377,7 +370,6 @@ fn tell(runtime: &Runtime, holder: &Holder, wait: &Wait, used_ns: u64) {
     });
 }
 
-/// Processes in a group and the groups in it, as far as `left` goes.
 fn processes(kernel: &Kernel, group: &GroupPath, left: &mut usize) -> Vec<i32> {
     let mut found = Vec::new();
     let mut open = vec![(group.clone(), 4_u32)];

@@ -11,7 +11,6 @@ use crate::runtime::Runtime;
 use crate::runtime::demand::{is_empty, poll_demand};
 use crate::runtime::supervise::tell_machine;
 
-/// Between two polls where a main gate has no tasks.
 const POLL_NS: u64 = 20_000_000;
 /// With hundreds of them a poll takes so long that it comes less often, at most this part of the time.
 const POLL_PART: u64 = 500;

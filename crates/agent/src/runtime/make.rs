@@ -20,7 +20,6 @@ pub(crate) struct AskedGate {
     /// The process, held since the caller's rights were looked at.
     pub held: Option<HeldProcess>,
     pub of_unit: Option<GroupPath>,
-    /// The terms of `set`.
     pub raw: RawTerms,
     pub rule: Option<String>,
     pub ruled: BTreeSet<String>,
@@ -45,7 +44,6 @@ impl Obstacles {
     }
 }
 
-/// Makes the gate, or leaves the machine as it was.
 pub(crate) fn make(
     runtime: &Runtime,
     config: &Config,

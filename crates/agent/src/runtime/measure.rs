@@ -58,7 +58,6 @@ pub(crate) fn measure_for_show(
     }
 }
 
-/// What the gate used since the last poll, and what held it back.
 pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, now_ns: u64) {
     let throttled = measure_use(runtime, gate, now_ns);
     held::poll(runtime, gate, decision, throttled, now_ns);

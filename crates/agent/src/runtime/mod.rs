@@ -64,7 +64,6 @@ pub struct Runtime {
     pub(crate) sched_ext: SchedExtSupervisor,
     /// Groups without tasks of main gates that name a headroom, and since when.
     pub(crate) empty_mains: Mutex<Vec<(GroupPath, u64)>>,
-    /// Gates whose caps count for each process or task alone.
     pub(crate) subgroups: Mutex<Subgroups>,
     pub(crate) cpuset: Mutex<CpusetController>,
     pub(crate) lock_boost: Mutex<LockBoostStats>,

@@ -15,7 +15,6 @@ use crate::runtime::demand::demand_of;
 use crate::runtime::mechanisms::caps::publish_soft_caps;
 use crate::runtime::supervise::tell_sched_ext;
 
-/// Tells the loop, the guardian and the next agent what the gates are now.
 pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let demand = demand_of(runtime, gates);

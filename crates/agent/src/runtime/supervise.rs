@@ -242,7 +242,6 @@ fn load_sched_ext(
     }
 }
 
-/// The copies first, then the scheduler.
 fn arm(
     runtime: &Runtime,
     gates: &[Gate],
@@ -408,7 +407,6 @@ fn forget_told(inner: &mut Inner) {
     inner.notes.clear();
 }
 
-/// What had no copy: caps for each process or task.
 fn divide_again(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for gate in gates

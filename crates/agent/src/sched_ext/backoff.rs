@@ -3,10 +3,8 @@
 
 use std::collections::VecDeque;
 
-/// After the first end.
 const FIRST_NS: u64 = 1_000_000_000;
 const MOST_NS: u64 = 300_000_000_000;
-/// Ends older than this no longer count.
 const WINDOW_NS: u64 = 3_600_000_000_000;
 /// So many in that time, and it is not tried again.
 pub(super) const ENDS_MAX: usize = 12;
@@ -15,7 +13,6 @@ const ASKED_NS: u64 = 30_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It could not be loaded, or the kernel or a program gave up.
     Failed,
     Asked,
     /// It has left CPUs that real-time tasks took whole to the kernel's own scheduler.
@@ -53,7 +50,6 @@ impl Backoff {
         )
     }
 
-    /// Ends within the last hour, as of the last one.
     pub fn ends(&self) -> usize {
         self.ends_ns.len()
     }

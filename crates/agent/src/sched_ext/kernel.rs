@@ -20,14 +20,12 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 
-/// The scheduler could not be loaded, or not be told.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchedulerError {
     #[error(transparent)]
     Engine(#[from] SchedExtError),
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// The copies of its limits could not be written first.
     #[error("{0}")]
     Copies(ApiError),
 }
@@ -46,7 +44,6 @@ pub(crate) trait Kernel: Send + Sync {
 /// A scheduler that was prepared; dropping it takes it out.
 pub(crate) trait Scheduler: Send {
     fn attach(&mut self) -> Result<(), SchedExtError>;
-    /// Why it is no more; `None` while it runs.
     fn ended(&self) -> Option<SchedulerEnd>;
     /// Takes it out; the cause where it had ended before.
     fn unload(self: Box<Self>) -> Option<SchedulerEnd>;
@@ -61,7 +58,6 @@ pub(crate) trait Scheduler: Send {
     fn headroom(&self) -> Option<HeadroomStats>;
     fn limits(&self) -> Vec<LimitStat>;
     fn caps(&self) -> Vec<CapStat>;
-    /// What a gate's tasks used, and how long they waited to run.
     fn work(&self, id: u64) -> Option<WorkStat>;
 }
 

@@ -16,7 +16,6 @@ pub(crate) const LEVELS_MAX: u32 = 32;
 pub enum MachineError {
     #[error(transparent)]
     Cpus(#[from] CpusError),
-    /// It is not one that the scheduler can serve.
     #[error(transparent)]
     Refused(#[from] SchedExtError),
 }

@@ -50,7 +50,6 @@ pub(crate) struct SchedExtHistory {
     pub since_ns: Option<u64>,
     /// Why it is off, in a sentence; `None` while it is on, or before it was first loaded.
     pub why: Option<String>,
-    /// The kernel's account of the last end, and when that was.
     pub last: Option<(SchedulerEnd, u64)>,
     /// Why it could not be told of the gates, until it is told of all.
     pub update_error: Option<String>,
@@ -59,13 +58,11 @@ pub(crate) struct SchedExtHistory {
 #[derive(Default)]
 pub(crate) struct Inner {
     pub loaded: Option<Box<dyn Scheduler>>,
-    /// The thread in which the kernel checks the next one.
     pub preparing: Option<JoinHandle<Prepared>>,
     pub gates: BTreeMap<u64, GateTerms>,
     pub mirrors: BTreeSet<u64>,
     pub machine: Option<(u32, u32)>,
     pub backoff: Backoff,
-    /// The next try; `None`: not again.
     pub next_ns: Option<u64>,
     pub history: SchedExtHistory,
     pub notes: BTreeMap<String, Vec<String>>,
@@ -86,7 +83,6 @@ impl Inner {
         Some(ended)
     }
 
-    /// Tells the scheduler, where there is one that was not told so before.
     pub(crate) fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), SchedExtError> {
         let Some(scheduler) = &mut self.loaded else {
             return Ok(());
@@ -146,7 +142,6 @@ impl SchedExtSupervisor {
         }
     }
 
-    /// Whether a scheduler of ours is there to be told something.
     pub fn is_loaded(&self) -> bool {
         self.is_wanted() && lock(&self.inner).loaded.is_some()
     }

@@ -28,7 +28,6 @@ pub(crate) struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Enforcement {
-    /// The quota of its group is a copy.
     pub mirror: bool,
     pub cap: Option<CapTerms>,
 }
@@ -188,7 +187,6 @@ pub(crate) fn mark_own(
     }
 }
 
-/// What stood before us is about to be put back.
 pub(crate) fn unmark(sched_ext: &SchedExtSupervisor, kernel: &Kernel, group: &GroupPath) {
     mark(sched_ext, kernel, group, false);
 }

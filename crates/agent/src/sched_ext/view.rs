@@ -261,7 +261,6 @@ mod tests {
         }
     }
 
-    /// A second of one CPU.
     fn second(main_ms: u64, side_ms: u64) -> Use {
         Use {
             wall_ns: 1_000_000_000,

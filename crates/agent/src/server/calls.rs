@@ -58,7 +58,6 @@ impl Connection {
 type Call = State<Connection>;
 type Answer<T> = Result<Json<T>, ApiError>;
 
-/// The calls of the table, and the error for all others.
 pub(super) fn routes() -> Router<Connection> {
     routes_of(CALLS.iter())
 }
@@ -182,7 +181,6 @@ async fn metrics_text(call: Call, headers: HeaderMap) -> Result<impl IntoRespons
     Ok((head, metrics::text(&figures, format)))
 }
 
-/// Made on the first call, and the same from then on.
 static OPENAPI: LazyLock<Bytes> =
     LazyLock::new(|| tidegate_api::openapi().to_string().into_bytes().into());
 

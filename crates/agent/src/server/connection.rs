@@ -58,14 +58,12 @@ pub(super) struct Limits {
     of_root: usize,
 }
 
-/// How many of a kind each user has: each holds its tokens.
 pub(super) struct Connections {
     limits: &'static Limits,
     users: BTreeMap<u32, Arc<()>>,
     of_users: Arc<()>,
 }
 
-/// Held by a connection for as long as it is open.
 pub(super) type Token = (Arc<()>, Option<Arc<()>>);
 
 impl Connections {
@@ -77,7 +75,6 @@ impl Connections {
         }
     }
 
-    /// A token for one more of `peer`'s.
     pub(super) fn admit(&mut self, peer: Option<&Peer>) -> Result<Token, ApiError> {
         let Limits { what, .. } = self.limits;
         let uid = peer.map_or(u32::MAX, Peer::charged_to);

@@ -21,7 +21,6 @@ pub(super) fn target(query: &str) -> Result<String, ApiError> {
     Ok(decoded.into_owned())
 }
 
-/// A whole number, where there is one of this name.
 pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
     let Some(text) = value(query, name) else {
         return Ok(None);
@@ -33,7 +32,6 @@ pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
     Ok(Some(number))
 }
 
-/// Whether gates are wanted: not by `gates=none`.
 pub(super) fn wants_gates(query: &str) -> Result<bool, ApiError> {
     match value(query, "gates") {
         None => Ok(true),

@@ -28,7 +28,6 @@ use crate::view::Detail;
 /// A comment tells reader and agent that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Events that are made for a reader at a time.
 const EVENTS_MAX: usize = 64;
 
 const PERIOD_MAX_S: u64 = 3_600;
@@ -182,7 +181,6 @@ impl Reader {
     }
 }
 
-/// Waits for the next event; for ever where none is wanted.
 async fn changed(cursor: Option<&mut Cursor>) {
     match cursor {
         // The sender is the agent's.
@@ -192,7 +190,6 @@ async fn changed(cursor: Option<&mut Cursor>) {
 }
 
 impl Cursor {
-    /// The next few events, with the gap before them.
     fn next(&mut self, agent: &Agent) -> Option<String> {
         if *self.told.borrow_and_update() <= self.since {
             return None;

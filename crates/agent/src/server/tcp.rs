@@ -16,7 +16,6 @@ use super::connection::{self, Connections, converse, refuse};
 use crate::agent::Agent;
 use crate::loopback::check_host;
 
-/// After a connection that could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 async fn with_own_host(request: Request, next: Next) -> Response {

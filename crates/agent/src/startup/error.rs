@@ -28,7 +28,6 @@ pub enum StartError {
     NoGates(String),
     #[error("agent: {0}; or take engine = cgroup")]
     SchedExt(SchedExtError),
-    /// A call of the system, a thread or the socket.
     #[error("agent: {what}: {error}")]
     Call { what: String, error: io::Error },
     #[error(transparent)]

@@ -25,7 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(30);
 static SILENCE: Silence = Silence(AtomicU64::new(0));
 
-/// A bus that does not answer.
 struct Silence(AtomicU64);
 
 impl Silence {
@@ -45,7 +44,6 @@ pub const NONE: u64 = u64::MAX;
 const WEIGHT_IDLE: u64 = 0;
 /// What comes next to it, before systemd 252.
 const WEIGHT_LEAST: u64 = 1;
-/// One percent of a CPU.
 const PERCENT_US_PER_S: u64 = 10_000;
 const PERIOD_DEFAULT_US: u64 = 100_000;
 
@@ -84,7 +82,6 @@ pub struct UnitState {
 }
 
 impl UnitState {
-    /// Whether systemd knows the unit at all, running or not.
     pub fn is_known(&self) -> bool {
         self.load != "not-found"
     }
@@ -95,7 +92,6 @@ impl UnitState {
 pub struct CpuValues {
     /// `CPUQuotaPerSecUSec`.
     pub quota_us_per_s: u64,
-    /// `CPUQuotaPeriodUSec`.
     pub period_us: u64,
     /// `CPUWeight`; 0 is idle.
     pub weight: u64,

@@ -39,7 +39,6 @@ fn revert_after_s(fallback: terms::Fallback) -> Option<u64> {
     }
 }
 
-/// A failed call to systemd as the socket names it.
 fn kind_of(error: &BusError) -> ErrorKind {
     match error {
         BusError::NoSystemd | BusError::NoBus { .. } => ErrorKind::Unsupported,
@@ -155,7 +154,6 @@ fn record_kept(
     }
 }
 
-/// Reverts the properties of a gate's unit; says what could not be.
 pub(crate) fn revert_properties(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     if unit_of(gate).is_none() {
         return Vec::new();

@@ -19,7 +19,6 @@ const FILES: [&str; 3] = [
     "50-CPUWeight.conf",
 ];
 
-/// systemd could not be told, or what it is told not written down.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
     #[error(transparent)]
@@ -36,7 +35,6 @@ pub struct PropertyRecord {
     pub unit: UnitName,
     pub was: CpuValues,
     pub ours: CpuValues,
-    /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
     /// Without an agent it is taken back after so long; never, where the gate's fallback is the floor.
     pub revert_after_s: Option<u64>,

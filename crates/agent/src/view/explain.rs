@@ -19,7 +19,6 @@ use crate::view::main_cpus;
 use crate::view::status::write_view;
 use crate::view::{Detail, status};
 
-/// The name of the gate that `target` means.
 fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
     let gates = registry.lock();
     let not_found = match find_in(&gates, target) {
@@ -34,7 +33,6 @@ fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, Ap
     around.map(|gate| gate.record.name.clone()).ok_or(not_found)
 }
 
-/// Why the gate that `target` names runs at its present rate.
 pub(crate) fn explain(
     registry: &Gates,
     runtime: &Runtime,
@@ -97,7 +95,6 @@ pub(crate) fn explain(
     })
 }
 
-/// A limit of another writer on a group around the gate's.
 struct Above {
     group: String,
     cpus: f64,

@@ -37,7 +37,6 @@ impl Detail {
     }
 }
 
-/// The gate of this name, as [`super::status()`] has it.
 pub(crate) fn gate_named(registry: &Gates, runtime: &Runtime, name: &str) -> Option<GateView> {
     let decision = runtime.decision();
     let now_ns = runtime.kernel.clock.now_ns();

@@ -14,7 +14,6 @@ struct Main {
 }
 
 impl Main {
-    /// What to do, where side work may run on the same CPUs.
     fn advice(&self, side: &[u32], online: &[u32]) -> Option<String> {
         let shares = side.iter().any(|cpu| self.cpus.contains(cpu));
         if !shares || self.cpus == online {

@@ -8,7 +8,6 @@ use tidegate_engine::sync::lock;
 use super::Detail;
 use crate::gates::RateLimit;
 
-/// For so long one status serves all of them.
 const SNAPSHOT_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
@@ -22,7 +21,6 @@ pub struct SharedStatus {
 type Snapshot = Option<(u64, Arc<StatusView>)>;
 
 impl SharedStatus {
-    /// Whether `user` may read once more at `now_ns`.
     pub(crate) fn admit(&self, user: u32, now_ns: u64) -> bool {
         lock(&self.rate).admit(user, now_ns)
     }

@@ -87,7 +87,6 @@ pub(crate) fn status(
     view
 }
 
-/// How long after a step the next one is due.
 fn period_us(runtime: &Runtime, control: &Control) -> f64 {
     control.period_ns(runtime.control_loop.period_ns) as f64 / 1e3
 }

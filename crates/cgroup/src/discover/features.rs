@@ -174,7 +174,6 @@ pub(crate) fn parse_release(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// HZ, from the resolution of the coarse clock, which is one tick.
 pub fn tick_hz() -> Option<u32> {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let tick_ns = u32::try_from(tick.tv_nsec).ok()?;

@@ -41,7 +41,6 @@ pub enum DiscoverError {
     Base { base: String, why: String },
 }
 
-/// Which kind of cgroup tree carries the cpu controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupVersion {
@@ -59,7 +58,6 @@ pub enum Layout {
     Mixed,
 }
 
-/// Whether we may make groups at a place and move processes into them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writable {
@@ -110,7 +108,6 @@ pub struct Machine {
     pub features: Features,
     pub online_cpus: Vec<u32>,
     pub kernel: String,
-    /// systemd runs as PID 1.
     pub systemd: bool,
     pub notes: Vec<String>,
 }
@@ -129,7 +126,6 @@ impl Machine {
             .collect()
     }
 
-    /// Why gates cannot be made here; `None` when they can.
     pub fn refusal(&self) -> Option<String> {
         let not_writable = self.used().find_map(|hierarchy| match &hierarchy.writable {
             Writable::Yes => None,

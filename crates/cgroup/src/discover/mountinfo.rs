@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::clip;
 
-/// A line that the kernel would not have written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: line {line}: {why}: {text:?}; is this file the kernel's own?")]
 pub struct ParseError {
@@ -17,7 +16,6 @@ pub struct ParseError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
-    /// 1 or 2.
     pub version: u8,
     /// v1: the controllers, and `name=...`; v2: empty, `cgroup.controllers` tells.
     pub controllers: Vec<String>,

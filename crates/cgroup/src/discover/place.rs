@@ -41,7 +41,6 @@ fn best(mounts: &[CgroupMount], wanted: impl Fn(&CgroupMount) -> bool) -> Option
         })
 }
 
-/// The cgroup mounts in one line, for a message.
 pub(super) fn describe(mounts: &[CgroupMount]) -> String {
     if mounts.is_empty() {
         return "there is no cgroup mount at all".to_owned();

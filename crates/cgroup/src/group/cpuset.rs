@@ -32,7 +32,6 @@ pub struct GatherReport {
 }
 
 impl Groups {
-    /// Why groups can have no cpuset here; `None` when they can.
     pub fn cpuset_refusal(&self) -> Option<String> {
         let Some(mount) = &self.tree.cpuset else {
             return Some("no mounted hierarchy has the cpuset controller".to_owned());
@@ -42,7 +41,6 @@ impl Groups {
             .then(|| format!("{}: {} is not in it", mount.display(), self.base()))
     }
 
-    /// The group's directory in the hierarchy that has the cpuset controller.
     pub fn cpuset_dir(&self, group: &GroupPath) -> PathBuf {
         match (&self.tree.cpuset, self.tree.version) {
             (Some(mount), CgroupVersion::V1) if group.is_root() => mount.clone(),
@@ -135,7 +133,6 @@ impl Groups {
         Ok(())
     }
 
-    /// Confines the group to these CPUs; never to none.
     pub fn set_cpuset(&self, group: &GroupPath, cpus: &[u32]) -> GroupResult<()> {
         if cpus.is_empty() {
             return Err(GroupError::NotPossible {
@@ -193,7 +190,6 @@ impl Groups {
         }
     }
 
-    /// Takes the cpuset off: its processes have the parent's CPUs again.
     pub fn close_cpuset(&self, group: &GroupPath) -> GroupResult<()> {
         if !self.has_cpuset(group) {
             return Ok(());
@@ -260,7 +256,6 @@ impl Groups {
         Ok(numbers(&self.read_cpuset(group, "cgroup.procs")?).collect())
     }
 
-    /// Where a process is in v1's cpuset hierarchy, below its mount.
     fn cpuset_group_of(&self, pid: i32) -> Option<String> {
         let file = format!("/proc/{pid}/cgroup");
         let text = self.tree.fs.read(std::path::Path::new(&file)).ok()?;

@@ -18,7 +18,6 @@ pub enum GroupError {
         text: String,
         why: &'static str,
     },
-    /// A group cannot be removed because something is in it.
     #[error(
         "group {group}: cannot be removed: {}",
         why_busy(.pids, .groups)
@@ -58,7 +57,6 @@ pub enum GroupError {
     #[error("group {group}: bandwidth half changed from {} to {}: {source}; what stands is no looser than either", .ends.0, .ends.1)]
     HalfBandwidth {
         group: GroupPath,
-        /// What stood, and what was to stand.
         ends: Box<(Bandwidth, Bandwidth)>,
         source: KfsError,
         /// Writes that were made, each a refill.
@@ -91,7 +89,6 @@ impl GroupError {
         }
     }
 
-    /// The group or the process is not there (any more).
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_gone(),

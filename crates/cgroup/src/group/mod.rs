@@ -276,7 +276,6 @@ impl Groups {
         Ok(numbers(&self.tree.read(group, file)?).collect())
     }
 
-    /// Whether any process is in the group or in groups in it.
     pub fn populated(&self, group: &GroupPath) -> GroupResult<bool> {
         self.files.populated(&self.tree, group)
     }
@@ -316,7 +315,6 @@ impl Groups {
         self.files.set_bandwidth(&self.tree, group, from, to)
     }
 
-    /// `cpu.idle` and weight as they stand.
     pub fn class(&self, group: &GroupPath) -> GroupResult<CpuClass> {
         let weight_raw = self
             .tree
@@ -335,7 +333,6 @@ impl Groups {
         Ok(value.map(|value| value != 0))
     }
 
-    /// Whether groups have `cpu.idle`, as far as is known.
     pub fn has_idle(&self) -> bool {
         self.tree.has_idle != Some(false)
     }
@@ -357,12 +354,10 @@ impl Groups {
         self.set_weight_raw(group, raw)
     }
 
-    /// The raw number that [`Groups::set_weight`] would write.
     pub fn weight_raw(&self, weight: u32) -> u64 {
         self.files.weight_raw(weight.clamp(WEIGHT_MIN, WEIGHT_MAX))
     }
 
-    /// Sets `cpu.shares` (v1) or `cpu.weight` (v2) to this number.
     pub fn set_weight_raw(&self, group: &GroupPath, raw: u64) -> GroupResult<()> {
         self.tree
             .write(group, self.files.weight_file(), &raw.to_string())

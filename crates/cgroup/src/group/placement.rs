@@ -31,7 +31,6 @@ pub struct Placement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlacementUndo {
-    /// The process was where it had been before: nothing to do.
     AtHome,
     Moved,
     Elsewhere,

@@ -14,12 +14,10 @@ pub(super) struct Tree {
     pub cpu: Hierarchy,
     pub cpuacct: Option<Hierarchy>,
     pub cpuset: Option<PathBuf>,
-    /// Whether the kernel has `cpu.idle`, as far as discovery could tell.
     pub has_idle: Option<bool>,
     pub has_burst: Option<bool>,
 }
 
-/// The numbers of tasks in a file such as `cgroup.procs`.
 pub(super) fn numbers(text: &str) -> impl Iterator<Item = i32> + '_ {
     text.split_ascii_whitespace()
         .filter_map(|word| word.parse().ok())

@@ -20,7 +20,6 @@ pub const BEFORE_MAX: usize = 4_096;
 /// Tasks that are looked at in one pass; with more, the sweep comes to them.
 pub const TASKS_MAX: usize = 50_000;
 
-/// What a task had before the hint, other than the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
     pub task: TaskId,
@@ -39,14 +38,12 @@ pub struct Latency {
     pub before: Vec<Before>,
 }
 
-/// What belongs to another gate's hint, and is not looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
     pub groups: Vec<GroupPath>,
     pub tids: BTreeSet<i32>,
 }
 
-/// A time since boot as /proc tells when a task started.
 pub fn ticks(at_boot_ns: u64) -> u64 {
     at_boot_ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }

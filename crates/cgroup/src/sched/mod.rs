@@ -29,7 +29,6 @@ const STEPS_MAX: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     pub slices: bool,
-    /// The default slice; 0 where there are none.
     pub base_ns: u64,
     steps: u64,
 }

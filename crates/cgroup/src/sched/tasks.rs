@@ -9,7 +9,6 @@ use crate::KernelFs;
 use crate::group::{GroupPath, GroupResult, Groups};
 use crate::target::{ProcessRef, is_kernel_thread, process_of, stat_field, threads_of};
 
-/// Groups nested deeper than this are not looked into.
 const DEPTH_MAX: u32 = 16;
 const HEIRS_MAX: usize = 20_000;
 
@@ -45,7 +44,6 @@ pub enum Whose {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tids {
     pub tids: Vec<i32>,
-    /// There are more than were asked for.
     pub more: bool,
 }
 
@@ -88,7 +86,6 @@ pub fn list(
     Ok(found)
 }
 
-/// The threads of a process; none when it has exited.
 pub fn threads(fs: &dyn KernelFs, process: TaskId) -> Vec<i32> {
     let tids = threads_of(fs, process.tid);
     // Listed first and checked after, so that what was listed is what was checked.
@@ -128,7 +125,6 @@ pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
     tids
 }
 
-/// Whether a process is there: for entries about one.
 pub fn process_lives(fs: &dyn KernelFs, pid: i32, start_ticks: u64) -> bool {
     ProcessRef::look_up(fs, pid).is_ok_and(|now| now.start_ticks == start_ticks)
 }

@@ -18,7 +18,6 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// `None` when it has exited.
     pub fn look_up(groups: &Groups, family: &Family, tid: i32) -> Option<Self> {
         let fs = &**groups.fs();
         let id = match family.per {

@@ -20,13 +20,11 @@ pub enum TargetError {
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
     Later {
         text: String,
-        /// `pod`.
         kind: &'static str,
         instead: String,
     },
     #[error("target: {0}")]
     Path(#[from] GroupPathError),
-    /// A gate's name with something in it that could do harm.
     #[error(
         "gate name: {name:?}: {why}; use letters, digits, '.', '_' and '-', at most 64, not beginning with '-' or '.'"
     )]
@@ -39,12 +37,10 @@ pub enum TargetError {
     Kfs { pid: i32, source: KfsError },
 }
 
-/// A target as the user wrote it, checked in form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Pid(i32),
     Unit(UnitName),
-    /// An existing group, below the mount of the cpu controller.
     Cgroup(GroupPath),
     Gate(GateName),
 }

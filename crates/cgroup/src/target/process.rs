@@ -129,14 +129,12 @@ pub(crate) fn is_kernel_thread(stat: &str) -> Option<bool> {
     Some(stat_field(stat, 9)? & PF_KTHREAD != 0)
 }
 
-/// The process that a task belongs to, by its status file.
 pub(crate) fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
     let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
     let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     tgid.trim().parse().ok()
 }
 
-/// The threads of a process; none once it has exited.
 pub fn threads_of(fs: &dyn KernelFs, pid: i32) -> Vec<i32> {
     let entries = fs.list(Path::new(&format!("/proc/{pid}/task")));
     let names = entries.unwrap_or_default().into_iter();

@@ -17,12 +17,10 @@ pub struct HintPlace {
 }
 
 impl Journal {
-    /// Whether anything of ours is on `group`.
     pub fn knows(&self, group: &GroupPath) -> bool {
         self.ledger.of_group(group).next().is_some()
     }
 
-    /// Whether a limit of ours is on `group`.
     pub fn limits(&self, group: &GroupPath) -> bool {
         self.entry(group, Change::is_bandwidth).is_some()
     }
@@ -76,7 +74,6 @@ impl Journal {
         relieved.map(|entry| entry.group.clone()).collect()
     }
 
-    /// Whether `group` is one of them.
     pub fn is_relieved(&self, group: &GroupPath) -> bool {
         self.entry(group, |change| self.relieves(change)).is_some()
     }
@@ -150,7 +147,6 @@ impl Journal {
         self.entries().filter_map(of).collect()
     }
 
-    /// The processes that were moved for `gate`, with their start times.
     pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
         let moved = |entry: &Entry| match &entry.change {
             Change::Membership {

@@ -22,7 +22,6 @@ pub enum JournalError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// A moving quota's group that is not in the journal.
     #[error(
         "ledger: group {0}: its quota or background is not in the journal; this is a fault in tidegate, please report it"
     )]
@@ -63,7 +62,6 @@ fn tell(entry: &Entry, outcome: &Outcome) -> String {
 }
 
 impl Journal {
-    /// Opens the ledger in `dir`.
     pub fn open(dir: &Path, groups: Arc<Groups>) -> Result<(Self, OpenReport), LedgerError> {
         let moving = Moving::open(&dir.join(ledger::MOVING_FILE))?;
         let (ledger, report) = Ledger::open(Arc::clone(groups.fs()), dir, moving, &groups)?;
@@ -169,7 +167,6 @@ impl Journal {
             .collect()
     }
 
-    /// Puts back what is asked for, newest first.
     pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
         let ids = self.ledger.ids_where(wanted);
         let outcomes = self.put_back(&ids);
@@ -257,7 +254,6 @@ impl Journal {
         }
     }
 
-    /// No group of `family` is left.
     pub fn united(&mut self, family: &Family) {
         let ours =
             |entry: &Entry| matches!(&entry.change, Change::Subgroups(known) if known == family);
@@ -265,7 +261,6 @@ impl Journal {
         self.forget_ids(&ids);
     }
 
-    /// Forgets groups of a family that are no more.
     pub fn forget_gone(&mut self, family: &Family) {
         let groups = Arc::clone(&self.groups);
         let gone =
@@ -274,7 +269,6 @@ impl Journal {
         self.forget_ids(&ids);
     }
 
-    /// Puts a group with a soft cap into the background or takes it out.
     pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), JournalError> {
         match self.background_of(group) {
             Some(was) => Ok(class::set_background(
@@ -295,7 +289,6 @@ impl Journal {
         self.forget_ids(&[id]);
     }
 
-    /// Forgets all about a group and the groups in it.
     pub fn forget(&mut self, group: &GroupPath) {
         let ids = self.ledger.ids_where(|entry| entry.group.is_within(group));
         self.forget_ids(&ids);
@@ -340,7 +333,6 @@ impl Journal {
         self.forget_own(groups.iter());
     }
 
-    /// Own quotas of these groups that are in the journal no more.
     fn forget_own<'a>(&mut self, groups: impl Iterator<Item = &'a GroupPath>) {
         for group in groups {
             if !self.limits(group) {

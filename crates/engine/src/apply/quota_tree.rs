@@ -15,7 +15,6 @@ use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 use tracing::warn;
 
-/// Groups deeper than this below a limited one are not looked at.
 const DEPTH_MAX: u32 = 8;
 
 /// A group's own quota, which is lifted while it is in the way of a lower one above it (v1).
@@ -70,7 +69,6 @@ fn begins_with(group: &GroupPath, root: &GroupPath) -> bool {
 }
 
 impl Journal {
-    /// What was lifted by an earlier agent, as the ledger tells.
     pub(super) fn find_lifted(&mut self) {
         if self.groups.version() != CgroupVersion::V1 {
             return;
@@ -174,7 +172,6 @@ impl Journal {
         Ok(true)
     }
 
-    /// What stands on a group that has a quota of its own, as far as it is ours.
     pub(super) fn own_standing(&self, group: &GroupPath) -> Option<Bandwidth> {
         self.quota_tree.get(group).map(OwnQuota::standing)
     }
@@ -330,7 +327,6 @@ impl Journal {
         Ok(())
     }
 
-    /// The gate in whose group `group` is.
     fn gate_around(&self, group: &GroupPath) -> String {
         let around = self
             .ledger

@@ -21,7 +21,6 @@ impl Journal {
         Ok(())
     }
 
-    /// `group` is about to become idle (or of the least weight) and was `was`.
     pub fn record_idle_class(
         &mut self,
         group: &GroupPath,
@@ -105,7 +104,6 @@ impl Journal {
         }
     }
 
-    /// A process is about to be moved as `plan` says.
     pub fn record_move(
         &mut self,
         gate: &str,
@@ -144,7 +142,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Processes or tasks of `family` are about to get groups of their own.
     pub fn record_subgroups(
         &mut self,
         gate: &str,
@@ -177,7 +174,6 @@ impl Journal {
         Ok(true)
     }
 
-    /// Tasks of `group` are about to be boosted.
     pub fn record_boost(
         &mut self,
         group: &GroupPath,
@@ -216,7 +212,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Tasks of `group`, or of a process, are about to get a hint.
     pub fn record_hint(
         &mut self,
         group: &GroupPath,

@@ -33,6 +33,5 @@ pub trait Apply {
     ) -> Result<(), ApplyError>;
     /// Puts the group into the idle class (where side work belongs) or takes it out.
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), ApplyError>;
-    /// Puts a group with a soft cap into the background or takes it out.
     fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), ApplyError>;
 }

@@ -109,7 +109,6 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Adds one at `now_ns`.
     pub fn add(&mut self, now_ns: u64, ns: u64) {
         if now_ns.saturating_sub(self.turn_ns) > MINUTE_S as u64 * 1_000_000_000 {
             self.turn_ns = now_ns;
@@ -124,7 +123,6 @@ impl Recent {
     }
 }
 
-/// What was used in some stretch of time, in ns of CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     pub wall_ns: u64,
@@ -149,7 +147,6 @@ impl Use {
         self.offered_ns += other.offered_ns;
     }
 
-    /// `part` as CPUs.
     pub fn cpus(&self, part_ns: u64) -> f64 {
         if self.wall_ns == 0 {
             0.0
@@ -173,7 +170,6 @@ pub struct Meter {
 /// Sums since the loop began, which never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// What side work could have had.
     pub offered_ns: u128,
     pub side_ns: u128,
     pub main_ns: u128,

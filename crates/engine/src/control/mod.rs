@@ -52,7 +52,6 @@ pub struct Control {
     pub quotas: Quotas,
     pub soft_caps: SoftCaps,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
-    /// The classes have changed since the last reading.
     regrouped: bool,
     last: Option<Counters>,
     window: Use,
@@ -69,12 +68,10 @@ pub struct Control {
     stepped_ns: Option<u64>,
     pub at_tolerance_ns: u64,
     pub sensing_error: Option<String>,
-    /// See [`Control::set_enforced_by_sched_ext`].
     enforced_by_sched_ext: bool,
 }
 
 impl Control {
-    /// A loop over `sensor`; nothing is limited yet.
     pub fn new(mut sensor: Box<dyn Sensor>, demand: Demand) -> Self {
         let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         let mut protect = Protect::default();
@@ -213,7 +210,6 @@ impl Control {
         self.soft_caps.fell_back();
     }
 
-    /// `bpf` or `usage`.
     pub fn sensing(&self) -> &'static str {
         self.sensor.kind()
     }
@@ -222,7 +218,6 @@ impl Control {
         self.sensor.online_cpus()
     }
 
-    /// The last reading that may be used.
     pub fn counters(&self) -> Option<&Counters> {
         self.last.as_ref().filter(|last| last.valid)
     }

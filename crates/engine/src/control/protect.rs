@@ -124,7 +124,6 @@ impl Protect {
         self.reported_ns = Some(latency_ns.min(LATENCY_MOST_NS));
     }
 
-    /// One window; whether the extra headroom changed.
     pub fn step(&mut self, sample: &HeadroomSample, waits: &Waits, tolerance_ppm: u32) -> bool {
         let Some((objective, law)) = &mut self.law else {
             return false;

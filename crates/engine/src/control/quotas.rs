@@ -22,7 +22,6 @@ pub struct Target {
     cap_ucpu: u64,
     planner: QuotaPlanner,
     relief: Relief,
-    /// Why the last change of the class failed, and of the quota.
     class_error: WriteError,
     quota_error: WriteError,
     /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
@@ -72,7 +71,6 @@ impl Target {
         self.relief.holds_at_floor()
     }
 
-    /// The allowance for which the standing quota was written.
     pub(super) fn planned_ucpu(&self) -> u64 {
         self.planner.standing_for_ucpu()
     }
@@ -134,7 +132,6 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Groups that carry a moving quota. Known ones keep their planner.
     pub fn set(&mut self, wanted: Vec<QuotaTarget>, tick_ns: u64) {
         let mut old = std::mem::take(&mut self.targets);
         for one in wanted {
@@ -166,7 +163,6 @@ impl Quotas {
         self.left_alone.remove(group);
     }
 
-    /// Of each group whose last write was refused, why.
     pub fn write_errors(&self) -> impl Iterator<Item = &String> {
         self.targets.iter().flat_map(Target::write_errors)
     }
@@ -176,7 +172,6 @@ impl Quotas {
         self.failed_cuts
     }
 
-    /// Nothing is limited, or not by the loop.
     pub fn forget_failed_cuts(&mut self) {
         self.failed_cuts = 0;
     }
@@ -192,7 +187,6 @@ impl Quotas {
         self.left_alone.remove(group);
     }
 
-    /// Whether another program's quota of `group` is left as it is.
     pub fn is_left_alone(&self, group: &GroupPath) -> bool {
         self.left_alone.contains(group)
     }
@@ -205,7 +199,6 @@ impl Quotas {
         &mut self.targets
     }
 
-    /// Every limited group with its part of the last step's allowance.
     pub(super) fn given(&self) -> impl Iterator<Item = (&Target, u64)> {
         self.targets.iter().zip(self.given_ucpu.iter().copied())
     }

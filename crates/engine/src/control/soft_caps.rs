@@ -23,9 +23,7 @@ const POLLS_PER_STEP: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftCapStats {
     pub background_since_ns: Option<u64>,
-    /// Time in the background, up to the last poll.
     pub in_background_ns: u64,
-    /// Time under the cap, up to the last poll.
     pub capped_ns: u64,
     pub turns: u64,
     /// What the bucket holds; debt where negative.
@@ -118,7 +116,6 @@ impl Soft {
         state == State::Background
     }
 
-    /// The group is in the background from now on, or out of it.
     pub fn turned(&mut self, now_ns: u64, background: bool) {
         if self.background.replace(background) == Some(background) {
             return;
@@ -134,7 +131,6 @@ impl Soft {
         self.stats.background_since_ns = None;
     }
 
-    /// Whether the group is in the background, if that is known.
     pub fn background(&self) -> Option<bool> {
         self.background
     }
@@ -168,12 +164,10 @@ struct Target {
 #[derive(Default)]
 pub struct SoftCaps {
     targets: Vec<Target>,
-    /// Where in `targets` a group is.
     index: BTreeMap<GroupPath, usize>,
     /// Those that are to be looked at: not what is in the background for good, however much there is of it.
     turns: Vec<usize>,
     next: usize,
-    /// The turns are to be found again, at the next step.
     stale: bool,
     /// Times that a group was put into the background or taken out. They come and go too fast for the log of writes.
     pub writes: u64,
@@ -208,7 +202,6 @@ impl SoftCaps {
         self.stale = true;
     }
 
-    /// Of each group whose last write was refused, why.
     pub fn write_errors(&self) -> impl Iterator<Item = &String> {
         let errors = self.targets.iter().map(|target| &target.write_error);
         errors.flatten()
@@ -218,7 +211,6 @@ impl SoftCaps {
         self.targets.len()
     }
 
-    /// `group` is not to be written any more.
     pub fn drop(&mut self, group: &GroupPath) {
         let Some(at) = self.index.remove(group) else {
             return;
@@ -234,7 +226,6 @@ impl SoftCaps {
         self.index.get(group).map(|at| &mut self.targets[*at])
     }
 
-    /// Outside write on `group`: ours is written again.
     pub fn invalidate(&mut self, group: &GroupPath) {
         if let Some(target) = self.target(group) {
             target.soft.forget_standing();
@@ -250,7 +241,6 @@ impl SoftCaps {
         self.stale = true;
     }
 
-    /// Whether there is nothing to look at, step by step.
     pub fn is_idle(&self) -> bool {
         self.turns.is_empty() && (self.targets.is_empty() || !self.stale)
     }

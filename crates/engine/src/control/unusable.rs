@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// What [`Unusable::last_minute`] looks back over.
 const MINUTE_NS: u64 = 60_000_000_000;
 /// So many are remembered; more than this in a minute count as this many.
 const REMEMBERED: usize = 1_000;
@@ -16,7 +15,6 @@ pub struct Unusable {
 }
 
 impl Unusable {
-    /// One at `now_ns`.
     pub fn add(&mut self, now_ns: u64) {
         self.total += 1;
         if self.times_ns.len() == REMEMBERED {
@@ -29,13 +27,11 @@ impl Unusable {
         self.total
     }
 
-    /// In the minute before `now_ns`.
     pub fn last_minute(&self, now_ns: u64) -> usize {
         let is_recent = |at_ns: &&u64| now_ns.saturating_sub(**at_ns) < MINUTE_NS;
         self.times_ns.iter().filter(is_recent).count()
     }
 
-    /// What is to be done about them, if there are too many.
     pub fn alert(&self, now_ns: u64, sensing: &str) -> Option<String> {
         let lately = self.last_minute(now_ns);
         let other = match sensing {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 
-/// Writes that are remembered for `explain`.
 const WRITES_KEPT: usize = 64;
 
 const COUNTED_NS: u64 = 10_000_000_000;
@@ -23,7 +22,6 @@ pub struct WriteLog {
     kept: VecDeque<Write>,
     total: u64,
     by_reason: BTreeMap<String, u64>,
-    /// When quotas were written, of the last ten seconds.
     quotas_ns: VecDeque<u64>,
 }
 

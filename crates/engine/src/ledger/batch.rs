@@ -24,11 +24,9 @@ pub(super) enum StoreWhen {
     #[default]
     Always,
     Batched,
-    /// A rehearsal's: nothing is written.
     Never,
 }
 
-/// The state of the ledger that a batch goes on from.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct BatchHead {
     pub boot_id: String,
@@ -78,7 +76,6 @@ impl Ledger {
         self.path.with_file_name(FILE)
     }
 
-    /// One that stays does not count.
     pub(super) fn remove_batch(&self) {
         let file = self.batch_file();
         if self.fs.stat(&file).is_ok()

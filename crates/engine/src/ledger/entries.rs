@@ -23,7 +23,6 @@ fn keys(entry: &Entry) -> impl Iterator<Item = &GroupPath> {
     std::iter::once(&entry.group).chain(dir)
 }
 
-/// Strikes `id` off the list of `key`.
 fn unlist<K: Ord>(lists: &mut BTreeMap<K, BTreeSet<u64>>, key: &K, id: u64) {
     if let Some(ids) = lists.get_mut(key) {
         ids.remove(&id);
@@ -52,7 +51,6 @@ impl Entries {
         ids.filter_map(|id| self.get(*id))
     }
 
-    /// A new entry, or another form of the one with its number.
     pub fn put(&mut self, entry: Entry) {
         let id = entry.id;
         self.remove(id);

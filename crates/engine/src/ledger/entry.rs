@@ -8,18 +8,13 @@ use tidegate_cgroup::group::{CpuClass, GroupPath, Placement};
 use tidegate_cgroup::sched::hint::Latency;
 use tidegate_cgroup::subgroups::Family;
 
-/// What was changed, with what stood before and what we wrote last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "knob", rename_all = "snake_case")]
 pub enum Change {
     /// The group itself was made by us: removed when it is empty.
     Group,
     /// `cpu.idle`. The weight is kept as well, because the kernel resets it when idle ends.
-    Idle {
-        /// Idle and weight before.
-        was: CpuClass,
-        ours: bool,
-    },
+    Idle { was: CpuClass, ours: bool },
     /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times a second, as a soft cap has
     /// it: what stood before and the background are both ours.
     Background {
@@ -31,7 +26,6 @@ pub enum Change {
     /// The limit. One that moves has its newest values in a slot of the moving file.
     Bandwidth {
         was: Bandwidth,
-        /// What we wrote, as of the last record.
         ours: Bandwidth,
         /// What stood when that was noted, for one without a slot: its writer may have died before the write or between v1's
         /// three. Also what it may go back to while a parent on v1 is tighter.
@@ -128,6 +122,5 @@ pub struct Entry {
     pub group_id: u64,
     pub change: Change,
     pub fallback: Fallback,
-    /// When, on the clock that counts from boot.
     pub at_boot_ns: u64,
 }

@@ -36,7 +36,6 @@ use tidegate_cgroup::{KernelFs, KfsError};
 pub const FILE: &str = "ledger.json";
 pub const MOVING_FILE: &str = "ledger.moving";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Damaged ledgers that are kept for a person to look at.
 const BAD_KEPT_MAX: u32 = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +60,6 @@ pub struct OpenReport {
     pub replaced: Vec<Entry>,
     /// Entries that this version cannot read, kept as they are.
     pub unread: usize,
-    /// A ledger that could not be read was set aside under this name.
     pub set_aside: Option<PathBuf>,
     pub alerts: Vec<String>,
 }
@@ -124,7 +122,6 @@ impl Ledger {
         Ok((ledger, report))
     }
 
-    /// The text of a file that need not be there.
     fn read(&self, path: &Path) -> Result<Option<String>, LedgerError> {
         match self.fs.read(path) {
             Ok(text) => Ok(Some(text)),
@@ -214,12 +211,10 @@ impl Ledger {
         }
     }
 
-    /// Whether an entry of this number is in the file, readable or not.
     fn has(&self, id: u64) -> bool {
         self.entries.get(id).is_some() || self.unread.iter().any(|entry| entry.id() == Some(id))
     }
 
-    /// How many entries are in the file that this version cannot read.
     pub fn unread(&self) -> usize {
         self.unread.len()
     }

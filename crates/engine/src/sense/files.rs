@@ -33,7 +33,6 @@ impl KeptFile {
         Ok(&buffer[..len])
     }
 
-    /// The whole file, into `text`.
     pub fn whole(&self, text: &mut Vec<u8>) -> Result<(), SenseError> {
         let mut len = 0;
         text.resize(text.capacity().max(4096), 0);

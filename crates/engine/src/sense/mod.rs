@@ -82,7 +82,6 @@ pub struct Counters {
     /// How long main waited to run: tasks in main groups, or where there are none all that is not side work. All zero
     /// from a sensor that cannot tell ([`Sensor::tells_waits`]).
     pub waits: Waits,
-    /// Whether the difference to the reading before may be used.
     pub valid: bool,
 }
 
@@ -92,7 +91,6 @@ pub trait Sensor: Send {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError>;
     /// Replaces the roots of side and main work; groups that do not exist are left out.
     fn set_groups(&mut self, side: &[Group], main: &[Group]) -> Result<(), SenseError>;
-    /// `bpf` or `usage`.
     fn kind(&self) -> &'static str;
     /// The shortest window over which a difference means something.
     fn min_window_ns(&self) -> u64;
@@ -190,15 +188,12 @@ pub enum SenseError {
         why: io::Error,
         mend: &'static str,
     },
-    /// A kernel file did not hold what it should.
     #[error("sensing: {path}: expected {expected}, found {found:?}; report the kernel version", path = .path.display())]
     Parse {
         path: PathBuf,
         expected: &'static str,
-        /// The first bytes of what was there.
         found: String,
     },
-    /// The BPF sensor could not be set up or read.
     #[error("sensing: bpf: {step}: {why}; {mend}")]
     Bpf {
         step: &'static str,

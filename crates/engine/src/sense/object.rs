@@ -18,7 +18,6 @@ pub use skeleton::{SenseSkel, types};
 /// The last warning that libbpf printed: its return values are bare errno.
 static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
 
-/// Loads the object with one slot per possible CPU.
 pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize)> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
         let text = text.trim_end();

@@ -12,7 +12,6 @@ const INTERVAL_NS: u64 = 40_000_000;
 /// sysfs never shows more than a page.
 const LIST_BYTES_MAX: usize = 4096;
 
-/// The set of online CPUs as of the last [`Online::refresh`].
 pub struct Online {
     file: KeptFile,
     text: Vec<u8>,
@@ -22,7 +21,6 @@ pub struct Online {
 }
 
 impl Online {
-    /// Opens `cpu_dir/online` and reads it.
     pub fn open(cpu_dir: &Path) -> Result<Self, SenseError> {
         let mut online = Self {
             file: KeptFile::open(&cpu_dir.join("online"))?,

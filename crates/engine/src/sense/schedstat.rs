@@ -12,7 +12,6 @@ use super::steal::cpu_line;
 
 /// The field of a `cpu` line that holds what tasks ran, in ns (`rq_cpu_time`).
 const RAN_FIELD: usize = 6;
-/// The versions of the file in which it is that.
 const VERSIONS: std::ops::RangeInclusive<u64> = 15..=17;
 
 #[derive(Clone, Copy, Default)]

@@ -31,7 +31,6 @@ pub const CLASSES: usize = 4;
 /// written slot this many times in a row means that it is broken, not busy.
 const TRIES: usize = 64;
 
-/// `struct slot` of the BPF program.
 #[repr(C)]
 pub struct Slot {
     word: AtomicU64,
@@ -58,7 +57,6 @@ const _: () = {
     assert!(offset_of!(Control, late_after_ns) == offset_of!(types::control, late_after_ns));
 };
 
-/// `struct waits` of the BPF program.
 #[repr(C)]
 #[derive(Default)]
 struct WaitSlot {
@@ -69,7 +67,6 @@ struct WaitSlot {
     buckets: [AtomicU64; WAIT_BUCKETS],
 }
 
-/// `struct control` of the BPF program.
 #[repr(C)]
 pub struct Control {
     /// Raised after each change of the roots, so that remembered classes no longer count.
@@ -180,7 +177,6 @@ pub struct Mapped<T> {
 }
 
 impl<T> Mapped<T> {
-    /// Maps the `count` elements of the map `fd`.
     pub fn new(fd: BorrowedFd<'_>, count: usize) -> io::Result<Self> {
         // The kernel refuses lengths above the map's own, and fills new maps with zeros, which is a
         // valid value of every atomic.

@@ -29,14 +29,12 @@ pub struct StatLine {
     pub steal_ns: u64,
 }
 
-/// `/proc/stat`, kept open.
 pub struct StatFile {
     file: KeptFile,
     unit_ns: u64,
 }
 
 impl StatFile {
-    /// Opens `proc_dir/stat`.
     pub fn open(proc_dir: &Path) -> Result<Self, SenseError> {
         let unit_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         Ok(Self {
@@ -97,7 +95,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `stolen_ns` were stolen since the last call.
     pub fn observe(&mut self, stolen_ns: u64) {
         let new_ns = stolen_ns.min(self.busy_ns);
         let most_ns = self.busy_ns.saturating_mul(SPREAD_NS / STEAL_INTERVAL_NS);
@@ -120,7 +117,6 @@ impl Spread {
     }
 }
 
-/// Reads steal when it is due and spreads it.
 pub struct StealMeter {
     stat: StatFile,
     read_ns: u64,

@@ -43,7 +43,6 @@ pub(super) enum Read {
     Gone,
 }
 
-/// What a group has used, by its `cpuacct.usage` or its `cpu.stat`.
 pub(super) fn read_usage(file: &KeptFile) -> Result<Read, SenseError> {
     let mut buffer = [0; 256];
     let path = file.path();
@@ -139,7 +138,6 @@ fn reopen(old: Vec<Source>, groups: &[Group]) -> Result<Vec<Source>, SenseError>
 }
 
 enum Busy {
-    /// v1: the root's usage.
     Cpuacct(Source),
     /// What tasks ran, by CPU; steal is inside.
     Schedstat(Schedstat),
@@ -168,7 +166,6 @@ impl Busy {
 pub struct UsageSensor {
     online: Online,
     busy: Busy,
-    /// For busy times that do not tell steal.
     steal: StealMeter,
     side: Vec<Source>,
     main: Vec<Source>,
@@ -182,7 +179,6 @@ pub struct UsageSensor {
 }
 
 impl UsageSensor {
-    /// Opens the files and takes the first reading as zero.
     pub fn open(config: &SenseConfig, side: &[Group], main: &[Group]) -> Result<Self, SenseError> {
         let busy = Busy::open(config)?;
         let online = Online::open(&config.cpu_dir)?;

@@ -24,7 +24,6 @@ impl WaitHistogram {
 /// Waits to run, one for each time that a task began to; cumulative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Times that a task began to run.
     pub runs: u64,
     /// Of those, after a longer wait than was asked for ([`super::Sensor::set_late_after`]).
     pub late: u64,

@@ -9,13 +9,11 @@ use super::*;
 const NAME: &str = "node-0";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An API server that knows one node and its pods.
 #[derive(Default)]
 struct Cluster {
     version: u64,
     capacity_milli: Option<u64>,
     allocatable_milli: Option<u64>,
-    /// What the pods request that are bound to the node.
     bound_milli: Vec<u64>,
     is_raced: bool,
     refused: u32,

@@ -42,7 +42,6 @@ pub struct Args {
     schema: bool,
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Checked {
     mistakes: Vec<Mistake>,

@@ -30,7 +30,6 @@ pub struct Args {
     json: bool,
 }
 
-/// What `--verify-sched-ext --json` prints.
 #[derive(Serialize)]
 struct Verified {
     programs: Vec<ProgramCost>,

@@ -83,7 +83,6 @@ const GROUPS: &[(&str, &[&str])] = &[
 const ASKING: &[&str] = &[
     "run", "set", "unset", "status", "explain", "top", "events", "web", "metrics", "report",
 ];
-/// ... and those of `policy`.
 const ASKING_ABOUT_POLICY: &[&str] = &["show", "diff", "apply", "confirm", "rollback", "reload"];
 
 const HOST: &str = "host";

@@ -25,7 +25,6 @@ pub struct Args {
     json: bool,
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Repaired {
     lines: Vec<String>,

@@ -26,7 +26,6 @@ use scheduler::Scheduler;
 use server::ServerSettings;
 
 pub struct Facts {
-    /// The effective user is root.
     pub root: bool,
     /// The caller may ask for what takes CPU from others: root, or in the group `tidegate`.
     pub admin: bool,
@@ -217,10 +216,8 @@ pub struct Report {
     pub version: &'static str,
     pub enforceable: bool,
     pub verdict: String,
-    /// Facts as label and text, in the order they are shown.
     pub facts: Vec<(&'static str, String)>,
     pub mechanisms: Vec<Mechanism>,
-    /// What a person should know or mend, one sentence each.
     pub notes: Vec<String>,
 }
 

@@ -4,7 +4,6 @@ use tidegate_terms::Engine;
 
 use super::Facts;
 
-/// The first thing that keeps headroom from being enforced.
 pub struct Obstacle {
     pub why: String,
     pub mend: String,
@@ -17,7 +16,6 @@ fn obstacle_of(why: impl Into<String>, mend: impl Into<String>) -> Option<Obstac
     })
 }
 
-/// Looks for what is in the way, the most fundamental first.
 pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
     // An agent that answers has all that it needs; what the caller lacks does not matter then.
     if let Ok(Some(_)) = &facts.agent {

@@ -7,7 +7,6 @@ const SINCE: (u32, u32) = (6, 12);
 
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
-    /// `uname -r`.
     pub release: String,
     /// What `CONFIG_SCHED_CLASS_EXT` is in the kernel's configuration in /boot; `None` where that cannot be read.
     pub configured: Option<bool>,

@@ -121,7 +121,6 @@ pub fn waits(counts: &GateCounts) -> String {
     )
 }
 
-/// A latency hint: what it comes to, who has it, who was left alone.
 pub fn urgency(latency: &LatencyView) -> String {
     let left = match latency.left_alone.is_empty() {
         true => String::new(),

@@ -15,7 +15,6 @@ pub use tidegate_api::cli::{
 };
 use tidegate_api::{Done, Exit};
 
-/// Prints a report as JSON, or as a page for people.
 pub fn show<T: Serialize>(
     json: bool,
     report: &T,

@@ -11,7 +11,6 @@ pub enum Tense {
     Would,
 }
 
-/// `n` of what is called `one`.
 fn count(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }

@@ -78,7 +78,6 @@ fn recorded(view: &RecordingView) -> String {
     )
 }
 
-/// The engine sched_ext: since when it is in force, and how it ended before.
 fn scheduler(sched_ext: &SchedExtView) -> String {
     let now = match sched_ext.on_seconds {
         Some(seconds) => format!(
@@ -177,7 +176,6 @@ fn machine(view: &StatusView) -> String {
     )
 }
 
-/// A share of the machine, in percent and in CPUs.
 fn of_machine(view: &StatusView, ratio: f64) -> String {
     let all = match view.capacity_cpus > 0.0 {
         true => view.capacity_cpus,

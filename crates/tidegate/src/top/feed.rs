@@ -35,7 +35,6 @@ pub struct Feed {
 
 enum Stop {
     Closed,
-    /// It cannot be reached, or is not understood.
     Failed(Failure),
 }
 
@@ -52,7 +51,6 @@ impl From<ApiError> for Stop {
 }
 
 impl Feed {
-    /// Follows the agent, and the next one after it.
     pub fn start(period_s: u64) -> Self {
         let (sender, receiver) = channel();
         let to = sender.clone();

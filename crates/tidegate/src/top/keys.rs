@@ -25,7 +25,6 @@ pub const KEYS: &[(&str, &str)] = &[
     ("q Esc", "back; from the list, q ends top"),
 ];
 
-/// Those of a recording, where nothing can be changed.
 pub const KEYS_OF_RECORDING: &[(&str, &str)] = &[
     ("Space", "play, or stop"),
     ("[ ]", "a second back, a second on"),
@@ -191,7 +190,6 @@ fn select_first() -> Note {
     Note::Error("no gate is selected; choose one with Up and Down".to_owned())
 }
 
-/// An action is on the gate that is selected now, and asks first.
 fn ask(screen: &mut Screen, prompt: impl FnOnce(Chosen) -> Prompt) {
     match screen.chosen() {
         Some(chosen) => screen.prompt = prompt(chosen),

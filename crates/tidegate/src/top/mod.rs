@@ -31,7 +31,6 @@ use tidegate_api::cli::Failure;
 use tidegate_recording::span::now_ms;
 
 pub struct Options {
-    /// Seconds between two looks.
     pub period_s: u64,
     pub is_ascii: bool,
 }
@@ -47,7 +46,6 @@ const HANGUP_STATUS: i32 = 128 + libc::SIGHUP;
 
 enum Shown {
     Live(Feed),
-    /// A recording, and when it moved last.
     Recording(Box<Playback>, Instant),
 }
 
@@ -82,7 +80,6 @@ impl Shown {
     }
 }
 
-/// Until `q`.
 pub fn live(options: &Options, playback: Option<Playback>) -> Result<Exit, Failure> {
     // A clear error before the screen is taken.
     if playback.is_none() {

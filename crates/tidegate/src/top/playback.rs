@@ -14,7 +14,6 @@ use super::screen::PLOT_S;
 /// Seconds of the recording for each second.
 const SPEEDS: [u64; 7] = [1, 2, 5, 10, 30, 60, 300];
 
-/// A recording, and where in it the screen is.
 pub struct Playback {
     recording: Recording,
     /// Where each work was throttled, and for how long by then, in microseconds.
@@ -44,12 +43,10 @@ impl Playback {
         }
     }
 
-    /// Seconds that pass between two looks while it plays.
     fn speed(&self) -> u64 {
         SPEEDS[self.speed]
     }
 
-    /// Where it is, for the line at the top.
     pub fn label(&self) -> String {
         let state = match self.is_playing {
             true => format!("plays {}x", self.speed()),
@@ -63,7 +60,6 @@ impl Playback {
         )
     }
 
-    /// When that is, seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         self.second().unix_ms / 1_000
     }
@@ -82,7 +78,6 @@ impl Playback {
         self.is_playing
     }
 
-    /// Moves; says what cannot be done.
     pub fn go(&mut self, to: Move) -> Result<(), String> {
         match to {
             Move::Play => {
@@ -215,7 +210,6 @@ impl Playback {
         })
     }
 
-    /// The sum of that second, for a gate of it.
     pub fn explain(&self, name: &str) -> Result<ExplainView, String> {
         let status = self.status();
         let gate = status.gates.iter().find(|gate| gate.name == name);

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 
 use tidegate_api::GateView;
 
-/// A column that the list can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     Gate,
@@ -41,7 +40,6 @@ impl Column {
         }
     }
 
-    /// The next to the left or the right, around the ends.
     pub fn next(self, step: isize) -> Column {
         let count = Self::ALL.len() as isize;
         let at = Self::ALL.iter().position(|column| *column == self);

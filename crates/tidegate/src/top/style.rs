@@ -9,7 +9,6 @@ pub struct Look {
     is_ascii: bool,
 }
 
-/// What a line of the plot, a bar or a word stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Main,
@@ -102,7 +101,6 @@ impl Look {
         }
     }
 
-    /// What is shown in place of a character that cannot be.
     pub fn ascii(self, symbol: &str) -> Option<&'static str> {
         if !self.is_ascii || symbol.is_ascii() {
             return None;

@@ -60,7 +60,6 @@ fn machine(gates: Vec<GateView>) -> StatusView {
     }
 }
 
-/// A machine with three gates, which was cut 30 s ago.
 fn usual() -> Screen {
     let mut screen = Screen::new(1);
     let mut web = gate("web", "main", 0.6);

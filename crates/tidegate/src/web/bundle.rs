@@ -10,7 +10,6 @@ pub fn bundle<'a>(entry: &str, text: &dyn Fn(&str) -> Option<&'a str>) -> String
     script
 }
 
-/// A module after those that it imports.
 fn add<'a>(
     name: &str,
     text: &dyn Fn(&str) -> Option<&'a str>,

@@ -21,7 +21,6 @@ pub const PASSED_ON: &[&str] = &[
     "/v1/stream",
 ];
 
-/// The agent's answer, or the error that there is none.
 pub async fn pass_on(
     request: &Request<Incoming>,
     socket: &Path,
@@ -52,7 +51,6 @@ pub async fn pass_on(
     Ok(response)
 }
 
-/// A stream, and the beginning of a line of it.
 type Lines = (Incoming, Vec<u8>);
 
 async fn next_lines((mut body, mut rest): Lines) -> Option<(Result<Bytes, hyper::Error>, Lines)> {

@@ -38,7 +38,6 @@ const FILES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.r
 
 const JSON: &str = "application/json";
 
-/// After a connection that could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// On every answer: the page loads nothing from elsewhere, and no other page may frame it.

@@ -18,7 +18,6 @@ pub struct Results {
 #[derive(Serialize)]
 pub struct List {
     folder: String,
-    /// Files without their endings.
     pub reports: Vec<String>,
     pictures: Vec<String>,
 }

@@ -11,7 +11,6 @@ const KEPT_MAX: usize = 64;
 pub(super) struct Side {
     pub gate: String,
     pub group: GroupPath,
-    /// It has a quota or a cap of its own.
     pub bounded: bool,
 }
 
@@ -29,14 +28,12 @@ pub(crate) struct LockBoostStats {
     gates: BTreeMap<String, GateBoosts>,
     times: u64,
     ns: u64,
-    /// Why a holder could not go first, the last time.
     pub(super) refused: Option<String>,
     pub(super) poll_ns: u64,
     pub(super) off: bool,
 }
 
 impl LockBoostStats {
-    /// For `status`.
     pub fn view(&self) -> Option<LockBoostView> {
         (!self.off).then(|| LockBoostView {
             waits: self.waits,
@@ -47,7 +44,6 @@ impl LockBoostStats {
         })
     }
 
-    /// For `explain`.
     pub fn of_gate(&self, gate: &str) -> Option<String> {
         let boosts = self.gates.get(gate)?;
         Some(format!(

@@ -57,7 +57,6 @@ pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     left
 }
 
-/// The gate's group, where its quota is not the loop's to move.
 fn still_group(kernel: &Kernel, gate: &Gate) -> Option<GroupPath> {
     let group = gate.record.attachment.placed()?;
     (kernel.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())

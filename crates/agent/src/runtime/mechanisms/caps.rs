@@ -40,7 +40,6 @@ pub(crate) fn withdraw_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     left
 }
 
-/// Tells the loop of the soft caps of all gates.
 pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
     set_soft_caps(
         runtime,

@@ -276,7 +276,6 @@ pub(crate) fn pass_hint(
     Ok(passed)
 }
 
-/// Takes the gate's hint back from its tasks; says what was not put back.
 pub(crate) fn withdraw_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     let standing = kernel.journal().latency_of(&gate.record.name);
     match standing.map(|entry| undo_hint(kernel, &entry)) {

@@ -47,7 +47,6 @@ struct SplitGate {
 pub struct Subgroups {
     gates: Vec<SplitGate>,
     for_all: Vec<SoftCapped>,
-    /// Soft caps of subgroups, as of the last poll.
     for_each: Vec<SoftCapped>,
     told: Vec<SoftCapped>,
 }
@@ -62,7 +61,6 @@ pub(crate) fn period(has_new: bool) -> Duration {
     if has_new { BUSY } else { QUIET }
 }
 
-/// One look at every gate; whether more is to be done.
 pub(crate) fn poll(runtime: &Runtime) -> bool {
     let kernel = &runtime.kernel;
     let mut subgroups = lock(&runtime.subgroups);
@@ -240,7 +238,6 @@ fn family(
     Ok(family)
 }
 
-/// A new subgroup's cap, before a task is in it.
 fn furnish(kernel: &Kernel, split: &SplitGate, subgroup: &GroupPath) -> GroupResult<()> {
     if let Some(limit) = split.limit {
         if split.gives_way {
@@ -332,7 +329,6 @@ fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, subgroups: &mut 
     subgroups.told = capped;
 }
 
-/// Whether processes or tasks of the gate are in groups of their own.
 pub(crate) fn has_subgroups(runtime: &Runtime, gate: &str) -> bool {
     let kernel = &runtime.kernel;
     let mut subgroups = lock(&runtime.subgroups);
@@ -348,7 +344,6 @@ pub(crate) fn has_subgroups(runtime: &Runtime, gate: &str) -> bool {
     })
 }
 
-/// What the gate's group has used, with subgroups that lie beside it.
 pub(crate) fn usage_with_subgroups(
     runtime: &Runtime,
     gate: &str,

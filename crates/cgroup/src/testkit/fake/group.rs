@@ -25,7 +25,6 @@ pub(super) struct Group {
     pub nr_periods: u64,
     pub nr_throttled: u64,
     pub throttled_ns: u64,
-    /// As written; empty for none of its own.
     pub cpus: Vec<u32>,
     pub mems: String,
     pub threaded: bool,

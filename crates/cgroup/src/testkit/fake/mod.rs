@@ -67,7 +67,6 @@ impl FakeFs {
         )])
     }
 
-    /// Any mounts: version, place, controllers.
     pub fn with_mounts(mounts: &[(u8, &str, &[&str])]) -> Self {
         let mut state = State {
             mounts: Vec::new(),
@@ -127,7 +126,6 @@ impl FakeFs {
         self.state().end_process(pid);
     }
 
-    /// Every write to cgroup files fails with EROFS from now on.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;
     }
@@ -141,7 +139,6 @@ impl FakeFs {
         self.state().rt_group_sched = on;
     }
 
-    /// Attaches a BPF program to a group, by its directory.
     pub fn attach_program(&self, dir: &str) {
         if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
             group.has_program = true;

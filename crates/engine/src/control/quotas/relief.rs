@@ -12,7 +12,6 @@ use crate::control::write_log::Write;
 /// Side work that starves below its tolerance for this long is helped.
 const RELIEF_AFTER_NS: u64 = 1_000_000_000;
 
-/// Whether a group is helped, as far as that went.
 #[derive(Default)]
 pub struct Relief {
     /// It starves: its quota is the tolerance, and once that stands it leaves the idle class.
@@ -40,7 +39,6 @@ impl Target {
             .is_some_and(|rate_ucpu| rate_ucpu <= floor_ucpu + floor_ucpu / 1_000)
     }
 
-    /// Writes the class; what was written, for the log.
     fn write_class(&mut self, now_ns: u64, out: bool, apply: &mut dyn Apply) -> Option<Write> {
         if now_ns < self.relief.again_ns {
             return None;

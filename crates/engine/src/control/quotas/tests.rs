@@ -3,7 +3,6 @@
 use super::*;
 use crate::control::ApplyError;
 
-/// Kernel files of which one group's are refused.
 struct Files {
     refused: &'static str,
 }

@@ -4,7 +4,6 @@ use tidegate_cgroup::discover::{CgroupVersion, Feature, Machine};
 
 use super::{Facts, Mechanism, Now};
 
-/// A mechanism that is a file of groups: there or not.
 fn by_feature(
     name: &'static str,
     feature: Option<&Feature>,
@@ -52,7 +51,6 @@ pub(super) fn burst(machine: Option<&Machine>) -> Mechanism {
     row
 }
 
-/// What a slice is, and what another one would do.
 pub(super) fn slice(facts: &Facts) -> Mechanism {
     const MEANING: &str = "so much of a quota a CPU takes at a time; less spreads a small quota over more CPUs, more takes the \
                            lock that they share less often";

@@ -10,7 +10,6 @@ use crate::render::{events, explain};
 use crate::top::keys::{KEYS, KEYS_OF_RECORDING};
 use crate::top::screen::{Page, Screen};
 
-/// The page, from the line to which it was scrolled.
 pub fn whole(frame: &mut Frame, area: Rect, screen: &mut Screen) {
     let text = match screen.page {
         Page::Explain => explanation(screen),
