@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::testkit::FakeProcess;
-use tidegate_engine::sync::lock;
 
 use super::{
-    Bed, KINDS, Kind, PIDS, at, begun, gate_names, in_journal, path, run, set, stands, unset,
-    unset_terms, write_quota,
+    Bed, KINDS, Kind, PIDS, alerts, at, begun, gate_names, in_journal, path, run, set, stands,
+    unset, unset_terms, write_quota,
 };
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -135,12 +134,8 @@ fn tidegate_does_not_limit_itself() {
 #[test]
 fn a_hard_cap_and_a_quota_both_hold() {
     let (_bed, agent) = begun(Kind::V2);
-    let capped = run(
-        &agent,
-        PIDS[0],
-        &[("class", "neutral"), ("cap_hard", "200‰")],
-    )
-    .unwrap();
+    let terms = [("class", "neutral"), ("cap_hard", "200‰")];
+    let capped = run(&agent, PIDS[0], &terms).unwrap();
     let expected = Bandwidth {
         burst_us: 400,
         ..Bandwidth::limit(1_600, 8_000)
@@ -192,12 +187,8 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
         bed.main_uses(100_000);
         let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
         let alone = run(&agent, PIDS[1], &with_class("main")).unwrap();
-        set(
-            &agent,
-            "cgroup:/other",
-            &[("class", "side"), ("cap_hard", "5‰")],
-        )
-        .unwrap();
+        let capped = [("class", "side"), ("cap_hard", "5‰")];
+        set(&agent, "cgroup:/other", &capped).unwrap();
         steps(&bed, &agent, 400);
         assert_eq!(stands(&agent, &group), OWN);
         drop(agent);
@@ -242,8 +233,7 @@ fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
                 let expected = if is_units || round == 0 { OWN } else { theirs };
                 assert_eq!(stands(&agent, group), expected, "{group} {round}");
             }
-            let alerts = lock(&agent.runtime.alerts).clone();
-            assert_eq!(alerts.is_empty(), is_units, "{group}: {alerts:?}");
+            assert_eq!(alerts(&agent).is_empty(), is_units, "{group}");
             set(&agent, &format!("cgroup:{group}"), &[("quota", "40ms")]).unwrap();
             assert_eq!(stands(&agent, group).quota_us, Some(40_000), "set again");
         }

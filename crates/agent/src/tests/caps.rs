@@ -103,12 +103,8 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);
         let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
-        set(
-            &agent,
-            "cgroup:/other",
-            &[("cap_soft", "500‰"), ("fallback", "restore")],
-        )
-        .unwrap();
+        let restored = [("cap_soft", "500‰"), ("fallback", "restore")];
+        set(&agent, "cgroup:/other", &restored).unwrap();
         poll(&agent, 1_000, 0);
         poll(&agent, 1_010, 0);
         assert!(!in_background(&bed, &group) && !in_background(&bed, "/other"));

@@ -2,9 +2,8 @@
 //! the other calls.
 
 use tidegate_cgroup::testkit::{Fault, Rule};
-use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, PIDS, gate_names, in_journal, set_limited, unset};
+use super::{Bed, KINDS, PIDS, alerts, gate_names, in_journal, set_limited, unset};
 use crate::agent::Agent;
 
 /// A `set` that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
@@ -35,8 +34,7 @@ fn a_set_that_was_cut_off_is_undone_or_stands() {
                     break;
                 };
                 let what = format!("{target}, death at operation {nth}");
-                let alerts = lock(&next.runtime.alerts).clone();
-                assert!(alerts.is_empty(), "{what}: {alerts:?}");
+                assert_eq!(alerts(&next), "", "{what}");
                 assert!(bed.is_home_or_limited(0), "{what}: {}", bed.place(PIDS[0]));
                 if gate_names(&next).is_empty() {
                     assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));

@@ -44,6 +44,7 @@ use tidegate_cgroup::topology::Topology;
 use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::{Clock, SystemClock};
 use tidegate_engine::control::Control;
+use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, CpusetMode, Roots};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
@@ -454,6 +455,11 @@ fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), ApiErr
         terms: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     agent.unset(&root(1), &request).map(drop)
+}
+
+fn alerts(agent: &Agent) -> String {
+    let alerts = lock(&agent.runtime.alerts);
+    alerts.iter().cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// Names of the gates that the agent lists.

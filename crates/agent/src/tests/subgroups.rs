@@ -5,9 +5,8 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::subgroups::SUBGROUPS_MAX;
 use tidegate_cgroup::testkit::{FakeProcess, Fault, Rule};
 use tidegate_engine::control::Usage;
-use tidegate_engine::sync::lock;
 
-use super::{Bed, KINDS, Kind, PIDS, at, begun, in_journal, path, run, set, stands, unset};
+use super::{Bed, KINDS, Kind, PIDS, alerts, at, begun, in_journal, path, run, set, stands, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::mechanisms::subgroups::poll;
@@ -85,8 +84,7 @@ fn a_running_process_goes_home_and_is_not_taken_for_moved() {
         for _ in 0..3 {
             once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
-        let alerts = lock(&agent.runtime.alerts).clone();
-        assert!(alerts.is_empty(), "{alerts:?}");
+        assert_eq!(alerts(&agent), "");
         unset(&agent, &target).unwrap();
         assert!(bed.is_home(1) && in_journal(&agent).is_empty());
     }

@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 
 use tidegate_cgroup::KernelFs;
-use tidegate_engine::sync::lock;
 
 use super::{
-    Bed, KINDS, PIDS, begun, gate_names, in_journal, path, run_limited, set, set_limited, unset,
+    Bed, KINDS, PIDS, alerts, begun, gate_names, in_journal, path, run_limited, set, set_limited,
+    unset,
 };
 use crate::After;
-use crate::agent::Agent;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::repair::repair_with;
 
@@ -28,11 +27,6 @@ fn rewrite(bed: &Bed, from: &str, to: &str) {
     assert!(before.contains(from), "{before}");
     let after = before.replace(from, to);
     bed.fs.replace(&gates_file(bed), after.as_bytes()).unwrap();
-}
-
-fn alerts(agent: &Agent) -> String {
-    let alerts = lock(&agent.runtime.alerts);
-    alerts.iter().cloned().collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -66,11 +60,7 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
         let agent = bed.agent().unwrap();
         assert_eq!(agent.gates.lock()[0].weight(), 50);
         assert!(text(&bed).contains("turbo"));
-        assert!(
-            !text(&bed).contains("featherlight"),
-            "it was set again: {}",
-            text(&bed)
-        );
+        assert!(!text(&bed).contains("featherlight"), "it was set again");
     }
 }
 
