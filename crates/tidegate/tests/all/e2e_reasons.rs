@@ -7,11 +7,11 @@ use crate::common::{Background, Instance, cgroups_of, cpu_mount, or_skip, wait_f
 
 const HOG: [&str; 3] = ["sh", "-c", "while :; do :; done"];
 
-fn hog(instance: &Instance, flags: &[&str]) -> Background {
-    let flags = [flags, &["--name", "job"]].concat();
+fn hog(instance: &Instance, name: &str, flags: &[&str]) -> Background {
+    let flags = [flags, &["--name", name]].concat();
     let job = instance.background(&flags, &HOG);
     wait_for("the command in its group", || {
-        cgroups_of(job.pid()).contains("job")
+        cgroups_of(job.pid()).contains(name)
     });
     job
 }
@@ -36,17 +36,17 @@ fn a_hog_is_held_by_its_own_limits() {
         (["--cap", "200‰"], "cap"),
         (["--cap-soft", "0"], "soft_cap"),
     ] {
-        let job = hog(&instance, &flags);
-        is_held_by(&instance, "job", &[limit]);
+        let job = hog(&instance, limit, &flags);
+        is_held_by(&instance, limit, &[limit]);
         drop(job);
-        instance.gone();
     }
+    instance.gone();
 }
 
 #[test]
 fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
     let instance = or_skip!(Instance::new("awake"));
-    let job = hog(&instance, &["--side", "--headroom", "90%"]);
+    let job = hog(&instance, "job", &["--side", "--headroom", "90%"]);
     // On a machine that is busy with other work, main leaves nothing above the headroom.
     is_held_by(&instance, "job", &["headroom", "tolerance"]);
     for _ in 0..20 {
@@ -64,7 +64,7 @@ fn a_hog_of_side_work_is_held_by_the_headroom_and_never_called_idle() {
 #[test]
 fn a_hog_without_a_headroom_is_held_by_main_s_use() {
     let instance = or_skip!(Instance::new("free"));
-    let job = hog(&instance, &["--side"]);
+    let job = hog(&instance, "job", &["--side"]);
     let cpus = std::thread::available_parallelism().unwrap().get();
     let main: Vec<Background> = (0..cpus)
         .map(|_| instance.background(&["--main"], &HOG))
@@ -78,7 +78,7 @@ fn a_hog_without_a_headroom_is_held_by_main_s_use() {
 #[test]
 fn two_hogs_of_side_work_are_held_by_their_weights() {
     let instance = or_skip!(Instance::new("two"));
-    let job = hog(&instance, &["--side", "--headroom", "50%"]);
+    let job = hog(&instance, "job", &["--side", "--headroom", "50%"]);
     let other = instance.background(&["--side", "--name", "other"], &HOG);
     // Where the rest of the machine is full it is the tolerance that both share.
     is_held_by(&instance, "job", &["weight", "tolerance"]);
@@ -89,7 +89,7 @@ fn two_hogs_of_side_work_are_held_by_their_weights() {
 #[test]
 fn a_hog_is_held_by_limits_of_others() {
     let instance = or_skip!(Instance::new("others"));
-    let job = hog(&instance, &["--main"]);
+    let job = hog(&instance, "job", &["--main"]);
     let group = instance.gate("job")["cgroup"].as_str().unwrap().to_owned();
     let (mount, is_v1) = cpu_mount();
     let (file, some, none) = match is_v1 {

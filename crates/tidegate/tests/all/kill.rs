@@ -162,28 +162,27 @@ fn agent_and_guardian_are_killed_at_once() {
     stage.end();
 }
 
+/// `tidegate WORDS`, whose output is read in the end.
+fn started(instance: &Instance, words: &[&str]) -> Child {
+    let mut run = instance.tidegate(words);
+    run.stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    run.spawn().unwrap()
+}
+
 /// What a `run` wants of an agent that dies meanwhile it gets of the next.
 #[test]
 fn runs_outlive_the_agent_that_they_speak_to() {
     let mut stage = or_skip!(Stage::new("kill-speaker"));
     let mut coin = Coin::new("runs_outlive_the_agent_that_they_speak_to");
     for _ in 0..kills() {
-        let mut runs: Vec<Child> = ["--side", "--main", "--side"]
-            .into_iter()
-            .map(|class| {
-                let mut run =
-                    stage
-                        .instance
-                        .tidegate(&["run", class, "--", "cat", "/proc/self/cgroup"]);
-                run.stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped());
-                run.spawn().unwrap()
-            })
-            .collect();
+        let words = |class| ["run", class, "--", "cat", "/proc/self/cgroup"];
+        let runs =
+            ["--side", "--main", "--side"].map(|class| started(&stage.instance, &words(class)));
         coin.sleep_us(30_000);
         let dead = stage.kill_agent();
-        for run in runs.drain(..) {
+        for run in runs {
             let output = run.wait_with_output().unwrap();
             ends_with(&output, 0);
             assert!(
@@ -198,44 +197,28 @@ fn runs_outlive_the_agent_that_they_speak_to() {
     stage.end();
 }
 
+/// Says where it is, and stays a while.
+const PLACE: &str = "cat /proc/self/cgroup; sleep 1";
+
 #[test]
 fn ten_runs_at_once_make_one_agent() {
     let instance = or_skip!(Instance::new("kill-ten"));
-    for round in 0..2 {
-        let runs: Vec<Child> = (0..10)
-            .map(|_| {
-                let mut run = instance.tidegate(&[
-                    "run",
-                    "--side",
-                    "--",
-                    "sh",
-                    "-c",
-                    "cat /proc/self/cgroup; sleep 1",
-                ]);
-                run.stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped());
-                run.spawn().unwrap()
-            })
-            .collect();
-        let gates = || {
-            let answers = instance.agent().is_some();
-            answers && instance.json(&["status"])["gates"].as_array().map(Vec::len) == Some(10)
-        };
-        wait("ten gates", Duration::from_secs(10), gates);
-        assert_eq!(agents(instance.prefix()).len(), 1);
-        let group = format!("{}-side/", instance.prefix());
-        for run in runs {
-            let output = run.wait_with_output().unwrap();
-            ends_with(&output, 0);
-            assert!(
-                stdout(&output).contains(&group),
-                "round {round}: {}",
-                describe(&output)
-            );
-        }
-        nothing_left(&instance);
+    let runs: Vec<Child> = (0..10)
+        .map(|_| started(&instance, &["run", "--side", "--", "sh", "-c", PLACE]))
+        .collect();
+    let gates = || {
+        let answers = instance.agent().is_some();
+        answers && instance.json(&["status"])["gates"].as_array().map(Vec::len) == Some(10)
+    };
+    wait("ten gates", Duration::from_secs(10), gates);
+    assert_eq!(agents(instance.prefix()).len(), 1);
+    let group = format!("{}-side/", instance.prefix());
+    for run in runs {
+        let output = run.wait_with_output().unwrap();
+        ends_with(&output, 0);
+        assert!(stdout(&output).contains(&group), "{}", describe(&output));
     }
+    nothing_left(&instance);
 }
 
 /// Between the last gate's end and the agent's there is a moment at which the next command begins.

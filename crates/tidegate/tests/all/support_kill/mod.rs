@@ -8,7 +8,7 @@ pub mod watch;
 use std::time::{Duration, Instant};
 
 /// How many kills of each kind, unless the environment says otherwise.
-const KILLS_DEFAULT: u32 = 6;
+const KILLS_DEFAULT: u32 = 4;
 
 /// The default lease, within which the guardian has to act.
 pub const LEASE: Duration = Duration::from_secs(2);
