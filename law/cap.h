@@ -328,11 +328,11 @@ TG_FN void tg_cap_return(struct tg_cap *c, struct tg_cap_loan *loan)
 }
 
 /*
- * How much one run borrows of a bucket above zero. With lend_ns in it: that, or of a large
- * bucket a 16th, so that runs of many CPUs are longer; a CPU that joins finds the rest. With
- * less: all of it and what it fills with meanwhile, level / (1 - rate), which is back at
- * zero when the run ends; at most five times lend_ns. At least least_ns, which may leave a debt of that much.
- * level * 1000 < 2^47.
+ * How much one run borrows of a bucket above zero. With lend_ns in it: that, or of a large bucket a
+ * 16th, so that runs of many CPUs are longer; a CPU that joins finds the rest. With less: all of it
+ * and what it fills with meanwhile, level / (1 - rate), which is back at zero when the run ends; at
+ * most five times lend_ns. At least least_ns, which may leave a debt of that much. level * 1000 <
+ * 2^47.
  */
 TG_FN tg_u64 tg_cap_bucket_lend_ns(const struct tg_cap_bucket *b, tg_u64 least_ns, tg_u64 lend_ns)
 {

@@ -16,7 +16,7 @@
  *
  * Home is the extra that stands while nothing is known: a default where none asked for a
  * headroom, else 0. Above home the law goes only while side work really uses CPU (what
- * main does to itself no headroom mends), below it only where main was seen to meet its
+ * main does to itself no headroom removes), below it only where main was seen to meet its
  * objective. Where side work runs and still is not the cause, the bound does not help
  * either: late runs there no fewer than half of before mean that the raise was in vain.
  * Then it goes home, and rest passes before the next try.

@@ -180,7 +180,7 @@ TG_FN void tg_block_reset(struct tg_block *b)
  * above, without a branch (a verifier walks every path of a bit by bit search).
  * It halves its distance until it is near, so 30 rounds from 2^25 do for any x.
  * It ends at sqrt(x + 1) rounded down or, where x + 2 is a square, one above,
- * and so never divides by zero; the last line mends both.
+ * and so never divides by zero; the last line prevents both.
  */
 TG_FN tg_u64 tg_sqrt(tg_u64 x)
 {

@@ -62,8 +62,8 @@ struct tg_hweight_group {
 };
 
 /*
- * An entity comes (by = 1), goes (-1), or changes (0), and the sum of weights in the group with it, by
- * `change`. Before and now: what the group is counted by in its parent, where it weighs `own`
+ * An entity comes (by = 1), goes (-1), or changes (0), and the sum of weights in the group with it,
+ * by `change`. Before and now: what the group is counted by in its parent, where it weighs `own`
  * (with cpu.idle TG_WEIGHT_IDLE).
  */
 TG_FN void tg_hweight_update(struct tg_hweight_group *g, tg_u32 own, tg_s64 change, tg_s32 by,

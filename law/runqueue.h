@@ -205,10 +205,11 @@ TG_FN int tg_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)
 }
 
 /*
- * Whether a CPU may take a task that ran there last before the first in order: it comes no later than
- * half of a slice after it, of the first's or its own, whichever is shorter (a light task's is long in
- * virtual time, and those behind it would wait as long). A task that runs elsewhere each time brings some
- * 150 cache lines along. The deadline of one that has been passed over stays, those of others move on.
+ * Whether a CPU may take a task that ran there last before the first in order: it comes no later
+ * than half of a slice after it, of the first's or its own, whichever is shorter (a light task's is
+ * long in virtual time, and those behind it would wait as long). A task that runs elsewhere each
+ * time brings some 150 cache lines along. The deadline of one that has been passed over stays,
+ * those of others move on.
  */
 TG_FN int tg_runqueue_is_near(tg_u64 first, tg_u64 deadline, tg_u64 first_slice_v, tg_u64 slice_v)
 {
@@ -281,10 +282,10 @@ TG_FN tg_u64 tg_runqueue_reweighed(tg_u64 v, tg_u64 vruntime, tg_u64 was, tg_u64
 }
 
 /*
- * How long a task that has just begun to run is safe from one with an equal hint: half of its slice,
- * 0.7 ms at most. With a slice of 0.7 ms on one CPU, a quarter made schbench's p99 longer, and the
- * whole slice made cyclictest's beside hackbench 2.5 times as long. On four CPUs, less than 0.7 ms
- * slowed everything that switches often.
+ * How long a task that has just begun to run is safe from one with an equal hint: half of its
+ * slice, 0.7 ms at most. With a slice of 0.7 ms on one CPU, a quarter made schbench's p99 longer,
+ * and the whole slice made cyclictest's beside hackbench 2.5 times as long. On four CPUs, less than
+ * 0.7 ms slowed everything that switches often.
  */
 TG_FN tg_u64 tg_runqueue_undisturbed_ns(tg_u64 slice_ns)
 {

@@ -62,8 +62,8 @@ TG_FN tg_u32 tg_side_cpus(const struct tg_side_credit *c, tg_u64 allowance_ucpu,
 }
 
 /*
- * One step. `before_ucpu`: what the decision before this one allowed; side_ns: what side work used in
- * dt_ns; members: tasks of side work that run or want to.
+ * One step. `before_ucpu`: what the decision before this one allowed; side_ns: what side work used
+ * in dt_ns; members: tasks of side work that run or want to.
  */
 TG_FN void tg_side_step(struct tg_side_credit *c, const struct tg_headroom_decision *d,
 			tg_u64 before_ucpu, tg_u64 dt_ns, tg_u64 side_ns, tg_u64 members,
@@ -72,12 +72,14 @@ TG_FN void tg_side_step(struct tg_side_credit *c, const struct tg_headroom_decis
 	const tg_s64 step_ns = (tg_s64)TG_SIDE_CREDIT_NS;
 	tg_u64 floor_ucpu = tg_side_floor_ucpu(d, members);
 	tg_u64 allowance_ucpu = tg_max(d->allowance_ucpu, floor_ucpu);
-	/* Room for what a step adds: a credit that opens at a millisecond and is cut there loses it. */
+	/* Room for what a step adds: a credit that opens at a millisecond and is cut there loses
+	 * it. */
 	tg_u64 open_ns = TG_SIDE_CREDIT_NS + tg_time_ns(allowance_ucpu, TG_SIDE_CREDIT_NS);
 	tg_s64 most_ns =
 	    (tg_s64)tg_max(tg_time_ns(allowance_ucpu, TG_SIDE_CREDIT_KEEP_NS), open_ns);
 
-	/* Main has stepped: what was saved up under its old level is not to be spent at its new one. */
+	/* Main has stepped: what was saved up under its old level is not to be spent at its new
+	 * one. */
 	if (before_ucpu > allowance_ucpu + d->capacity_ucpu / TG_SIDE_CUT_PART) {
 		c->credit_ns = tg_min_s(c->credit_ns, 0);
 		c->open = 0;

@@ -190,12 +190,12 @@ async def walk(folder, groups, background):
     await asyncio.sleep(3)
     began = time.time()
     await asyncio.sleep(20)
-    p99_mended = load.p99_ms(began)
-    say(f"the policy is in force: 99 of 100 requests take at most {p99_mended:.1f} ms; the batch job goes on")
+    p99_fixed = load.p99_ms(began)
+    say(f"the policy is in force: 99 of 100 requests take at most {p99_fixed:.1f} ms; the batch job goes on")
     say(tidegate("policy", "confirm"))
     await load.stop(task)
-    if not p99_mended < p99_hurt:
-        sys.exit(f"incident: {p99_mended:.1f} ms with the policy, {p99_hurt:.1f} without")
+    if not p99_fixed < p99_hurt:
+        sys.exit(f"incident: {p99_fixed:.1f} ms with the policy, {p99_hurt:.1f} without")
 
 
 def pictures(alert, policy):

@@ -41,8 +41,8 @@ export function now() {
 
 /** An error with the agent's own words, or with those of `tidegate web` that there is no agent. */
 class Refusal extends Error {
-  constructor({ kind, detail, mend }) {
-    super([detail, mend].filter(Boolean).join('; '));
+  constructor({ kind, detail, remedy }) {
+    super([detail, remedy].filter(Boolean).join('; '));
     this.link = ['unreachable', 'no_answer', 'leaving'].includes(kind) ? 'gone' : 'refused';
   }
 }

@@ -1,4 +1,5 @@
-//! Generates Rust bindings of law/*.h with bindgen and compiles the static inline functions that they call.
+//! Generates Rust bindings of law/*.h with bindgen and compiles the static inline functions that
+//! they call.
 
 use std::env;
 use std::path::{Path, PathBuf};

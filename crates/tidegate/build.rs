@@ -1,5 +1,5 @@
-//! Embeds the page of `tidegate web`: the files of `web/`, and uPlot where `npm ci` has put it there. Without uPlot there is no page,
-//! and the command says so.
+//! Embeds the page of `tidegate web`: the files of `web/`, and uPlot where `npm ci` has put it
+//! there. Without uPlot there is no page, and the command says so.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,11 @@
 //! `cargo xtask kube`: `tidegate-kube` against a real control plane.
 //!
-//! The control plane is built from tests/kube/controlplane, with Go's own cache (the first time about ten minutes of two CPUs);
-//! the tests are those of crates/kube that a plain `cargo test` leaves out. `up` starts one and stays, for a person with
-//! kubectl. `node` runs those of a real node: kubelet, containerd and the DaemonSet in an emulated machine (tests/kube/node).
-//! `scale` has 1,000 nodes and 5,000 pods, and an API server that fails in several ways meanwhile; `cost` measures what a node pays.
+//! The control plane is built from tests/kube/controlplane, with Go's own cache (the first time
+//! about ten minutes of two CPUs); the tests are those of crates/kube that a plain `cargo test`
+//! leaves out. `up` starts one and stays, for a person with kubectl. `node` runs those of a real
+//! node: kubelet, containerd and the DaemonSet in an emulated machine (tests/kube/node). `scale`
+//! has 1,000 nodes and 5,000 pods, and an API server that fails in several ways meanwhile; `cost`
+//! measures what a node pays.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -118,7 +120,8 @@ fn tests(control_plane: &Path, options: &[&str]) -> Command {
     tests
 }
 
-/// What a node is made of: Debian's packages, a kubelet, and images of our programs and of the pods.
+/// What a node is made of: Debian's packages, a kubelet, and images of our programs and of the
+/// pods.
 fn make_node(folder: &Path, target: &Path) -> anyhow::Result<()> {
     let scripts = Path::new("tests/kube/node");
     let images = folder.join("images");

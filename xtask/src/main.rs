@@ -1,5 +1,5 @@
-//! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
-//! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
+//! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file
+//! only finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
 
 mod checks;
 mod kube;

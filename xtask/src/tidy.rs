@@ -1,4 +1,5 @@
-//! `cargo xtask tidy`: the rules of the tree that no library checks, over every file that git knows or would add.
+//! `cargo xtask tidy`: the rules of the tree that no library checks, over every file that git knows
+//! or would add.
 //!
 //! | rule | where |
 //! |---|---|

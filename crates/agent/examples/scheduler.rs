@@ -1,15 +1,18 @@
-//! The sched_ext engine's scheduler by itself, without an agent: the virtual machine's tests drive it, so that their figures are the
-//! scheduler's alone. It prints its statistics as JSON and gives all tasks back at SIGINT.
+//! The sched_ext engine's scheduler by itself, without an agent: the virtual machine's tests drive
+//! it, so that their figures are the scheduler's alone. It prints its statistics as JSON and gives
+//! all tasks back at SIGINT.
 //!
 //! ```text
 //! scheduler [--gate 'cgroup:/PATH TERM=VALUE ...' | --gate 'pid:N CAP=VALUE ...']... [--json] [--audit] [--cost] [--caches N] [--partial]
 //! scheduler --verify CPUS,CACHES
 //! ```
 //!
-//! `pid:N` is one thread and all that it forks. `--json`: a line each second, not only the last. `--audit`: `miscounted` says how
-//! many members of run queues do not exist or are not counted (not exact while tasks wake up). `--cost`: the kernel counts what
-//! callbacks cost. `--caches`: the CPUs are dealt out to so many last-level caches. `--partial`: only tasks of SCHED_EXT are taken
-//! over. `--verify`: the kernel checks the programs for a machine of so many CPUs, two to a core, and none runs.
+//! `pid:N` is one thread and all that it forks. `--json`: a line each second, not only the last.
+//! `--audit`: `miscounted` says how many members of run queues do not exist or are not counted (not
+//! exact while tasks wake up). `--cost`: the kernel counts what callbacks cost. `--caches`: the
+//! CPUs are dealt out to so many last-level caches. `--partial`: only tasks of SCHED_EXT are taken
+//! over. `--verify`: the kernel checks the programs for a machine of so many CPUs, two to a core,
+//! and none runs.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -144,7 +147,8 @@ const HONOURED: [&str; 8] = [
     "cap_scope",
 ];
 
-/// Groups' gates are set before any task is under it: side work is not main for a moment. A task has a context only afterwards.
+/// Groups' gates are set before any task is under it: side work is not main for a moment. A task
+/// has a context only afterwards.
 fn load(
     options: &Options,
     gates: &[String],
@@ -262,7 +266,8 @@ struct Signals(libc::sigset_t);
 
 impl Signals {
     fn block() -> Signals {
-        // SAFETY: the set is initialised by sigemptyset before it is read, and lives on the stack of this call alone.
+        // SAFETY: the set is initialised by sigemptyset before it is read, and lives on the stack
+        // of this call alone.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);

@@ -1,8 +1,8 @@
 //! The agent: its parts, each with the locks that it needs.
 //!
-//! Locks, always taken in this order: the policy's, the gates', the control loop's, the journal's; the others are held for a moment each. The
-//! loop takes its own, and the journal's for a write, so no call holds the loop's while it reads files, nor the journal's while it
-//! moves a process.
+//! Locks, always taken in this order: the policy's, the gates', the control loop's, the journal's;
+//! the others are held for a moment each. The loop takes its own, and the journal's for a write, so
+//! no call holds the loop's while it reads files, nor the journal's while it moves a process.
 
 use crate::gates::Gates;
 use crate::kept_policy::Policy;

@@ -31,14 +31,14 @@ pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
 
 /// Starts an agent in the background and waits until it serves or says why it can't.
 ///
-/// The caller may exec another program next, so the agent must not stay its child: `agent run --on-demand` forks and
-/// its first process, which is waited for here, leaves at once. The agent reports over its standard output,
-/// which it then turns into its log.
+/// The caller may exec another program next, so the agent must not stay its child: `agent run
+/// --on-demand` forks and its first process, which is waited for here, leaves at once. The agent
+/// reports over its standard output, which it then turns into its log.
 pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ApiError> {
     let failed = |why: String| {
-        let mend = "run as root, or have the service started (`systemctl start tidegate`)";
+        let remedy = "run as root, or have the service started (`systemctl start tidegate`)";
         let detail = format!("agent: cannot be started: {why}");
-        ApiError::new(ErrorKind::Unreachable, detail).with_mend(mend)
+        ApiError::new(ErrorKind::Unreachable, detail).with_remedy(remedy)
     };
     run_dir.make().map_err(|why| {
         let message = format!("agent: cannot be started: {why}");

@@ -10,7 +10,8 @@ use tidegate_engine::sync::lock;
 
 use crate::process::lease::Lease;
 
-/// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
+/// The kernel's least quota over the longest period we use: side work is never slower than this (1
+/// % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
 const FAILED_CUTS_MAX: u32 = 3;
@@ -31,8 +32,9 @@ impl ControlLoop {
         lock(&self.control)
     }
 
-    /// Renews the lease at `now_ns`, which says that the loop is in control: not while it could not cut side work for three steps in
-    /// a row (no descriptor left, a tree that is read-only), for the guardian may. Says whether it did.
+    /// Renews the lease at `now_ns`, which says that the loop is in control: not while it could not
+    /// cut side work for three steps in a row (no descriptor left, a tree that is read-only), for
+    /// the guardian may. Says whether it did.
     pub(crate) fn renew_lease(&self, now_ns: u64) -> bool {
         let in_control = self.lock().quotas.failed_cuts() < FAILED_CUTS_MAX;
         if in_control {

@@ -41,7 +41,7 @@ pub(crate) fn no_gate(target: &str) -> ApiError {
         ErrorKind::NotFound,
         format!("{target}: there is no such gate"),
     )
-    .with_mend("see `tidegate status`")
+    .with_remedy("see `tidegate status`")
 }
 
 pub(crate) fn of_group(error: GroupError) -> ApiError {

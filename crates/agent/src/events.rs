@@ -1,5 +1,5 @@
-//! What has happened to gates, limits and the agent: the last ten thousand events, how often each kind came, and the journal of systemd,
-//! where each kind has a MESSAGE_ID.
+//! What has happened to gates, limits and the agent: the last ten thousand events, how often each
+//! kind came, and the journal of systemd, where each kind has a MESSAGE_ID.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixDatagram;
@@ -102,7 +102,8 @@ struct State {
 }
 
 impl Events {
-    /// Something happened, to a gate where one is named. Where the journal does not take it, the log has it.
+    /// Something happened, to a gate where one is named. Where the journal does not take it, the
+    /// log has it.
     pub(crate) fn tell(&self, kind: EventKind, gate: Option<&str>, message: impl Into<String>) {
         let message = message.into();
         if !self.journal.take(kind, gate, &message) {

@@ -16,7 +16,8 @@ use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
 use crate::systemd::{bus, unit_of};
 
-/// Looks between two questions to systemd about a unit whose group is gone; the group itself is looked for at each.
+/// Looks between two questions to systemd about a unit whose group is gone; the group itself is
+/// looked for at each.
 const POLLS_PER_QUERY: u32 = 10;
 
 #[derive(Default)]
@@ -32,7 +33,8 @@ impl UnitFollower {
     }
 }
 
-/// Looks where the gates' units are: a unit that was restarted has another group, one that stands still has none.
+/// Looks where the gates' units are: a unit that was restarted has another group, one that stands
+/// still has none.
 fn follow_units(registry: &Gates, runtime: &Runtime, ask: bool) {
     let mut unknown = Vec::new();
     if ask {
@@ -81,7 +83,8 @@ fn follow_units(registry: &Gates, runtime: &Runtime, ask: bool) {
     }
 }
 
-/// Says whether a gate in place is on another group now. `elsewhere` is where systemd has the unit, if it was asked.
+/// Says whether a gate in place is on another group now. `elsewhere` is where systemd has the unit,
+/// if it was asked.
 pub(crate) fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
     let kernel = &runtime.kernel;
     if !matches!(gate.record.attachment, Attachment::InPlace { .. }) {

@@ -1,5 +1,5 @@
-//! What `crates/fuzz` reaches: requests, `gates.json` and the lease, each through the functions that the agent itself uses, with
-//! what must hold of every answer. Nothing else uses it.
+//! What `crates/fuzz` reaches: requests, `gates.json` and the lease, each through the functions
+//! that the agent itself uses, with what must hold of every answer. Nothing else uses it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -121,8 +121,8 @@ fn check(gate: &Gate) {
     assert!(stored.unread.is_empty() && stored.records == [gate.record.clone()]);
 }
 
-/// The text of `gates.json`: what is read of it stays in bounds, garbage beside it costs none of it, and what cannot be read is
-/// written back.
+/// The text of `gates.json`: what is read of it stays in bounds, garbage beside it costs none of
+/// it, and what cannot be read is written back.
 pub fn gates(text: &str) {
     let Ok(found) = stored::read(text) else {
         return;
@@ -149,7 +149,8 @@ pub fn gates(text: &str) {
     assert_eq!(kept.unread, again.unread);
 }
 
-/// A page of the lease with any bytes in it, at any time, as agent and guardian read it; then an agent takes it.
+/// A page of the lease with any bytes in it, at any time, as agent and guardian read it; then an
+/// agent takes it.
 pub fn lease(path: &Path, now_ns: u64, pid: i32) {
     let Ok(lease) = Lease::open(path) else { return };
     let (age_ns, _) = lease.age_and_lease_ns(now_ns);

@@ -1,5 +1,5 @@
-//! Which texts are in force, which were before, and until when a trial lasts. Kept in the run directory, so that a trial and the way
-//! back outlive the agent.
+//! Which texts are in force, which were before, and until when a trial lasts. Kept in the run
+//! directory, so that a trial and the way back outlive the agent.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -38,7 +38,8 @@ pub(crate) struct KeptPolicy {
     pub trial_until_ns: Option<u64>,
     /// What is on trial was in force before, so that the end of the trial changes nothing.
     pub is_same_on_trial: bool,
-    /// The files were left as they are when their policy was rolled back: they are not read until they are applied again.
+    /// The files were left as they are when their policy was rolled back: they are not read until
+    /// they are applied again.
     pub is_rolled_back: bool,
 }
 
@@ -80,8 +81,8 @@ pub(crate) fn forget(run_dir: &RunDir) {
     let _ = std::fs::remove_file(file(run_dir));
 }
 
-/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
-/// was in force last, with what is wrong.
+/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where
+/// the files are wrong, it is the one that was in force last, with what is wrong.
 pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<String>), ConfigErrors> {
     let roots = Roots::system(run_dir.dir());
     let kept = kept(&RealFs::new(), run_dir);

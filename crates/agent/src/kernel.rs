@@ -1,4 +1,5 @@
-//! The machine as the agent reads and writes it: file system, groups, journal, and what is possible there.
+//! The machine as the agent reads and writes it: file system, groups, journal, and what is possible
+//! there.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -45,7 +46,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// What was written over what. The last of the locks: not held while a process is moved, for the loop waits for it.
+    /// What was written over what. The last of the locks: not held while a process is moved, for
+    /// the loop waits for it.
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
         lock(&self.journal)
     }
@@ -70,9 +72,9 @@ impl Kernel {
         self.root_named("main")
     }
 
-    /// The group of the gate `name` below a group that is not ours. Its end is what no other group of ours has: no gate's name has
-    /// this character, so it is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process
-    /// or task ends in a digit.
+    /// The group of the gate `name` below a group that is not ours. Its end is what no other group
+    /// of ours has: no gate's name has this character, so it is neither a root (the gate may be
+    /// called `main`) nor a soft cap's group, and the group of one process or task ends in a digit.
     pub(crate) fn name_below_others(&self, name: &str) -> String {
         format!("{}-{name}=", self.run_dir.prefix())
     }
@@ -88,7 +90,8 @@ impl Kernel {
         !self.is_in_roots(group) && self.gate_below_others(group).is_some()
     }
 
-    /// Whether the group is ours: in our roots, or below another's by the journal. A user may make a group that is called like ours.
+    /// Whether the group is ours: in our roots, or below another's by the journal. A user may make
+    /// a group that is called like ours.
     pub(crate) fn is_ours(&self, group: &GroupPath) -> bool {
         self.is_in_roots(group) || self.is_below_others(group) && self.journal().knows(group)
     }
@@ -149,7 +152,8 @@ impl Kernel {
             warn!("process {pid}: {error}");
         }
         let detail = format!("process {pid}: it exited meanwhile");
-        Err(ApiError::new(ErrorKind::NotFound, detail).with_mend(format!("look with: ps -p {pid}")))
+        Err(ApiError::new(ErrorKind::NotFound, detail)
+            .with_remedy(format!("look with: ps -p {pid}")))
     }
 
     /// A group of ours, in the journal as soon as it has an identity.
@@ -223,7 +227,8 @@ impl Kernel {
         at == group || family.is_some_and(|family| family.id_of(at).is_some())
     }
 
-    /// Without the burst that the kernel does not have: a hard cap near a whole CPU then gets up to 6 % less.
+    /// Without the burst that the kernel does not have: a hard cap near a whole CPU then gets up to
+    /// 6 % less.
     pub(crate) fn as_kernel_has(&self, limit: Bandwidth) -> Bandwidth {
         match self.machine.features.burst.present {
             Some(false) => Bandwidth {
@@ -244,8 +249,8 @@ impl Kernel {
         limited_above(&self.groups, group, own).filter(|(above, _)| *above != root)
     }
 
-    /// Whether the process has exited, also if its number is another's by now. What cannot be looked at (no descriptor
-    /// left) has not ended: its limits stay.
+    /// Whether the process has exited, also if its number is another's by now. What cannot be
+    /// looked at (no descriptor left) has not ended: its limits stay.
     pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {
         match ProcessRef::look_up(&*self.fs, pid) {
             Ok(now) => now.start_ticks != start_ticks,

@@ -1,8 +1,9 @@
 //! The agent process, its guardian and the socket between them and everyone else.
 //!
-//! One process per machine, the *agent*, runs the control loop and holds the gates. It is started by a service manager or by
-//! the first `run` or `set`, and then leaves with the last gate. Beside it stands a *guardian*, a second process that
-//! writes the fallback when the agent dies or falls silent. Everyone else speaks to the agent over a socket.
+//! One process per machine, the *agent*, runs the control loop and holds the gates. It is started
+//! by a service manager or by the first `run` or `set`, and then leaves with the last gate. Beside
+//! it stands a *guardian*, a second process that writes the fallback when the agent dies or falls
+//! silent. Everyone else speaks to the agent over a socket.
 //!
 //! ```text
 //! server ─▶ api, view ────────┐            ┌─▶ systemd ─▶ units' values
@@ -12,8 +13,8 @@
 //!     └─ lease ─▶ guardian ─▶ fallback
 //! ```
 //!
-//! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `sched_ext` ← `runtime` ← `lifecycle`, `view`,
-//! `agent` ← `api` ← `server`, `threads` ← `startup`.
+//! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `sched_ext` ←
+//! `runtime` ← `lifecycle`, `view`, `agent` ← `api` ← `server`, `threads` ← `startup`.
 
 pub mod agent;
 mod api;

@@ -6,7 +6,8 @@ use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use tidegate_api::{ApiError, ErrorKind};
 
-/// Whether a request names this machine as its host: a page in a browser may send it to a loopback address under a name of its own.
+/// Whether a request names this machine as its host: a page in a browser may send it to a loopback
+/// address under a name of its own.
 pub fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
@@ -29,7 +30,7 @@ fn check_local(address: IpAddr, host: &str) -> Result<(), ApiError> {
 
 fn wrong_host(host: &str) -> ApiError {
     let detail = format!("tcp: host \"{host}\" is not this machine");
-    ApiError::new(ErrorKind::Denied, detail).with_mend("ask 127.0.0.1, [::1] or localhost")
+    ApiError::new(ErrorKind::Denied, detail).with_remedy("ask 127.0.0.1, [::1] or localhost")
 }
 
 #[cfg(test)]

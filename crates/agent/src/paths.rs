@@ -1,10 +1,11 @@
 //! Where one instance of Tidegate keeps its files, and what its groups are called.
 //!
-//! Two environment variables move an instance aside, so that tests (and a second machine-wide policy under
-//! trial) never meet the real one: `TIDEGATE_RUN_DIR` and `TIDEGATE_PREFIX`.
+//! Two environment variables move an instance aside, so that tests (and a second machine-wide
+//! policy under trial) never meet the real one: `TIDEGATE_RUN_DIR` and `TIDEGATE_PREFIX`.
 //!
-//! The next agent trusts the directory's contents, so only the agent may write there. A process that can open a lock's file,
-//! even to read, can hold the lock, so those files are readable for their owner alone.
+//! The next agent trusts the directory's contents, so only the agent may write there. A process
+//! that can open a lock's file, even to read, can hold the lock, so those files are readable for
+//! their owner alone.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -66,7 +67,8 @@ impl RunDir {
         &self.dir
     }
 
-    /// Makes the directory where it is missing, and refuses one that another user could tamper with.
+    /// Makes the directory where it is missing, and refuses one that another user could tamper
+    /// with.
     pub fn make(&self) -> Result<(), RunDirError> {
         DirBuilder::new()
             .recursive(true)
@@ -79,7 +81,8 @@ impl RunDir {
         self.check()
     }
 
-    /// Refuses a directory that another user could tamper with: theirs, or writable for them, or in a directory that is.
+    /// Refuses a directory that another user could tamper with: theirs, or writable for them, or in
+    /// a directory that is.
     pub fn check(&self) -> Result<(), RunDirError> {
         let own = rustix::process::geteuid().as_raw();
         let wrong = |path: &Path, why: String| RunDirError::Unsafe {

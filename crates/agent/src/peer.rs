@@ -1,8 +1,8 @@
 //! Who is at the other end of the socket, and what they may ask.
 //!
-//! A user may only tighten, and only what is theirs: put work of their own into the side class, at no more than the
-//! default weight. What takes CPU from others (a main gate, headroom, a tolerance) is for root and the group
-//! `tidegate`.
+//! A user may only tighten, and only what is theirs: put work of their own into the side class, at
+//! no more than the default weight. What takes CPU from others (a main gate, headroom, a tolerance)
+//! is for root and the group `tidegate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,7 +21,8 @@ pub struct Peer {
     pub pid: i32,
     pub uid: u32,
     pub groups: Vec<u32>,
-    /// Who made the user namespace that it is in, where that is not the machine's: one user has many numbers there.
+    /// Who made the user namespace that it is in, where that is not the machine's: one user has
+    /// many numbers there.
     pub namespace_owner: Option<u32>,
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn ask_an_admin() -> String {
 }
 
 fn denied(detail: String) -> ApiError {
-    ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin())
+    ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin())
 }
 
 impl Peer {
@@ -57,7 +58,8 @@ impl Peer {
     }
 }
 
-/// Who made the outermost user namespace that the process is in besides ours; `None` when it is in ours, or gone.
+/// Who made the outermost user namespace that the process is in besides ours; `None` when it is in
+/// ours, or gone.
 fn namespace_owner(pid: i32) -> Option<u32> {
     let inode = |file: &File| file.metadata().map(|file| file.ino()).ok();
     let own = inode(&File::open("/proc/self/ns/user").ok()?)?;
@@ -84,13 +86,15 @@ fn namespace_owner(pid: i32) -> Option<u32> {
 
 /// Supplementary groups of the process that connected, as they were when it did.
 fn supplementary_groups(socket: BorrowedFd<'_>) -> std::io::Result<Vec<u32>> {
-    // From the kernel's uapi (asm-generic/socket.h); the libc crate has it too, but not for every target.
+    // From the kernel's uapi (asm-generic/socket.h); the libc crate has it too, but not for every
+    // target.
     const SO_PEERGROUPS: libc::c_int = 59;
     const GROUPS_MAX: usize = 65_536;
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
     loop {
         let mut bytes = (groups.len() * size_of::<libc::gid_t>()) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `bytes` bytes to the buffer, which is that long, and the length to `bytes`.
+        // SAFETY: the kernel writes at most `bytes` bytes to the buffer, which is that long, and
+        // the length to `bytes`.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),

@@ -1,4 +1,5 @@
-//! What the recorder shares with the rest of the agent: where it records, the steps of the loop, and what status tells.
+//! What the recorder shares with the rest of the agent: where it records, the steps of the loop,
+//! and what status tells.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -28,8 +29,8 @@ pub(crate) struct RecorderState {
 }
 
 impl RecorderState {
-    /// As the settings ask; `bytes_max` of 0 records nothing. A quarter of what is free is the most: the run directory's other files
-    /// need room, and so do other programs.
+    /// As the settings ask; `bytes_max` of 0 records nothing. A quarter of what is free is the
+    /// most: the run directory's other files need room, and so do other programs.
     pub(crate) fn open(run_dir: &RunDir, mode: Mode, bytes_max: u64) -> Self {
         if bytes_max == 0 {
             return Self::default();

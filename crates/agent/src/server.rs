@@ -20,10 +20,12 @@ use crate::peer::Peer;
 use crate::server::calls::{Connection, routes};
 use crate::server::connection::{CONNECTIONS_MAX, Connections, converse, refuse};
 
-/// How long a call that is under way when the agent leaves may take to be answered: the next agent is waited for.
+/// How long a call that is under way when the agent leaves may take to be answered: the next agent
+/// is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Serves until the agent leaves; calls under way then are answered first. What has asked for nothing by then is not waited for.
+/// Serves until the agent leaves; calls under way then are answered first. What has asked for
+/// nothing by then is not waited for.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
     let routes = routes();
     let mut calls = JoinSet::new();

@@ -61,8 +61,8 @@ const PERIOD_EXACT_NS: u64 = 5_000_000;
 /// Runs an agent to its end.
 ///
 /// # Errors
-/// What, where, why; and the mend. In on-demand mode it has also gone to standard output, where the command
-/// that started this waits for it.
+/// What, where, why; and the remedy. In on-demand mode it has also gone to standard output, where
+/// the command that started this waits for it.
 pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     if options.mode == Mode::OnDemand {
         detach()?;
@@ -78,9 +78,11 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     result
 }
 
-/// Leaves the caller's session and parentage: the starter may exec another program, whose child we must not be.
+/// Leaves the caller's session and parentage: the starter may exec another program, whose child we
+/// must not be.
 fn detach() -> Result<(), StartError> {
-    // SAFETY: this process has one thread so far (main calls this first), so the child is a whole copy.
+    // SAFETY: this process has one thread so far (main calls this first), so the child is a whole
+    // copy.
     match unsafe { libc::fork() } {
         -1 => Err(StartError::of("fork")(io::Error::last_os_error())),
         0 => match rustix::process::setsid() {
@@ -172,7 +174,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     })
 }
 
-/// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
+/// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is
+/// told at once when it cannot.
 fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<SchedExtSupervisor, StartError> {
     let kernel: Option<Arc<dyn kernel::Kernel>> = match engine {
         // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
@@ -199,8 +202,9 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
     let file = open_lock(&path).map_err(wrong(&path))?;
     let began = Instant::now();
     while file.try_lock().is_err() {
-        // An agent that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
-        // guardian that writes the fallback hold the lock for moments, too.
+        // An agent that leaves no longer answers but is still tidying up; one that starts does not
+        // answer yet. Repair and a guardian that writes the fallback hold the lock for moments,
+        // too.
         if agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return Err(StartError::Running { path });
         }
@@ -231,7 +235,8 @@ fn leave_gates(groups: &Groups, run_dir: &RunDir) {
     if !inside(&at) && groups.version() == CgroupVersion::V1 {
         return;
     }
-    // v1: the base has room for processes beside groups. v2: only the real root has; else a group of our own.
+    // v1: the base has room for processes beside groups. v2: only the real root has; else a group
+    // of our own.
     let home = match groups.version() {
         CgroupVersion::V1 => Ok(groups.base().clone()),
         CgroupVersion::V2 if !inside(&at) => return,
@@ -325,8 +330,8 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
     Ok(())
 }
 
-/// Agent and guardian on demand would end with the session of the command that started them, where systemd ends all of a session
-/// at its logout (`KillUserProcesses=`).
+/// Agent and guardian on demand would end with the session of the command that started them, where
+/// systemd ends all of a session at its logout (`KillUserProcesses=`).
 fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
     if mode == Mode::Service || !bus::is_booted() {
         return;
@@ -345,8 +350,8 @@ fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
     }
 }
 
-/// Whether this is a service that systemd starts again as soon as it has ended. Where systemd does not answer, its ExecStopPost
-/// asks once more, and puts everything back if it was an end.
+/// Whether this is a service that systemd starts again as soon as it has ended. Where systemd does
+/// not answer, its ExecStopPost asks once more, and puts everything back if it was an end.
 fn is_restarted(mode: Mode) -> bool {
     mode == Mode::Service
         && bus::is_booted()

@@ -1,9 +1,12 @@
-//! The agent's threads: the control loop, two timer loops, and the lock watch, beside the server's (tokio, the main thread).
+//! The agent's threads: the control loop, two timer loops, and the lock watch, beside the server's
+//! (tokio, the main thread).
 //!
-//! A timer loop is one table: each row has a name, a period and a function. `housekeeping` has everything that must be prompt,
-//! and its pause ends when a process or group starts. `slow-work` has everything that may wait for a disk, for systemd's bus or
-//! for the kernel to move a process. The lock watch has a thread of its own because it stays with a lock's holder for up to 10 ms
-//! at a time. No row feeds the service manager's watchdog: any row may wait for the gates' lock, which a call may hold for long.
+//! A timer loop is one table: each row has a name, a period and a function. `housekeeping` has
+//! everything that must be prompt, and its pause ends when a process or group starts. `slow-work`
+//! has everything that may wait for a disk, for systemd's bus or for the kernel to move a process.
+//! The lock watch has a thread of its own because it stays with a lock's holder for up to 10 ms at
+//! a time. No row feeds the service manager's watchdog: any row may wait for the gates' lock, which
+//! a call may hold for long.
 
 use std::io;
 use std::sync::Arc;

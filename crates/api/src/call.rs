@@ -48,7 +48,8 @@ impl Verb {
 pub enum Callers {
     /// Every user of the machine, some ten times a second.
     Any,
-    /// Root and the group `tidegate`; a user for own processes, groups and gates, as far as that takes no CPU from others.
+    /// Root and the group `tidegate`; a user for own processes, groups and gates, as far as that
+    /// takes no CPU from others.
     Owner,
     /// Root and the group `tidegate`.
     Admin,
@@ -114,7 +115,8 @@ pub enum Answer {
     Object(&'static str),
     /// Text of one of these media types, the first by default, and what it is.
     Text(&'static [&'static str], &'static str),
-    /// Server-sent events: by the name of each event, its data. Those named `*` are named by their kind.
+    /// Server-sent events: by the name of each event, its data. Those named `*` are named by their
+    /// kind.
     Stream(&'static [(&'static str, JsonType)]),
 }
 

@@ -1,5 +1,5 @@
-//! What the agent is asked for, and its short answers. A request with a field that this version does not know is refused: a newer
-//! client's restriction must not be dropped in silence.
+//! What the agent is asked for, and its short answers. A request with a field that this version
+//! does not know is refused: a newer client's restriction must not be dropped in silence.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Why a call failed: a kind for programs, a sentence for people. On the socket it is a problem document (RFC 9457).
+//! Why a call failed: a kind for programs, a sentence for people. On the socket it is a problem
+//! document (RFC 9457).
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// The longest sentence of an answer: details quote what was sent, which may be 256 KiB.
 const DETAIL_BYTES_MAX: usize = 1_024;
 
-/// What sort of failure. The HTTP status and the exit code follow from it; no program needs the sentence.
+/// What sort of failure. The HTTP status and the exit code follow from it; no program needs the
+/// sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -33,7 +35,8 @@ pub enum ErrorKind {
     Leaving,
     /// The agent answers, and its control loop is not in control.
     NotReady,
-    /// No agent runs, or it went away during the call: the next one may be asked. Not from the agent itself.
+    /// No agent runs, or it went away during the call: the next one may be asked. Not from the
+    /// agent itself.
     Unreachable,
     /// An agent runs and does not answer in time. Not from the agent itself.
     NoAnswer,
@@ -87,7 +90,8 @@ impl ErrorKind {
         }
     }
 
-    /// The HTTP status of an answer; for the kinds that the agent does not send, that of a gateway in front of it.
+    /// The HTTP status of an answer; for the kinds that the agent does not send, that of a gateway
+    /// in front of it.
     pub fn status(self) -> StatusCode {
         match self {
             ErrorKind::Usage => StatusCode::BAD_REQUEST,
@@ -129,7 +133,7 @@ pub struct ApiError {
     /// What, where, why.
     pub detail: String,
     /// What helps, where that is known apart from the detail.
-    pub mend: Option<String>,
+    pub remedy: Option<String>,
 }
 
 impl ApiError {
@@ -137,13 +141,13 @@ impl ApiError {
         Self {
             kind,
             detail: detail.into(),
-            mend: None,
+            remedy: None,
         }
     }
 
-    pub fn with_mend(self, mend: impl Into<String>) -> Self {
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self {
-            mend: Some(mend.into()),
+            remedy: Some(remedy.into()),
             ..self
         }
     }
@@ -153,8 +157,8 @@ impl std::error::Error for ApiError {}
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.mend {
-            Some(mend) => write!(f, "{}; {mend}", self.detail),
+        match &self.remedy {
+            Some(remedy) => write!(f, "{}; {remedy}", self.detail),
             None => f.write_str(&self.detail),
         }
     }
@@ -181,8 +185,8 @@ fn shorten(detail: &mut String) {
     detail.replace_range(begin.unwrap_or(0)..end.unwrap_or(detail.len()), "…");
 }
 
-/// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
-/// not read back.
+/// An error as RFC 9457 has it, with `kind` and `remedy` besides. `type`, `title` and `status`
+/// follow from the kind and are not read back.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Problem {
     /// `urn:tidegate:error:` and the kind.
@@ -200,19 +204,23 @@ pub(crate) struct Problem {
     kind: ErrorKind,
     /// What helps, where that is known apart from the detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    remedy: Option<String>,
 }
 
 impl From<ApiError> for Problem {
     fn from(error: ApiError) -> Problem {
-        let ApiError { kind, detail, mend } = error;
+        let ApiError {
+            kind,
+            detail,
+            remedy,
+        } = error;
         Problem {
             of_type: format!("urn:tidegate:error:{}", kind.code()),
             title: kind.title().to_owned(),
             status: kind.status().as_u16(),
             detail,
             kind,
-            mend,
+            remedy,
         }
     }
 }
@@ -222,7 +230,7 @@ impl From<Problem> for ApiError {
         ApiError {
             kind: problem.kind,
             detail: problem.detail,
-            mend: problem.mend,
+            remedy: problem.remedy,
         }
     }
 }
@@ -242,11 +250,11 @@ mod tests {
             );
             assert!((1..=5).contains(&(kind.exit() as u8)), "{kind:?}");
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.code());
-            for mend in [None, Some("try again".to_owned())] {
+            for remedy in [None, Some("try again".to_owned())] {
                 let error = ApiError {
                     kind: *kind,
                     detail: "gate x: it does not work".into(),
-                    mend,
+                    remedy,
                 };
                 let text = serde_json::to_string(&error).unwrap();
                 assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), error);
@@ -261,14 +269,14 @@ mod tests {
     #[test]
     fn an_error_is_a_problem_document() {
         let error = ApiError::new(ErrorKind::NotFound, "gate:x: there is no such gate")
-            .with_mend("see `tidegate status`");
+            .with_remedy("see `tidegate status`");
         let expected: Value = json!({
             "type": "urn:tidegate:error:not_found",
             "title": "No such gate, process or group",
             "status": 404,
             "detail": "gate:x: there is no such gate",
             "kind": "not_found",
-            "mend": "see `tidegate status`",
+            "remedy": "see `tidegate status`",
         });
         assert_eq!(serde_json::to_value(&error).unwrap(), expected);
         assert_eq!(

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Done. For `doctor`: headroom can be enforced here. For `policy diff`: nothing would change.
     Ok = 0,
-    /// Failed, for a reason that was printed. For `doctor`: headroom cannot be enforced here. For `policy diff`: something
-    /// would change.
+    /// Failed, for a reason that was printed. For `doctor`: headroom cannot be enforced here. For
+    /// `policy diff`: something would change.
     Failure = 1,
     Usage = 2,
     /// No agent runs, or it does not answer.

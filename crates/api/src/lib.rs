@@ -2,8 +2,9 @@
 //!
 #![doc = include_str!("calls.md")]
 //!
-//! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs
-//! (1.0 is one CPU), shares in percent of the machine, times in the unit that the name ends in.
+//! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU
+//! amounts are in CPUs (1.0 is one CPU), shares in percent of the machine, times in the unit that
+//! the name ends in.
 
 mod call;
 mod calls;

@@ -1,5 +1,5 @@
-//! The calls of the socket, each once. The agent's routes, the OpenAPI document and the table of this crate's documentation are
-//! made from this table.
+//! The calls of the socket, each once. The agent's routes, the OpenAPI document and the table of
+//! this crate's documentation are made from this table.
 
 use crate::call::{
     Answer, Call, CallId, Callers, JsonType, Parameter, ParameterKind, get, json, post,

@@ -105,7 +105,8 @@ pub struct GateView {
     /// Its latency hint, if it has one.
     #[serde(default)]
     pub latency: Option<LatencyView>,
-    /// Its soft cap's bucket, where it has one; none while the sched_ext engine keeps the cap ([`GateCounts::cap`]).
+    /// Its soft cap's bucket, where it has one; none while the sched_ext engine keeps the cap
+    /// ([`GateCounts::cap`]).
     #[serde(default)]
     pub cap: Option<CapView>,
     /// Periods in which the same group ran, as the kernel counts.
@@ -159,7 +160,8 @@ pub struct LoopView {
     pub period_us: f64,
     /// Steps made so far.
     pub steps: u64,
-    /// Samples that were impossible and left out; after 250 ms without a usable one side work is cut.
+    /// Samples that were impossible and left out; after 250 ms without a usable one side work is
+    /// cut.
     pub unusable_samples: u64,
     /// Of those, how many in the last minute.
     pub unusable_samples_last_minute: u64,
@@ -285,7 +287,8 @@ pub struct ObjectiveView {
     pub extra_ratio: f64,
     /// `fine`, `raised`, `release`, `bound` or `rest`.
     pub state: String,
-    /// Whether the figure is known: run delay is measured (BPF sensing), or there were reports in the last minute or two.
+    /// Whether the figure is known: run delay is measured (BPF sensing), or there were reports in
+    /// the last minute or two.
     pub measured: bool,
     /// Times that main began to run in the last minute or two; reports.
     pub runs: u64,
@@ -293,13 +296,15 @@ pub struct ObjectiveView {
     pub late_ratio: f64,
     /// Their mean wait; the mean report.
     pub mean_wait_us: f64,
-    /// The objective's percentile of the wait since the agent started, to a factor of two; the last report.
+    /// The objective's percentile of the wait since the agent started, to a factor of two; the last
+    /// report.
     pub percentile_us: f64,
     /// Raises since the objective was named.
     pub raises: u32,
     /// Of those at the bound, how many did not help and were given back.
     pub vain: u32,
-    /// Objectives of other gates: one is in force, that of the shortest time, of a wait or of a reported latency.
+    /// Objectives of other gates: one is in force, that of the shortest time, of a wait or of a
+    /// reported latency.
     #[serde(default)]
     pub unused: Vec<String>,
 }
@@ -335,7 +340,8 @@ pub struct ExplainView {
     pub status: StatusView,
 }
 
-/// The limit that a gate's own terms ask for, as its group has it (for side work: where the allowance leaves all of it).
+/// The limit that a gate's own terms ask for, as its group has it (for side work: where the
+/// allowance leaves all of it).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// `quota` or `cap_hard`: whichever is the tighter.
@@ -404,8 +410,8 @@ pub struct HistoryPointView {
 /// One line of the sum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SumLineView {
-    /// What is counted, after the sign with which it counts: `- headroom`, `= side work may use`. Spaces begin what does not count:
-    /// a part of the line before, or a limit beside the sum.
+    /// What is counted, after the sign with which it counts: `- headroom`, `= side work may use`.
+    /// Spaces begin what does not count: a part of the line before, or a limit beside the sum.
     pub what: String,
     /// How much.
     pub cpus: f64,
@@ -430,7 +436,8 @@ impl fmt::Display for SumLineView {
     }
 }
 
-/// Sums since the agent started. CPU is counted while the control loop runs: it rests where nothing is limited.
+/// Sums since the agent started. CPU is counted while the control loop runs: it rests where nothing
+/// is limited.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TotalsView {
     /// What main and the headroom left for side work, while there was some.
@@ -447,7 +454,8 @@ pub struct TotalsView {
     pub events: BTreeMap<String, u64>,
     /// How late steps of the control loop began.
     pub step_lateness: HistogramView,
-    /// How long tasks waited to run, by class: `main`, and `neutral` for what no gate names. Empty where the sensor cannot tell.
+    /// How long tasks waited to run, by class: `main`, and `neutral` for what no gate names. Empty
+    /// where the sensor cannot tell.
     #[serde(default)]
     pub run_delay: BTreeMap<String, HistogramView>,
 }
@@ -463,8 +471,9 @@ pub struct HistogramView {
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
-/// nothing where there are more gates than the scheduler has accounts.
+/// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of
+/// gates inside it. All but its cap is nothing where there are more gates than the scheduler has
+/// accounts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateCounts {
     /// CPU time.
@@ -497,7 +506,8 @@ pub struct CapCounts {
     pub scope: String,
     /// Buckets: one, or one for each.
     pub buckets: u32,
-    /// What the one bucket holds of the hard cap; debt where negative. None where there is one for each.
+    /// What the one bucket holds of the hard cap; debt where negative. None where there is one for
+    /// each.
     pub level_us: Option<f64>,
     /// The same of the soft cap.
     pub soft_level_us: Option<f64>,

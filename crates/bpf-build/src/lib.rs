@@ -1,4 +1,5 @@
-//! Compiles BPF programs and generates their skeletons, for the build scripts of the crates that carry some.
+//! Compiles BPF programs and generates their skeletons, for the build scripts of the crates that
+//! carry some.
 
 use std::env;
 use std::path::{Path, PathBuf};

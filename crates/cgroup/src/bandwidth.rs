@@ -72,8 +72,8 @@ impl Bandwidth {
         self.rate_no_above(other) && burst_no_above
     }
 
-    /// Quota over period as v1 compares a child's with its parent's: 20 bits of fraction (`to_ratio`); no limit is above
-    /// all others.
+    /// Quota over period as v1 compares a child's with its parent's: 20 bits of fraction
+    /// (`to_ratio`); no limit is above all others.
     pub fn ratio(&self) -> u128 {
         self.quota_us.map_or(u128::MAX, |quota_us| {
             (u128::from(quota_us) << 20) / u128::from(self.period_us.max(1))

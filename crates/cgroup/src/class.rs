@@ -1,10 +1,11 @@
-//! A group's class as a whole: bringing back what stood, and the way into the background and out of it.
+//! A group's class as a whole: bringing back what stood, and the way into the background and out of
+//! it.
 
 use crate::group::{CpuClass, GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
 use crate::sched::requeue::requeue;
 
-/// Brings back what [`Groups::class`] saw: idle first, then weight (which the kernel refuses while idle is set, and
-/// resets when idle ends).
+/// Brings back what [`Groups::class`] saw: idle first, then weight (which the kernel refuses while
+/// idle is set, and resets when idle ends).
 pub fn restore_class(groups: &Groups, group: &GroupPath, saved: &CpuClass) -> GroupResult<()> {
     // Where the kernel did not say, it was not idle: groups are made so.
     let idle = saved.idle.unwrap_or(false);
@@ -18,7 +19,8 @@ pub fn restore_class(groups: &Groups, group: &GroupPath, saved: &CpuClass) -> Gr
     Ok(())
 }
 
-/// Puts a group into the idle class (or, on kernels without one, to the least weight) or takes it out.
+/// Puts a group into the idle class (or, on kernels without one, to the least weight) or takes it
+/// out.
 pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> GroupResult<()> {
     match groups.idle(group)? {
         Some(idle) if idle == yielding => Ok(()),
@@ -28,8 +30,8 @@ pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> Group
     }
 }
 
-/// Puts a group, whose class is `was`, into the background or back: `cpu.idle`, or the least weight where the kernel has
-/// no such file.
+/// Puts a group, whose class is `was`, into the background or back: `cpu.idle`, or the least weight
+/// where the kernel has no such file.
 pub fn set_background(
     groups: &Groups,
     group: &GroupPath,
@@ -52,8 +54,8 @@ pub fn set_background(
     Ok(())
 }
 
-/// Whether `found` can stand on a group of class `was` that [`set_background`] puts in and out, also when its
-/// writer died between two writes.
+/// Whether `found` can stand on a group of class `was` that [`set_background`] puts in and out,
+/// also when its writer died between two writes.
 pub fn may_be_in_or_out(groups: &Groups, was: &CpuClass, found: &CpuClass) -> bool {
     let default = groups.weight_raw(WEIGHT_DEFAULT);
     match found.idle {

@@ -27,7 +27,8 @@ impl GroupPath {
         Self("/".to_owned())
     }
 
-    /// Checks a path. Doubled and trailing slashes are dropped; `..`, `.`, control characters and overlong names are refused.
+    /// Checks a path. Doubled and trailing slashes are dropped; `..`, `.`, control characters and
+    /// overlong names are refused.
     pub fn parse(path: &str) -> Result<Self, GroupPathError> {
         let bad = |why| GroupPathError {
             path: crate::clip(path),

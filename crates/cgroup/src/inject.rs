@@ -1,5 +1,6 @@
-//! One fault in a real process, for tests of the failure contract: an agent, a guardian or a repair dies, stops or is refused
-//! at its n-th change of a file. Only a build with debug assertions has this; a release build does not know the variable.
+//! One fault in a real process, for tests of the failure contract: an agent, a guardian or a repair
+//! dies, stops or is refused at its n-th change of a file. Only a build with debug assertions has
+//! this; a release build does not know the variable.
 //!
 //! `TIDEGATE_FAULT=WHO:NTH:WHAT:MARK`
 //!
@@ -10,7 +11,8 @@
 //! | WHAT | after the n-th: `kill` (SIGKILL), `stop` (SIGSTOP) or `panic`; or an errno, with which the n-th fails |
 //! | MARK | a file that is made when it strikes, with the process and the operation in it; while it exists, nothing strikes |
 //!
-//! Who comes after the dead one inherits the variable and finds the mark, so one fault is one fault.
+//! Who comes after the dead one inherits the variable and finds the mark, so one fault is one
+//! fault.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -23,7 +25,8 @@ use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
 const VARIABLE: &str = "TIDEGATE_FAULT";
 
-/// Changes that this process has made, over all its views of the machine: a guardian opens one for each fallback.
+/// Changes that this process has made, over all its views of the machine: a guardian opens one for
+/// each fallback.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The one place where kernel files are read and written.
 //!
-//! All code reaches kernel files through [`KernelFs`]. [`RealFs`] is the machine. The module `testkit` has two more: a cgroup
-//! v1 or v2 tree in memory with the kernel's own refusals, and a wrapper that makes chosen operations fail. The code that runs
-//! in production is therefore the code that the fault tests drive.
+//! All code reaches kernel files through [`KernelFs`]. [`RealFs`] is the machine. The module
+//! `testkit` has two more: a cgroup v1 or v2 tree in memory with the kernel's own refusals, and a
+//! wrapper that makes chosen operations fail. The code that runs in production is therefore the
+//! code that the fault tests drive.
 
 pub mod bandwidth;
 pub mod class;
@@ -73,7 +74,7 @@ impl fmt::Display for Op {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op}: {}: {}; {}", .path.display(), why(*.errno), mend(*.errno))]
+#[error("{op}: {}: {}; {}", .path.display(), why(*.errno), remedy(*.errno))]
 pub struct KfsError {
     pub op: Op,
     pub path: PathBuf,
@@ -103,8 +104,9 @@ fn why(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
 
-/// What a person can do about an errno, in few words; what is specific to one file is said by the caller.
-fn mend(errno: i32) -> &'static str {
+/// What a person can do about an errno, in few words; what is specific to one file is said by the
+/// caller.
+fn remedy(errno: i32) -> &'static str {
     match errno {
         libc::ENOENT | libc::ENODEV => "it is gone, or this kernel does not have it",
         libc::ESRCH => "the process has exited",
@@ -166,7 +168,8 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// The machine's files as agent, guardian and repair use them: confined below the cgroup mounts `roots`.
+/// The machine's files as agent, guardian and repair use them: confined below the cgroup mounts
+/// `roots`.
 pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Arc<dyn KernelFs>> {
     let confined = RealFs::with_roots(roots)?;
     #[cfg(debug_assertions)]
@@ -184,8 +187,8 @@ pub fn task_path(tid: i32) -> PathBuf {
 }
 
 pub trait KernelFs: Send + Sync {
-    /// Reads a whole file into `buffer`, which is cleared first and whose memory is used again: no allocation in the
-    /// steady state.
+    /// Reads a whole file into `buffer`, which is cleared first and whose memory is used again: no
+    /// allocation in the steady state.
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()>;
     /// Writes to an existing kernel file, in exactly one write(2).
     fn write(&self, path: &Path, value: &str) -> KfsResult<()>;
@@ -202,21 +205,23 @@ pub trait KernelFs: Send + Sync {
     fn stat(&self, path: &Path) -> KfsResult<FileStat>;
     /// Whether the caller may write there, by asking, not by trying.
     fn access_write(&self, path: &Path) -> KfsResult<()>;
-    /// Puts an ordinary file with these contents in the place of `path`, so that a reader sees the old or the new one
-    /// whole. For the run directory, not for kernel files.
+    /// Puts an ordinary file with these contents in the place of `path`, so that a reader sees the
+    /// old or the new one whole. For the run directory, not for kernel files.
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
-    /// Adds to the end of an ordinary file that is there already. A refusal may leave a part of `contents` in it.
+    /// Adds to the end of an ordinary file that is there already. A refusal may leave a part of
+    /// `contents` in it.
     fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()>;
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()>;
     fn unlink(&self, path: &Path) -> KfsResult<()>;
-    /// How a task is scheduled; 0 is the calling thread. No file, but a thing of the kernel's all the same: errors name
-    /// [`task_path`].
+    /// How a task is scheduled; 0 is the calling thread. No file, but a thing of the kernel's all
+    /// the same: errors name [`task_path`].
     fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
-    /// Holds a process by its number, which means no other while this is open; readable once it has exited. `None` where the
-    /// kernel cannot (before 5.3).
+    /// Holds a process by its number, which means no other while this is open; readable once it has
+    /// exited. `None` where the kernel cannot (before 5.3).
     fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>>;
-    /// Whether a BPF program is attached to the group whose directory this is (an address filter, a device list).
+    /// Whether a BPF program is attached to the group whose directory this is (an address filter, a
+    /// device list).
     fn has_programs(&self, dir: &Path) -> KfsResult<bool>;
 
     /// Whether this is the running machine, of which what was found once holds.
@@ -224,7 +229,8 @@ pub trait KernelFs: Send + Sync {
         false
     }
 
-    /// Reads a whole file as text; bytes that are not UTF-8 become U+FFFD (and fail to parse where it matters).
+    /// Reads a whole file as text; bytes that are not UTF-8 become U+FFFD (and fail to parse where
+    /// it matters).
     fn read(&self, path: &Path) -> KfsResult<String> {
         let mut buffer = Vec::new();
         self.read_into(path, &mut buffer)?;
@@ -234,7 +240,8 @@ pub trait KernelFs: Send + Sync {
         })
     }
 
-    /// Whether something is there. An error other than "not there" counts as there: the next step names it.
+    /// Whether something is there. An error other than "not there" counts as there: the next step
+    /// names it.
     fn exists(&self, path: &Path) -> bool {
         !matches!(self.stat(path), Err(error) if error.is_gone() || error.errno == libc::ENOTDIR)
     }

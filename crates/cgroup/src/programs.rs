@@ -1,11 +1,13 @@
-//! BPF programs that are attached to a cgroup, asked of the kernel by bpf(2) (`include/uapi/linux/bpf.h`).
+//! BPF programs that are attached to a cgroup, asked of the kernel by bpf(2)
+//! (`include/uapi/linux/bpf.h`).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 const BPF_PROG_QUERY: libc::c_long = 16;
 
-/// `enum bpf_attach_type`: those that attach to a cgroup, up to Linux 6.18. Sockets (0 to 2), their operations, devices, bind and
-/// connect, messages, sysctl, options, names, release, security hooks, unix sockets.
+/// `enum bpf_attach_type`: those that attach to a cgroup, up to Linux 6.18. Sockets (0 to 2), their
+/// operations, devices, bind and connect, messages, sysctl, options, names, release, security
+/// hooks, unix sockets.
 const ATTACH_TYPES: [u32; 28] = [
     0, 1, 2, 3, 6, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 29, 30, 31, 32, 34, 43, 49,
     50, 51, 52,
@@ -33,8 +35,9 @@ pub(super) fn any_attached(group: BorrowedFd<'_>) -> Result<bool, i32> {
             attach_type,
             ..Query::default()
         };
-        // SAFETY: the attribute is zeroed but for what is set, as long as the size says, and outlives the call. Without a buffer
-        // for numbers (`prog_ids` 0) the kernel writes the count alone, into the attribute.
+        // SAFETY: the attribute is zeroed but for what is set, as long as the size says, and
+        // outlives the call. Without a buffer for numbers (`prog_ids` 0) the kernel writes the
+        // count alone, into the attribute.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

@@ -1,9 +1,10 @@
 //! The machine's own files.
 //!
-//! Paths beneath a registered cgroup root are resolved by openat2 with RESOLVE_BENEATH, NO_SYMLINKS and NO_MAGICLINKS from
-//! a descriptor of that root: whatever a name says, it cannot leave the tree, and a mount put over the root later is not
-//! followed. Where openat2 is missing (before 5.6) or a seccomp filter refuses it, the same walk is done one component at
-//! a time with O_NOFOLLOW. Other paths (/proc, /sys, the run directory) are opened plainly.
+//! Paths beneath a registered cgroup root are resolved by openat2 with RESOLVE_BENEATH, NO_SYMLINKS
+//! and NO_MAGICLINKS from a descriptor of that root: whatever a name says, it cannot leave the
+//! tree, and a mount put over the root later is not followed. Where openat2 is missing (before 5.6)
+//! or a seccomp filter refuses it, the same walk is done one component at a time with O_NOFOLLOW.
+//! Other paths (/proc, /sys, the run directory) are opened plainly.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -16,7 +17,8 @@ use super::programs;
 use super::sched_attr::{self, SchedWrite, TaskSched};
 use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
-/// Files larger than this are not kernel files that we read (`cgroup.procs` of 500,000 processes is 4 MB).
+/// Files larger than this are not kernel files that we read (`cgroup.procs` of 500,000 processes is
+/// 4 MB).
 const READ_MAX_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Default)]
@@ -81,7 +83,8 @@ fn open_beneath(root: BorrowedFd<'_>, rel: &Path, flags: OFlags) -> Result<Owned
     };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(root, rel, flags, Mode::empty(), resolve) {
-        // EPERM is also what a seccomp filter answers; on cgroupfs open(2) itself never does, so the walk gives the truth.
+        // EPERM is also what a seccomp filter answers; on cgroupfs open(2) itself never does, so
+        // the walk gives the truth.
         Err(Errno::NOSYS | Errno::PERM) => walk_beneath(root, rel, flags),
         result => result,
     }
@@ -232,8 +235,9 @@ impl KernelFs for RealFs {
     }
 
     fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
-        // A directory has two links, by its name and by its own ".", and one by the ".." of each directory in it. Most groups have none,
-        // and dozens of files that need not be listed to tell so.
+        // A directory has two links, by its name and by its own ".", and one by the ".." of each
+        // directory in it. Most groups have none, and dozens of files that need not be listed to
+        // tell so.
         let is_leaf = |fd: &OwnedFd| Ok(rustix::fs::fstat(fd)?.st_nlink == 2);
         let names = |fd: OwnedFd| match is_leaf(&fd)? {
             true => Ok(Vec::new()),

@@ -1,9 +1,11 @@
-//! How the kernel schedules one task, as far as a hint needs it: `sched_getattr` and `sched_setattr` (sched_setattr(2)).
+//! How the kernel schedules one task, as far as a hint needs it: `sched_getattr` and
+//! `sched_setattr` (sched_setattr(2)).
 //!
-//! `struct sched_attr` carries its own size, and the kernel takes every version of it: the first (48 bytes) is enough here,
-//! since clamps that are not mentioned stay. Without `SCHED_FLAG_KEEP_POLICY` a write would also set policy and
-//! reset-on-fork to what was read a moment ago; with it the kernel keeps both, and refuses (EINVAL) a task that has become
-//! real-time meanwhile. The nice level has no such flag: it is written as it was read.
+//! `struct sched_attr` carries its own size, and the kernel takes every version of it: the first
+//! (48 bytes) is enough here, since clamps that are not mentioned stay. Without
+//! `SCHED_FLAG_KEEP_POLICY` a write would also set policy and reset-on-fork to what was read a
+//! moment ago; with it the kernel keeps both, and refuses (EINVAL) a task that has become real-time
+//! meanwhile. The nice level has no such flag: it is written as it was read.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +26,8 @@ pub struct TaskSched {
     pub policy: u32,
     pub reset_on_fork: bool,
     pub nice: i32,
-    /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12. Of a deadline task, its turn.
+    /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12. Of a
+    /// deadline task, its turn.
     pub slice_ns: u64,
 }
 
@@ -42,7 +45,8 @@ pub enum SchedWrite {
         reset_on_fork: bool,
         slice_ns: u64,
     },
-    /// A turn of so much CPU in each period, before all of the fair class; what it forks is ordinary.
+    /// A turn of so much CPU in each period, before all of the fair class; what it forks is
+    /// ordinary.
     Deadline { runtime_ns: u64, period_ns: u64 },
 }
 
@@ -121,8 +125,8 @@ pub(crate) fn set(tid: i32, write: &SchedWrite) -> Result<(), i32> {
             ..Raw::default()
         },
     };
-    // SAFETY: `raw` is a whole sched_attr of the size that it names, and the kernel only reads it (it writes the size it
-    // knows on E2BIG, to a field that is ours).
+    // SAFETY: `raw` is a whole sched_attr of the size that it names, and the kernel only reads it
+    // (it writes the size it knows on E2BIG, to a field that is ours).
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &mut raw, 0) };
     if result == 0 { Ok(()) } else { Err(errno()) }
 }

@@ -1,11 +1,12 @@
 //! A group for each process or each task of a gate, for caps that count for one alone.
 //!
-//! What is forked begins in its parent's group and shares that until a [`sweep`] finds it: a cap is never multiplied by a
-//! fork, only shared for a while. A sweep does a bounded number of moves, so a storm of forks costs no more than a quiet
-//! gate, and makes at most [`SUBGROUPS_MAX`] groups; what is more shares one. Empty groups are removed.
+//! What is forked begins in its parent's group and shares that until a [`sweep`] finds it: a cap is
+//! never multiplied by a fork, only shared for a while. A sweep does a bounded number of moves, so
+//! a storm of forks costs no more than a quiet gate, and makes at most [`SUBGROUPS_MAX`] groups;
+//! what is more shares one. Empty groups are removed.
 //!
-//! A subgroup has its quota before a task enters it. Real-time tasks are left where they are: no cap is for them, and v1 with
-//! RT_GROUP_SCHED would refuse them anyway.
+//! A subgroup has its quota before a task enters it. Real-time tasks are left where they are: no
+//! cap is for them, and v1 with RT_GROUP_SCHED would refuse them anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -78,7 +79,8 @@ pub struct SweepReport {
     pub moved: usize,
     pub removed: usize,
     pub more: bool,
-    /// Where it stopped, so that the next one goes on there: the subgroup (none: the gate's group) and the task.
+    /// Where it stopped, so that the next one goes on there: the subgroup (none: the gate's group)
+    /// and the task.
     pub stopped_at: Option<(Option<i32>, i32)>,
     pub sharing: bool,
     pub real_time: BTreeSet<i32>,
@@ -95,8 +97,8 @@ struct Sweep<'a> {
     swept: SweepReport,
 }
 
-/// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
-/// `furnish` writes a new subgroup's values before a task enters it.
+/// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from`
+/// where the last sweep stopped. `furnish` writes a new subgroup's values before a task enters it.
 pub fn sweep(
     groups: &Groups,
     family: &Family,
@@ -142,7 +144,8 @@ impl Sweep<'_> {
             self.place(self.groups.tids(place)?, None, first);
             return Ok(());
         };
-        // One file tells of most subgroups that no other process is in them, however many threads are.
+        // One file tells of most subgroups that no other process is in them, however many threads
+        // are.
         let is_whole = self.family.per == Per::Process && !self.family.threaded;
         if is_whole && self.groups.procs(place).is_ok_and(|pids| pids == [id]) {
             return Ok(());
@@ -198,7 +201,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Puts one into its own subgroup; where there is none left, into the shared one, unless it shares one already.
+    /// Puts one into its own subgroup; where there is none left, into the shared one, unless it
+    /// shares one already.
     fn settle(&mut self, member: &Member, here: Option<i32>) -> GroupResult<()> {
         let own = self.family.path_of(member.id)?;
         let is_there = self.groups.exists(&own);
@@ -250,7 +254,8 @@ impl Sweep<'_> {
     }
 }
 
-/// Moves all processes back into the gate's group and removes the subgroups; true when none is left.
+/// Moves all processes back into the gate's group and removes the subgroups; true when none is
+/// left.
 pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
     for _ in 0..ROUNDS_MAX {
         let subgroups = family.list(groups)?;
@@ -286,8 +291,8 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
     Ok(family.list(groups)?.is_empty())
 }
 
-/// Threads of `group` and the groups in it that no cap acts on, by number and name: real-time ones. At most `max` are looked
-/// for among the first [`SWEEP_TASKS_MAX`].
+/// Threads of `group` and the groups in it that no cap acts on, by number and name: real-time ones.
+/// At most `max` are looked for among the first [`SWEEP_TASKS_MAX`].
 pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, String> {
     let mut found = BTreeMap::new();
     let fs = &**groups.fs();

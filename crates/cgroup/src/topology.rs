@@ -1,7 +1,8 @@
-//! Which CPUs share a core and which share a last-level cache, as `/sys/devices/system/cpu` tells it.
+//! Which CPUs share a core and which share a last-level cache, as `/sys/devices/system/cpu` tells
+//! it.
 //!
-//! A machine that does not say (some virtual machines, some architectures) counts as one thread a core and one cache over
-//! all: then nothing is kept whole that is not known to belong together.
+//! A machine that does not say (some virtual machines, some architectures) counts as one thread a
+//! core and one cache over all: then nothing is kept whole that is not known to belong together.
 
 use std::path::PathBuf;
 
@@ -82,7 +83,8 @@ fn file(cpu: u32, name: &str) -> PathBuf {
 }
 
 fn siblings(fs: &dyn KernelFs, cpu: u32) -> Vec<u32> {
-    // `core_cpus_list` is the name since 5.3 (cores of a module may otherwise pass for siblings on some x86).
+    // `core_cpus_list` is the name since 5.3 (cores of a module may otherwise pass for siblings on
+    // some x86).
     ["topology/core_cpus_list", "topology/thread_siblings_list"]
         .iter()
         .filter_map(|name| fs.read(&file(cpu, name)).ok())

@@ -1,5 +1,5 @@
-//! What one step costs: the control step with 1 and 200 gates, and the planner alone. `make bench` runs it;
-//! `make bench BASE=REVISION` compares two revisions.
+//! What one step costs: the control step with 1 and 200 gates, and the planner alone. `make bench`
+//! runs it; `make bench BASE=REVISION` compares two revisions.
 
 use std::hint::black_box;
 

@@ -1,12 +1,15 @@
-//! The order in which side work gets cores: one last-level cache after the other, those where main runs last.
+//! The order in which side work gets cores: one last-level cache after the other, those where main
+//! runs last.
 //!
-//! Main's data is in a cache or two; side work there takes its lines away, whatever core it is on. So the caches are ordered by main's
-//! time on their CPUs, a mean over about ten seconds. An order that changed with every window would move side work for nothing: two neighbours
-//! change places where main's time on them differs by [`MARGIN_PPM`] of a cache's CPUs, and one pair a poll. Main itself goes to the
-//! cores that side work leaves free, which keeps the order that there is.
+//! Main's data is in a cache or two; side work there takes its lines away, whatever core it is on.
+//! So the caches are ordered by main's time on their CPUs, a mean over about ten seconds. An order
+//! that changed with every window would move side work for nothing: two neighbours change places
+//! where main's time on them differs by [`MARGIN_PPM`] of a cache's CPUs, and one pair a poll. Main
+//! itself goes to the cores that side work leaves free, which keeps the order that there is.
 //!
-//! Among equals, and without main's time by CPU, the last cache and the last core come first: CPU 0 and its neighbours, where the
-//! kernel's own work and most interrupts are, stay main's for longest.
+//! Among equals, and without main's time by CPU, the last cache and the last core come first: CPU 0
+//! and its neighbours, where the kernel's own work and most interrupts are, stay main's for
+//! longest.
 
 use tidegate_cgroup::topology::{Core, Topology};
 
@@ -107,7 +110,8 @@ impl CoreOrder {
             .fold(false, |any, one| any | one)
     }
 
-    /// Exchanges the first pair of neighbours of which main runs clearly more on the one that side work gets first.
+    /// Exchanges the first pair of neighbours of which main runs clearly more on the one that side
+    /// work gets first.
     fn swap_one(&mut self) -> bool {
         let wrong = |pair: &[Cache]| {
             let least = pair[0].cpus().min(pair[1].cpus());

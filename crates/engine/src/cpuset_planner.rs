@@ -1,16 +1,22 @@
-//! The pure planner of idle kept by the cpuset: which CPUs side work is confined to, so that main's wakeups find whole cores free.
+//! The pure planner of idle kept by the cpuset: which CPUs side work is confined to, so that main's
+//! wakeups find whole cores free.
 //!
-//! A share of the machine can be kept idle by a quota (side work everywhere, throttled for a part of each period) or by a cpuset (side
-//! work on few CPUs, the others free). Two threads of a core are slower than one, so idle that is one sibling of each core is no
-//! idle for main: the cpuset takes whole cores, and the quota limits the remaining fraction of a core.
+//! A share of the machine can be kept idle by a quota (side work everywhere, throttled for a part
+//! of each period) or by a cpuset (side work on few CPUs, the others free). Two threads of a core
+//! are slower than one, so idle that is one sibling of each core is no idle for main: the cpuset
+//! takes whole cores, and the quota limits the remaining fraction of a core.
 //!
-//! - The set is whole cores: as few as hold the allowance. The quota on top is the allowance itself.
-//! - Cores are given one cache after the other, so that as many caches as possible are main's alone (`core_order.rs`), and each set of
-//!   `n` cores is part of that of `n + 1`, so that a change moves as few threads as it can.
-//! - It grows as soon as the allowance has outgrown it, since side work could not use what it is given, and shrinks when less has been
-//!   enough for [`CpusetPlannerConfig::shrink_after_ns`]: a change moves threads and takes locks of the whole machine, and main's step is answered by
-//!   the quota. A growth waits for [`CpusetPlannerConfig::grow_gap_ns`] after the last change.
-//! - Only CPUs that are `allowed` (others' cpusets, hotplug) are taken, and never none of them: where nothing is allowed there is no plan.
+//! - The set is whole cores: as few as hold the allowance. The quota on top is the allowance
+//!   itself.
+//! - Cores are given one cache after the other, so that as many caches as possible are main's alone
+//!   (`core_order.rs`), and each set of `n` cores is part of that of `n + 1`, so that a change
+//!   moves as few threads as it can.
+//! - It grows as soon as the allowance has outgrown it, since side work could not use what it is
+//!   given, and shrinks when less has been enough for [`CpusetPlannerConfig::shrink_after_ns`]: a
+//!   change moves threads and takes locks of the whole machine, and main's step is answered by the
+//!   quota. A growth waits for [`CpusetPlannerConfig::grow_gap_ns`] after the last change.
+//! - Only CPUs that are `allowed` (others' cpusets, hotplug) are taken, and never none of them:
+//!   where nothing is allowed there is no plan.
 //!
 //! Nothing here reads a clock or a file.
 
@@ -35,8 +41,8 @@ impl Default for CpusetPlannerConfig {
     }
 }
 
-/// Whether side work may have every CPU: no idle was to be kept for a while. A level that comes and goes with main would else move
-/// every process each time.
+/// Whether side work may have every CPU: no idle was to be kept for a while. A level that comes and
+/// goes with main would else move every process each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Release {
     kept_ns: Option<u64>,
@@ -84,16 +90,17 @@ impl CpusetPlanner {
         }
     }
 
-    /// The machine, and which of its CPUs side work may have (ascending): at the start, after a hotplug, when another
-    /// program's cpuset changed. What stands is planned again where that makes a difference.
+    /// The machine, and which of its CPUs side work may have (ascending): at the start, after a
+    /// hotplug, when another program's cpuset changed. What stands is planned again where that
+    /// makes a difference.
     pub fn set_cpus(&mut self, topology: &Topology, allowed: &[u32]) {
         self.order.set_topology(topology);
         self.allowed = allowed.to_vec();
         self.set_cores();
     }
 
-    /// Main's time on each CPU since some beginning, by the number of the CPU: once a second. The cores of the caches where main
-    /// runs are given last from then on.
+    /// Main's time on each CPU since some beginning, by the number of the CPU: once a second. The
+    /// cores of the caches where main runs are given last from then on.
     pub fn note_main(&mut self, main_ns: &[u64]) {
         if self.order.note_main(main_ns) {
             self.set_cores();
@@ -108,7 +115,8 @@ impl CpusetPlanner {
         }
     }
 
-    /// What stands is unknown (a failed write, another program's): the next step plans from the start.
+    /// What stands is unknown (a failed write, another program's): the next step plans from the
+    /// start.
     pub fn forget(&mut self) {
         self.standing = 0;
         self.slack = None;
@@ -119,7 +127,8 @@ impl CpusetPlanner {
         self.first(self.standing)
     }
 
-    /// The CPUs that side work, which may use `allowance_ucpu`, is to be confined to from now on, where that changes.
+    /// The CPUs that side work, which may use `allowance_ucpu`, is to be confined to from now on,
+    /// where that changes.
     pub fn step(&mut self, now_ns: u64, allowance_ucpu: u64) -> Option<Vec<u32>> {
         let needed = self.needed(allowance_ucpu)?;
         if self.standing == 0 {

@@ -1,19 +1,23 @@
-//! A gate's own limit: what its quota and its hard cap come to as the one quota that its group can have.
+//! A gate's own limit: what its quota and its hard cap come to as the one quota that its group can
+//! have.
 //!
-//! A group has one quota. Two nested groups could hold a quota and a cap apart, but a running gate's processes cannot be
-//! moved into a new group without a race against their forks, and v1 has rules about nested quotas of its own. One quota is
-//! enough: the lower of the two rates, over a period so short that the cap's depth holds too, with no more burst than the
-//! cap leaves.
+//! A group has one quota. Two nested groups could hold a quota and a cap apart, but a running
+//! gate's processes cannot be moved into a new group without a race against their forks, and v1 has
+//! rules about nested quotas of its own. One quota is enough: the lower of the two rates, over a
+//! period so short that the cap's depth holds too, with no more burst than the cap leaves.
 
 use tidegate_cgroup::bandwidth::{Bandwidth, PERIOD_MAX_US, QUOTA_MIN_US};
 
-/// A cap is held over the shortest period from here up in which its quota is one that the kernel takes.
+/// A cap is held over the shortest period from here up in which its quota is one that the kernel
+/// takes.
 const CAP_PERIOD_MIN_US: u64 = 10_000;
 
-/// A group that is not throttled at its period's end (near a whole CPU, or where its tasks come and go on several CPUs) goes on
-/// with what its CPUs took from the pool before, and what is then left in the pool is dropped, as more than one quota. From here
-/// up (1 ms in the shorter period) a fifth of the cap's depth is burst, which keeps it, and the period as much shorter. A hog
-/// at 900 ‰ came to 892 to 894 (900.2 with burst; 850 with the shorter period alone), forks at 500 ‰ on two CPUs to 493 (497).
+/// A group that is not throttled at its period's end (near a whole CPU, or where its tasks come and
+/// go on several CPUs) goes on with what its CPUs took from the pool before, and what is then left
+/// in the pool is dropped, as more than one quota. From here up (1 ms in the shorter period) a
+/// fifth of the cap's depth is burst, which keeps it, and the period as much shorter. A hog at 900
+/// ‰ came to 892 to 894 (900.2 with burst; 850 with the shorter period alone), forks at 500 ‰ on
+/// two CPUs to 493 (497).
 const BURST_FROM_PPT: u64 = 125;
 /// The period there; the rest of [`CAP_PERIOD_MIN_US`] is burst.
 const BURST_PERIOD_US: u64 = 8_000;
@@ -44,7 +48,8 @@ pub fn own_limit(quota: Option<Bandwidth>, cap_hard_ppt: Option<u32>) -> Option<
     }
 }
 
-/// The lower rate over the shorter period: in any stretch of time it lets through at most what either does.
+/// The lower rate over the shorter period: in any stretch of time it lets through at most what
+/// either does.
 fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
     let lower = if cap.rate_no_above(&quota) {
         cap
@@ -69,7 +74,8 @@ fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
         }
     };
     let own_us = shaped.quota_us.unwrap_or(0);
-    // Where the cap has burst for the reason above, so has this: as much as the quota gives at once anyway.
+    // Where the cap has burst for the reason above, so has this: as much as the quota gives at once
+    // anyway.
     let burst_us = match cap.burst_us {
         0 => quota.burst_us,
         _ => at_once_us(&quota).saturating_sub(own_us),
@@ -80,8 +86,9 @@ fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
     }
 }
 
-/// The most burst that the limit of a group above leaves to a group with the limit `own`: what the group above has in one
-/// of `own`'s periods, with its own burst, less `own`'s quota. A group with more would get its siblings throttled.
+/// The most burst that the limit of a group above leaves to a group with the limit `own`: what the
+/// group above has in one of `own`'s periods, with its own burst, less `own`'s quota. A group with
+/// more would get its siblings throttled.
 pub fn burst_room_us(own: &Bandwidth, above: &Bandwidth) -> u64 {
     let Some(above_us) = above.quota_us else {
         return u64::MAX;
@@ -159,7 +166,8 @@ mod tests {
         assert_eq!(near, expected, "what the pool has left is kept there, too");
         assert_eq!(own_limit(None, Some(300)), Some(hard_cap(300)));
         assert_eq!(own_limit(Some(Bandwidth::unlimited()), None), None);
-        // The cap's rate is the lower one, and the quota gives less at once: 11,579 us, where the cap alone gives 11,580.
+        // The cap's rate is the lower one, and the quota gives less at once: 11,579 us, where the
+        // cap alone gives 11,580.
         let short = own_limit(Some(Bandwidth::limit(11_579, 1_000)), Some(1_158)).unwrap();
         let expected = Bandwidth {
             burst_us: 1_158,
@@ -204,7 +212,8 @@ mod tests {
             prop_assert!(own_us >= QUOTA_MIN_US && own.burst_us <= own_us);
             prop_assert!((1_000..=PERIOD_MAX_US).contains(&own.period_us), "{own}");
             prop_assert!(own.rate_no_above(&cap), "{own} above {cap}");
-            // Quotas below the kernel's least rate cannot be had, and are not asked for: 1 ms in 1 s.
+            // Quotas below the kernel's least rate cannot be had, and are not asked for: 1 ms in 1
+            // s.
             let least = Bandwidth::limit(QUOTA_MIN_US, PERIOD_MAX_US);
             prop_assert!(own.rate_no_above(&quota) || own == least, "{own} above {quota}");
             // At once no more than the cap gives at once.

@@ -6,10 +6,11 @@
 //! on top of the quota. Rewriting a small quota in every step would lift it entirely. Hence:
 //!
 //! - one quota stands; the same value is never written twice in a row, least of all the floor;
-//! - when main steps, it is cut at once (at most one rewrite every [`QuotaPlannerConfig::rewrite_min_ns`]);
+//! - when main steps, it is cut at once (at most one rewrite every
+//!   [`QuotaPlannerConfig::rewrite_min_ns`]);
 //! - raises wait for [`QuotaPlannerConfig::raise_gap_ns`], and lowerings that no detector saw for
-//!   [`QuotaPlannerConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
-//!   write (the deadband);
+//!   [`QuotaPlannerConfig::lower_gap_ns`], and both for the write budget; they want the change to
+//!   be worth a write (the deadband);
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
 //!   1 % of two CPUs).
@@ -45,10 +46,11 @@ pub struct QuotaPlannerConfig {
     pub deadband_min_ppm: u32,
     /// See [`QuotaPlannerConfig::deadband_min_ppm`].
     pub deadband_max_ppm: u32,
-    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
-    /// of the domain.
+    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and
+    /// once it has lasted for 50 ms; of the domain.
     pub correct_ppm: u32,
-    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
+    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the
+    /// domain.
     pub large_ppm: u32,
     /// Writes in any second, above which only cuts and their taking back pass.
     pub writes_per_s_max: u32,
@@ -104,8 +106,9 @@ pub struct QuotaPlan {
     pub reason: QuotaReason,
 }
 
-/// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much, CPUs that take a third
-/// slice early in a period leave none for another's second (in the simulator one throttle in two periods).
+/// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that
+/// much, CPUs that take a third slice early in a period leave none for another's second (in the
+/// simulator one throttle in two periods).
 pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
     Bandwidth {
         quota_us: Some(2 * u64::from(cpus.max(1)) * period_us),
@@ -191,8 +194,8 @@ impl QuotaPlanner {
         self.cfg.period_us = period_us.min(self.cfg.period_max_us);
     }
 
-    /// The limit that the group's own gate asks for (`None` for none), from the next write on; the caller keeps the
-    /// decisions at or below its rate.
+    /// The limit that the group's own gate asks for (`None` for none), from the next write on; the
+    /// caller keeps the decisions at or below its rate.
     pub fn set_own(&mut self, own: Option<Bandwidth>) {
         if own == self.own {
             return;
@@ -257,7 +260,8 @@ impl QuotaPlanner {
         let quota_ucpu = want_ucpu
             .saturating_sub(self.charge_ucpu)
             .max(decision.floor_ucpu);
-        // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
+        // Nothing is taken off it for what writes gave away: it is the gate's own word, and written
+        // once.
         let own = self
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
@@ -339,7 +343,8 @@ impl QuotaPlanner {
         } else {
             cfg.large_ppm
         };
-        // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+        // A window that main's step begins in, or a pulse of main, looks like a lowering: later
+        // ones tell.
         let lasted_ns = self
             .low_since_ns
             .map_or(0, |since| step.now_ns.saturating_sub(since));
@@ -352,8 +357,8 @@ impl QuotaPlanner {
         (lasted_ns > 0 && rested).then_some(QuotaReason::Lower)
     }
 
-    /// Why a rise of the allowance is to be written now, if it is. A refuted cut is taken back at once, and like the cut
-    /// whatever the budget. What is worth much may use it up.
+    /// Why a rise of the allowance is to be written now, if it is. A refuted cut is taken back at
+    /// once, and like the cut whatever the budget. What is worth much may use it up.
     fn raising(&self, step: &Step<'_>, rise_ucpu: u64) -> Option<QuotaReason> {
         let large = rise_ucpu > part_ucpu(step.decision, self.cfg.large_ppm);
         let keep = if large { 0 } else { SMALL_KEEP };

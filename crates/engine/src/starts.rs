@@ -1,5 +1,5 @@
-//! What starts on the machine, told by the kernel as it happens (`bpf/starts.bpf.c`): processes that run another program, and
-//! new groups. Nothing is read while nothing starts.
+//! What starts on the machine, told by the kernel as it happens (`bpf/starts.bpf.c`): processes
+//! that run another program, and new groups. Nothing is read while nothing starts.
 //!
 //! Needs root and BTF, and to be in the machine's own pid namespace, whose numbers it tells.
 

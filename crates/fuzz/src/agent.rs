@@ -1,4 +1,5 @@
-//! What others send the agent, and what an earlier agent left it: requests, `gates.json`, the lease, the configuration.
+//! What others send the agent, and what an earlier agent left it: requests, `gates.json`, the
+//! lease, the configuration.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

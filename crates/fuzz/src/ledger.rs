@@ -19,10 +19,11 @@ const GROUPS: [&str; 4] = ["/other", "/tg-side", "/tg-side/a", "/tg-main"];
 /// Processes that they may be about.
 const PIDS: [i32; 2] = [501, 502];
 
-/// The first byte says how many bytes of `ledger.moving` follow, in eights; the rest is `ledger.json`.
+/// The first byte says how many bytes of `ledger.moving` follow, in eights; the rest is
+/// `ledger.json`.
 ///
-/// Whatever is in them, the next agent starts, or says which of the two it cannot use; the guardian writes the fallback, and all
-/// is restored; then a change is recorded under a number of its own.
+/// Whatever is in them, the next agent starts, or says which of the two it cannot use; the guardian
+/// writes the fallback, and all is restored; then a change is recorded under a number of its own.
 pub fn ledger(data: &[u8]) {
     let Some((words, rest)) = data.split_first() else {
         return;

@@ -1,6 +1,7 @@
-//! What parses text that others write: files of the kernel's, terms, units and targets; requests, the configuration, and what an
-//! earlier agent left. Each target takes any bytes, must not panic, and checks what can be said of every answer: what was read is
-//! written and read again to the same.
+//! What parses text that others write: files of the kernel's, terms, units and targets; requests,
+//! the configuration, and what an earlier agent left. Each target takes any bytes, must not panic,
+//! and checks what can be said of every answer: what was read is written and read again to the
+//! same.
 //!
 //! `fuzz_targets` and `corpus` have cargo-fuzz's layout, and an ordinary test replays the corpus.
 

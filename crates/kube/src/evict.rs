@@ -16,8 +16,9 @@ pub enum Mode {
     Enabled,
 }
 
-/// The pod that moves: of those that request side CPU and are not leaving, the lowest priority; of these the youngest. A pod of
-/// a DaemonSet or of kubelet's own files would come back to the same node.
+/// The pod that moves: of those that request side CPU and are not leaving, the lowest priority; of
+/// these the youngest. A pod of a DaemonSet or of kubelet's own files would come back to the same
+/// node.
 pub fn choose<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<&'a Pod> {
     let may_move = |pod: &&Pod| {
         let is_of_node = pod
@@ -47,7 +48,8 @@ pub enum Answer {
     /// A disruption budget says not now; the next minute asks again.
     NotNow,
     Gone,
-    /// A dry run has no right to ask, and needs none: whether a disruption budget would let it go is not known.
+    /// A dry run has no right to ask, and needs none: whether a disruption budget would let it go
+    /// is not known.
     NotAsked,
 }
 

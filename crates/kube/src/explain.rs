@@ -52,7 +52,8 @@ pub fn page(pod: &Pod, terms: &PodTerms, group: Option<&str>, agent: Option<&str
     text
 }
 
-/// cpu.idle acts among the children of one directory. Against everything else a side pod is held by its quota.
+/// cpu.idle acts among the children of one directory. Against everything else a side pod is held by
+/// its quota.
 fn against_whom(group: Option<&str>) -> &'static str {
     let group = group.unwrap_or_default();
     if group.contains("besteffort") {

@@ -72,8 +72,8 @@ impl NodeStores {
         self.node.state().into_iter().next()
     }
 
-    /// Until everything has been listed once. Before, what is bound is not known, and a gate that a policy gave would be
-    /// taken back.
+    /// Until everything has been listed once. Before, what is bound is not known, and a gate that a
+    /// policy gave would be taken back.
     pub async fn is_listed(&self, client: &Client) {
         // A store's writer is never dropped, so waiting cannot fail.
         let _ = self.pods.wait_until_ready().await;

@@ -47,8 +47,8 @@ impl Change {
     }
 }
 
-/// What the agent said to each group's terms, as far as this process knows: the agent shows a value in another form than it
-/// was given. A call that got no answer is neither.
+/// What the agent said to each group's terms, as far as this process knows: the agent shows a value
+/// in another form than it was given. A call that got no answer is neither.
 #[derive(Default)]
 pub struct AgentAnswers {
     taken: BTreeMap<String, RawTerms>,
@@ -245,8 +245,8 @@ mod tests {
         let with_class = [gate(&["class"])];
         assert_eq!(given.changes(&bad, &with_class, 10), []);
         assert_eq!(given.changes(&bad, &with_class, 11).len(), 1);
-        let mended = [wanted(&[("class", "side"), ("weight", "5")])];
-        assert_eq!(given.changes(&mended, &with_class, 2).len(), 1);
+        let fixed = [wanted(&[("class", "side"), ("weight", "5")])];
+        assert_eq!(given.changes(&fixed, &with_class, 2).len(), 1);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A pod's cgroup, found by its UID: under any `kubepods` directory, whichever driver made it. A name is never put together.
+//! A pod's cgroup, found by its UID: under any `kubepods` directory, whichever driver made it. A
+//! name is never put together.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,9 @@ const STATIC_HASH: &str = "kubernetes.io/config.hash";
 /// Kubelet puts this on the mirror.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Each pod's group, by its UID; `groups` are those of [`of_pods`]. Annotations can be written by those who may make pods: a hash
-/// counts only on what looks like a mirror and has no group of its own, and a group that two pods claim goes to none.
+/// Each pod's group, by its UID; `groups` are those of [`of_pods`]. Annotations can be written by
+/// those who may make pods: a hash counts only on what looks like a mirror and has no group of its
+/// own, and a group that two pods claim goes to none.
 pub fn by_pod<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     groups: &HashMap<String, String>,
@@ -43,7 +45,8 @@ fn static_hash(pod: &Pod) -> Option<&str> {
     (is_of_node && is_hash && annotations.contains_key(MIRROR)).then_some(hash)
 }
 
-/// The directory below which the cpu controller has its groups: of cgroup v1 or v2, below `root` (`/sys/fs/cgroup`).
+/// The directory below which the cpu controller has its groups: of cgroup v1 or v2, below `root`
+/// (`/sys/fs/cgroup`).
 pub fn cpu_mount(root: &Path) -> PathBuf {
     let of_v1 = ["cpu", "cpu,cpuacct"].map(|name| root.join(name));
     of_v1
@@ -91,7 +94,8 @@ fn walk(
     Ok(())
 }
 
-/// The UID in `pod<uid>` (driver cgroupfs) or `...-pod<uid with underscores>.slice` (driver systemd).
+/// The UID in `pod<uid>` (driver cgroupfs) or `...-pod<uid with underscores>.slice` (driver
+/// systemd).
 fn uid_in(name: &str) -> Option<String> {
     let is_uid = |text: &str| {
         text.len() >= 32

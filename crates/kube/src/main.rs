@@ -154,10 +154,10 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
         .await?;
     let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     if on != Some(&node.node) {
-        let mend = on.map_or("it waits for a node".to_owned(), |on| {
+        let remedy = on.map_or("it waits for a node".to_owned(), |on| {
             format!("ask on node {on}")
         });
-        bail!("explain: {asked}: not on node {}: {mend}", node.node);
+        bail!("explain: {asked}: not on node {}: {remedy}", node.node);
     }
     let the_node = Api::<Node>::all(client.clone()).get(&node.node).await?;
     let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await?;

@@ -41,8 +41,8 @@ impl Sampler {
     }
 }
 
-/// `(1 − headroom) · CPUs − main`. Main on CPUs of its own counts as if it were on the shared ones: too little is promised,
-/// never too much.
+/// `(1 − headroom) · CPUs − main`. Main on CPUs of its own counts as if it were on the shared ones:
+/// too little is promised, never too much.
 fn surplus_milli(status: &StatusView, shared_cpus: u32) -> u64 {
     let part = f64::from(shared_cpus.min(status.cpus)) / f64::from(status.cpus.max(1));
     let for_all = status.capacity_cpus * part * (1.0 - status.headroom_ratio);
@@ -50,8 +50,8 @@ fn surplus_milli(status: &StatusView, shared_cpus: u32) -> u64 {
     ((for_all - status.main_cpus) * 1_000.0) as u64
 }
 
-/// CPUs that are no pod's own: those that this process may use. Kubelet's static CPU manager keeps every container that was given
-/// no CPUs of its own, as ours, off those that others have.
+/// CPUs that are no pod's own: those that this process may use. Kubelet's static CPU manager keeps
+/// every container that was given no CPUs of its own, as ours, off those that others have.
 pub fn shared_cpus() -> Option<u32> {
     rustix::thread::sched_getaffinity(None)
         .ok()

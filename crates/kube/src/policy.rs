@@ -8,8 +8,8 @@ use kube::core::{Selector, SelectorExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Terms for the pods of some namespaces on some nodes. A field that this version does not know is left out: one policy of a
-/// newer version must not hide all others.
+/// Terms for the pods of some namespaces on some nodes. A field that this version does not know is
+/// left out: one policy of a newer version must not hide all others.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "tidegate.dev",
@@ -30,7 +30,8 @@ pub struct TidegatePolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "label_selector")]
     pub node_selector: Option<LabelSelector>,
-    /// Of several policies for one pod, the highest number goes first; of equals, the first by name.
+    /// Of several policies for one pod, the highest number goes first; of equals, the first by
+    /// name.
     #[serde(default)]
     pub priority: i32,
     /// The pods' class.
@@ -105,7 +106,8 @@ pub fn in_force<'a>(
     found
 }
 
-/// A selector that cannot be read selects nothing: the API server's schema admits operators that it does not check.
+/// A selector that cannot be read selects nothing: the API server's schema admits operators that it
+/// does not check.
 fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     selector.is_none_or(|selector| {
         Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))

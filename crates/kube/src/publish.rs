@@ -1,4 +1,5 @@
-//! A node's side CPU in its status: a step of the rule each second, and the writes that it asks for.
+//! A node's side CPU in its status: a step of the rule each second, and the writes that it asks
+//! for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl Publisher {
         }
     }
 
-    /// One second: `watched` and `pods` are the node and what is bound to it as the watches tell, `sample` what its agent says.
+    /// One second: `watched` and `pods` are the node and what is bound to it as the watches tell,
+    /// `sample` what its agent says.
     pub async fn step(
         &mut self,
         watched: &Node,
@@ -147,8 +149,9 @@ fn newest<'a>(written: Option<&'a Node>, watched: &'a Node) -> &'a Node {
     }
 }
 
-/// Writes an amount that counts every pod which the API server knows to be bound, however far our watch of them is behind; and
-/// only onto the node as it was read with them: its status is as the rule saw it, and no late write of ours has changed it.
+/// Writes an amount that counts every pod which the API server knows to be bound, however far our
+/// watch of them is behind; and only onto the node as it was read with them: its status is as the
+/// rule saw it, and no late write of ours has changed it.
 async fn write_amount(
     client: Client,
     name: &str,

@@ -34,7 +34,8 @@ pub fn has_ended(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// What a pod requests, as the scheduler counts: its containers and sidecars together, or the largest step of its start.
+/// What a pod requests, as the scheduler counts: its containers and sidecars together, or the
+/// largest step of its start.
 pub fn request_milli(pod: &Pod) -> u64 {
     let Some(spec) = &pod.spec else {
         return 0;

@@ -24,7 +24,8 @@ use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
 
 const STEP: Duration = Duration::from_secs(1);
-/// The agent is asked for its gates when the pods want others, and this often: for each, it reads kernel files.
+/// The agent is asked for its gates when the pods want others, and this often: for each, it reads
+/// kernel files.
 const GATES_PERIOD: Duration = Duration::from_secs(10);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
@@ -61,8 +62,8 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
     Ok(())
 }
 
-/// A client that asks once. Watches, writes and evictions each have a pause of their own before they try again; and to an eviction
-/// "too many requests" is a disruption budget's answer.
+/// A client that asks once. Watches, writes and evictions each have a pause of their own before
+/// they try again; and to an eviction "too many requests" is a disruption budget's answer.
 pub fn client(mut config: Config) -> kube::Result<Client> {
     config.default_retry = false;
     Client::try_from(config)

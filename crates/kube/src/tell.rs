@@ -68,7 +68,8 @@ impl Teller {
         publish(recorder, pod, reason.name(), "Gate", note);
     }
 
-    /// A side pod stands at its tolerance; `action` is what comes of it. Said again and again, it stays one event.
+    /// A side pod stands at its tolerance; `action` is what comes of it. Said again and again, it
+    /// stays one event.
     pub fn starved(&self, pod: &Pod, action: &str, note: String) {
         info!("{}: {note}", shown(pod));
         publish(self.recorder.clone(), pod, "TidegateStarved", action, note);

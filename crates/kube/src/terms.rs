@@ -50,11 +50,13 @@ pub fn may_be_main(namespace: &Labels) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// A pod's terms: of the policies that hold for it, the first one that names a term; beside them its annotations. A pod that
-/// requests side CPU is side. `policies` are those of [`crate::policy::in_force`] for the labels of its `namespace`.
+/// A pod's terms: of the policies that hold for it, the first one that names a term; beside them
+/// its annotations. A pod that requests side CPU is side. `policies` are those of
+/// [`crate::policy::in_force`] for the labels of its `namespace`.
 ///
-/// Annotations are written by those who may make pods. Without [`MAY_BE_MAIN`] they may only restrict the pod, and not change
-/// what a policy gives; with it they may name any term, and go before the policies.
+/// Annotations are written by those who may make pods. Without [`MAY_BE_MAIN`] they may only
+/// restrict the pod, and not change what a policy gives; with it they may name any term, and go
+/// before the policies.
 pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy], namespace: &Labels) -> PodTerms {
     let mut pod_terms = of_policies(policies);
     let any = may_be_main(namespace);
@@ -116,8 +118,8 @@ fn of_policies(policies: &[&TidegatePolicy]) -> PodTerms {
     pod_terms
 }
 
-/// Kubelet gives a pod that requests little CPU a weight far below 100: any number may be more than that. Without a class of a
-/// policy, neutral is what the pod is anyway.
+/// Kubelet gives a pod that requests little CPU a weight far below 100: any number may be more than
+/// that. Without a class of a policy, neutral is what the pod is anyway.
 fn restricts(term: Term, value: &str) -> bool {
     match term {
         Term::Weight => value == "idle",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The law as programs for BPF_PROG_TEST_RUN; tests/bpf_target/run.rs maps the globals and compares. */
+/* The law as programs for BPF_PROG_TEST_RUN; tests/bpf_target/run.rs maps the globals and compares.
+ */
 #define KERNEL_FUNCTION extern __attribute__((weak, section(".ksyms")))
 
 /* The numeric iterator of kernel/bpf/bpf_iter.c. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The native side of tests/bpf_target/run.rs; nothing else refers to it, so no program carries it. */
+/* The native side of tests/bpf_target/run.rs; nothing else refers to it, so no program carries it.
+ */
 #include "../bpf/ops.h"
 
 /* The globals of one header, and their size. */

@@ -1,10 +1,13 @@
-//! Bandwidth: a group's CPU time in each period, handed to CPUs in slices (`law/bandwidth.h`, `law/bandwidth.md`).
+//! Bandwidth: a group's CPU time in each period, handed to CPUs in slices (`law/bandwidth.h`,
+//! `law/bandwidth.md`).
 //!
-//! A [`Pool`] per limited group, a [`Silo`] per group and CPU. On a CPU: [`Pool::run`] for what ran; on [`Verdict::Out`] stop
-//! the group there with [`Pool::throttle`]; when nothing is left to run, [`Pool::give_back`]. At [`Pool::turnover_ns`], while
-//! anything is throttled, [`Pool::turnover`], then [`Pool::distribute`] over the throttled silos, oldest first, until
-//! [`Pool::runtime_ns`] is 0. A pool of [`Pool::kernel`] does as the stock kernel: its timer is the caller's
-//! ([`Pool::active`]), each turnover handled adds one quota, and a change is [`Pool::set_kernel`].
+//! A [`Pool`] per limited group, a [`Silo`] per group and CPU. On a CPU: [`Pool::run`] for what
+//! ran; on [`Verdict::Out`] stop the group there with [`Pool::throttle`]; when nothing is left to
+//! run, [`Pool::give_back`]. At [`Pool::turnover_ns`], while anything is throttled,
+//! [`Pool::turnover`], then [`Pool::distribute`] over the throttled silos, oldest first, until
+//! [`Pool::runtime_ns`] is 0. A pool of [`Pool::kernel`] does as the stock kernel: its timer is the
+//! caller's ([`Pool::active`]), each turnover handled adds one quota, and a change is
+//! [`Pool::set_kernel`].
 //!
 //! ```
 //! use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
@@ -64,7 +67,8 @@ impl Terms {
         unsafe { ffi::tg_bw_valid(self) != 0 }
     }
 
-    /// Quota over period with 20 fractional bits, as the kernel compares them; [`NONE`] without limit.
+    /// Quota over period with 20 fractional bits, as the kernel compares them; [`NONE`] without
+    /// limit.
     pub fn ratio(&self) -> u64 {
         // SAFETY: as in `is_valid`.
         unsafe { ffi::tg_bw_ratio(self) }
@@ -111,8 +115,9 @@ impl Pool {
         Self::with_flags(0, 0)
     }
 
-    /// A pool without limit, that does as the stock kernel does. Its timer's grid goes through `phase_ns`; `expire`: as in
-    /// kernels before de53fd7aed, what a silo holds is void after the turnover.
+    /// A pool without limit, that does as the stock kernel does. Its timer's grid goes through
+    /// `phase_ns`; `expire`: as in kernels before de53fd7aed, what a silo holds is void after the
+    /// turnover.
     pub fn kernel(phase_ns: u64, expire: bool) -> Self {
         Self::with_flags(
             ffi::TG_BW_KERNEL | if expire { ffi::TG_BW_EXPIRE } else { 0 },
@@ -125,7 +130,8 @@ impl Pool {
         Self::with_flags(ffi::TG_BW_EXPIRE, 0)
     }
 
-    /// A pool of which a silo keeps only this much when it goes idle: tests walk every state of machines that count in single ns.
+    /// A pool of which a silo keeps only this much when it goes idle: tests walk every state of
+    /// machines that count in single ns.
     #[doc(hidden)]
     pub fn keeping(self, keep_ns: u32) -> Self {
         Self { keep_ns, ..self }
@@ -133,8 +139,9 @@ impl Pool {
 
     fn with_flags(flags: u32, phase_ns: u64) -> Self {
         let mut pool = MaybeUninit::zeroed();
-        // SAFETY: here and in all methods below: the pointers come from references and are valid for the
-        // call, which keeps none of them; every function is total. Zeros are a value of the struct.
+        // SAFETY: here and in all methods below: the pointers come from references and are valid
+        // for the call, which keeps none of them; every function is total. Zeros are a value of the
+        // struct.
         unsafe {
             ffi::tg_bw_init(pool.as_mut_ptr(), flags, phase_ns);
             pool.assume_init()
@@ -158,7 +165,8 @@ impl Pool {
         self.turnover_ns
     }
 
-    /// Quota put in in this period; [`NONE`]: the period's length was changed, and no raise counts before the next turnover.
+    /// Quota put in in this period; [`NONE`]: the period's length was changed, and no raise counts
+    /// before the next turnover.
     pub fn granted_ns(&self) -> u64 {
         self.granted_ns
     }
@@ -168,7 +176,8 @@ impl Pool {
         self.throttled
     }
 
-    /// Of a [`Self::kernel`] pool: does the period timer run? It fires at [`Self::turnover_ns`]; a take or a write starts it.
+    /// Of a [`Self::kernel`] pool: does the period timer run? It fires at [`Self::turnover_ns`]; a
+    /// take or a write starts it.
     pub fn active(&self) -> bool {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_active(self) != 0 }
@@ -203,7 +212,8 @@ impl Pool {
         unsafe { ffi::tg_bw_take(self, silo, want_ns, now_ns) }
     }
 
-    /// Charges what ran, and takes a slice when the silo is used up. A throttled silo takes nothing.
+    /// Charges what ran, and takes a slice when the silo is used up. A throttled silo takes
+    /// nothing.
     pub fn run(&mut self, silo: &mut Silo, delta_ns: u64, now_ns: u64) -> Verdict {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_run(self, silo, delta_ns, now_ns) }
@@ -227,13 +237,15 @@ impl Pool {
         unsafe { ffi::tg_bw_return(self, silo) }
     }
 
-    /// Changes the terms: debts stay, and a change back and forth gains nothing. Distribute afterwards.
+    /// Changes the terms: debts stay, and a change back and forth gains nothing. Distribute
+    /// afterwards.
     pub fn set(&mut self, terms: &Terms, now_ns: u64) {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_set(self, terms, now_ns) }
     }
 
-    /// Changes the terms as a write of the kernel's file does: a refill. Pass every silo through [`Self::forgive`] afterwards.
+    /// Changes the terms as a write of the kernel's file does: a refill. Pass every silo through
+    /// [`Self::forgive`] afterwards.
     pub fn set_kernel(&mut self, terms: &Terms, now_ns: u64) {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_set_kernel(self, terms, now_ns) }
@@ -245,7 +257,8 @@ impl Pool {
         unsafe { ffi::tg_bw_forgive(self, silo, now_ns) }
     }
 
-    /// After [`Self::give_back`] gave something: is the kernel's slack timer, if it does not run, to fire in [`SLACK_WAIT_NS`]?
+    /// After [`Self::give_back`] gave something: is the kernel's slack timer, if it does not run,
+    /// to fire in [`SLACK_WAIT_NS`]?
     pub fn slack_wanted(&self, now_ns: u64) -> bool {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_slack_wanted(self, now_ns) != 0 }

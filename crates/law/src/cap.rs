@@ -1,8 +1,9 @@
 //! Rate caps: a hard and a soft bound on CPU use, as token buckets (`law/cap.h`, `law/cap.md`).
 //!
-//! A run borrows from its bucket at its start and returns what it has left at its end. A task runs while its bucket is above
-//! zero; empty, it is parked (hard) or put in the background (soft) until it is above zero again. With [`Scope::Group`] one bucket counts for all; with the others each process or task has its own, and a
-//! [`Family`] keeps what those that exited still owe.
+//! A run borrows from its bucket at its start and returns what it has left at its end. A task runs
+//! while its bucket is above zero; empty, it is parked (hard) or put in the background (soft) until
+//! it is above zero again. With [`Scope::Group`] one bucket counts for all; with the others each
+//! process or task has its own, and a [`Family`] keeps what those that exited still owe.
 //!
 //! ```
 //! use tidegate_law::cap::{Cap, Family, Loan, State, Terms};
@@ -80,7 +81,8 @@ impl Cap {
         unsafe { ffi::tg_cap_set(self, terms, now_ns) }
     }
 
-    /// Charges what a task used up to now that has borrowed nothing. `background`: it ran because nothing else wanted the CPU.
+    /// Charges what a task used up to now that has borrowed nothing. `background`: it ran because
+    /// nothing else wanted the CPU.
     pub fn charge(&mut self, used_ns: u64, now_ns: u64, background: bool, is: u32) {
         self.charge_run(&mut Loan::default(), used_ns, now_ns, background, is);
     }
@@ -106,9 +108,9 @@ impl Cap {
         unsafe { ffi::tg_cap_return(self, loan) }
     }
 
-    /// A run starts or goes on: it gives back what it has left of its loan and borrows again. How long it may run
-    /// before its CPU looks again; 0 if it may not, [`NEVER_NS`] where no bucket bounds it. A loan is `lend_ns`, or what there
-    /// is, and at least `least_ns`.
+    /// A run starts or goes on: it gives back what it has left of its loan and borrows again. How
+    /// long it may run before its CPU looks again; 0 if it may not, [`NEVER_NS`] where no bucket
+    /// bounds it. A loan is `lend_ns`, or what there is, and at least `least_ns`.
     pub fn lend(
         &mut self,
         loan: &mut Loan,
@@ -130,8 +132,9 @@ impl Cap {
         unsafe { ffi::tg_cap_state(self, family, now_ns, is) }
     }
 
-    /// When the state can next be better: the bucket that holds the task back then has `want_ns` (1 is the earliest). 0 where
-    /// nothing holds it back. Call it after [`Self::state`], which fills the buckets, and look again then.
+    /// When the state can next be better: the bucket that holds the task back then has `want_ns` (1
+    /// is the earliest). 0 where nothing holds it back. Call it after [`Self::state`], which fills
+    /// the buckets, and look again then.
     pub fn ready_at_ns(&self, family: &Family, want_ns: u64) -> u64 {
         // SAFETY: as in `set`.
         unsafe { ffi::tg_cap_ready_at_ns(self, family, want_ns) }
@@ -144,7 +147,8 @@ impl Cap {
         (unsafe { ffi::tg_cap_fork(self, &mut child, now_ns, is) } != 0).then_some(child)
     }
 
-    /// The last task of a bucket of its own exits or moves away. Charge it first. A group's bucket stays as it is.
+    /// The last task of a bucket of its own exits or moves away. Charge it first. A group's bucket
+    /// stays as it is.
     pub fn leave(&mut self, family: &mut Family, now_ns: u64) {
         // SAFETY: as in `set`.
         unsafe { ffi::tg_cap_leave(self, family, now_ns) }

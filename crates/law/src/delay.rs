@@ -50,7 +50,8 @@ impl State {
 }
 
 impl Delay {
-    /// `share_ppm` of main's runs may be late (p99: 10,000); `home_ppm` of extra headroom stands while nothing is known.
+    /// `share_ppm` of main's runs may be late (p99: 10,000); `home_ppm` of extra headroom stands
+    /// while nothing is known.
     pub fn new(cfg: Config, share_ppm: u32, home_ppm: u32) -> Self {
         let mut delay = MaybeUninit::zeroed();
         // SAFETY: the pointers are valid for the call, and zeros are a value of the struct.

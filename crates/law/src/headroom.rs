@@ -45,8 +45,8 @@ impl HeadroomConfig {
         contend_ppm: 0,
         displaced: 0,
     };
-    /// For a scheduler that looks for itself, each millisecond, and acts at no cost: a false alarm is cheap there, and what
-    /// is given needs no lead but the mean's own.
+    /// For a scheduler that looks for itself, each millisecond, and acts at no cost: a false alarm
+    /// is cheap there, and what is given needs no lead but the mean's own.
     pub const KERNEL: Self = Self {
         lead_us: 20_000,
         raise_ppm_per_s: 5_000_000,
@@ -60,9 +60,10 @@ impl HeadroomConfig {
         displaced: 1,
         ..Self::FAST
     };
-    /// [`Self::KERNEL`] for a domain of so many CPUs. Its thresholds are CPU time per CPU; on few CPUs one request of one
-    /// task would be a step of the whole domain (4 ms of each 10 on one CPU: an alarm each 10 ms, and side work had 1 %
-    /// where 30 % were free). So a step is at least 4.5 ms of CPU time, as on 15 CPUs.
+    /// [`Self::KERNEL`] for a domain of so many CPUs. Its thresholds are CPU time per CPU; on few
+    /// CPUs one request of one task would be a step of the whole domain (4 ms of each 10 on one
+    /// CPU: an alarm each 10 ms, and side work had 1 % where 30 % were free). So a step is at least
+    /// 4.5 ms of CPU time, as on 15 CPUs.
     pub fn kernel(cpus: u32) -> Self {
         let least_us = 4_500 / cpus.max(1);
         Self {
@@ -82,7 +83,8 @@ impl HeadroomConfig {
 }
 
 impl HeadroomConfig {
-    /// The tuning for a sensor's window: [`Self::KERNEL`] below 2.5 ms, [`Self::FAST`] below 20 ms, [`Self::SLOW`] from there.
+    /// The tuning for a sensor's window: [`Self::KERNEL`] below 2.5 ms, [`Self::FAST`] below 20 ms,
+    /// [`Self::SLOW`] from there.
     pub fn for_window_ns(window_ns: u64) -> Self {
         if window_ns < 2_500_000 {
             Self::KERNEL

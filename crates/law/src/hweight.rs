@@ -1,7 +1,9 @@
-//! Hierarchical weights, flattened (`law/hweight.h`): what a task is worth in its run queue, and CPU time as virtual time.
+//! Hierarchical weights, flattened (`law/hweight.h`): what a task is worth in its run queue, and
+//! CPU time as virtual time.
 //!
-//! A tree of groups is the caller's: a [`Group`] each, whose [`Group::update`] says what is to be done in the parent, up to the
-//! root; a task's hweight is its own weight with [`SHIFT`] fractional bits, taken [`up`] from group to group.
+//! A tree of groups is the caller's: a [`Group`] each, whose [`Group::update`] says what is to be
+//! done in the parent, up to the root; a task's hweight is its own weight with [`SHIFT`] fractional
+//! bits, taken [`up`] from group to group.
 
 use crate::ffi;
 
@@ -15,8 +17,8 @@ pub const ONE: u64 = ffi::TG_HWEIGHT_ONE as u64;
 pub const MIN: u64 = ffi::TG_HWEIGHT_MIN as u64;
 
 impl Group {
-    /// An entity of this weight comes (`by` = 1), goes (-1), or changes by it (0) in the group, which weighs `own`; `Some`: the
-    /// same for the group's parent.
+    /// An entity of this weight comes (`by` = 1), goes (-1), or changes by it (0) in the group,
+    /// which weighs `own`; `Some`: the same for the group's parent.
     pub fn update(&mut self, own: u32, mut weight: i64, mut by: i32) -> Option<(i64, i32)> {
         let (mut before, mut now) = (0, 0);
         // SAFETY: the pointers are valid for the calls.
@@ -48,7 +50,8 @@ pub fn group_weight(cgroup_weight: u32) -> u32 {
     unsafe { ffi::tg_group_weight(cgroup_weight) }
 }
 
-/// What an hweight of an entity of weight `own` becomes a level up, past a group of this weight with `active` in it.
+/// What an hweight of an entity of weight `own` becomes a level up, past a group of this weight
+/// with `active` in it.
 pub fn up(hweight: u64, group_weight: u32, active: i64, own: u64) -> u64 {
     // SAFETY: as in `nice_weight`.
     unsafe { ffi::tg_hweight_up(hweight, group_weight, active, own) }

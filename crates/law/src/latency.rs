@@ -1,6 +1,8 @@
-//! Latency hints: -20 (first) to 19 (last), a bounded offset of the deadline (`law/latency.h`, `law/latency.md`).
+//! Latency hints: -20 (first) to 19 (last), a bounded offset of the deadline (`law/latency.h`,
+//! `law/latency.md`).
 //!
-//! A hint says when a task gets its CPU time, never how much. Virtual times are `u64` that wrap, as in the kernel.
+//! A hint says when a task gets its CPU time, never how much. Virtual times are `u64` that wrap, as
+//! in the kernel.
 
 use crate::ffi;
 
@@ -49,7 +51,8 @@ pub fn before(a: u64, b: u64) -> bool {
     unsafe { ffi::tg_latency_before(a, b) != 0 }
 }
 
-/// The slice for `sched_setattr` that stands for a hint on a stock kernel: `base * 1.25^hint`, in the kernel's range.
+/// The slice for `sched_setattr` that stands for a hint on a stock kernel: `base * 1.25^hint`, in
+/// the kernel's range.
 pub fn slice_ns(hint: i32, base_ns: u64) -> u64 {
     // SAFETY: as in `offset_ns`.
     unsafe { ffi::tg_latency_slice_ns(hint, base_ns) }

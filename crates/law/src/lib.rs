@@ -1,12 +1,12 @@
 //! The arithmetic of Tidegate's mechanisms: a safe face of `law/*.h`.
 //!
-//! The law itself is C (one header an idea, integers only), because the same
-//! text is compiled into BPF programs. This crate compiles it natively and
-//! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
-//! [`share()`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
-//! group uses, [`latency`] orders deadlines. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of Tidegate's
-//! own scheduler. All are pure: time comes in, nothing is read or written elsewhere.
-//! `law/README.md` says where each formula, its bounds and its tuning are told.
+//! The law itself is C (one header an idea, integers only), because the same text is compiled into
+//! BPF programs. This crate compiles it natively and gives it Rust types: [`Headroom`] decides how
+//! much CPU side work may use, [`share()`] splits an allowance over several targets, [`bandwidth`]
+//! meters a group by quota and period, [`cap`] bounds what a task or group uses, [`latency`] orders
+//! deadlines. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are of Tidegate's own
+//! scheduler. All are pure: time comes in, nothing is read or written elsewhere. `law/README.md`
+//! says where each formula, its bounds and its tuning are told.
 
 pub mod bandwidth;
 pub mod cap;

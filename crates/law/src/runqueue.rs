@@ -1,7 +1,7 @@
 //! The order of a run queue, in virtual time (`law/runqueue.h`).
 //!
-//! [`Mean`] keeps V, the mean of the members' vruntime by weight, which a task that comes back is placed by ([`place`]); [`Task`]
-//! gives its place in the order.
+//! [`Mean`] keeps V, the mean of the members' vruntime by weight, which a task that comes back is
+//! placed by ([`place`]); [`Task`] gives its place in the order.
 
 use crate::ffi;
 
@@ -30,8 +30,8 @@ impl Mean {
         self.nr_running
     }
 
-    /// What a task's hweight counts for on so many CPUs: no more than one CPU of them. `counted` is what it counts for as a member,
-    /// or 0.
+    /// What a task's hweight counts for on so many CPUs: no more than one CPU of them. `counted` is
+    /// what it counts for as a member, or 0.
     pub fn feasible(&self, hweight: u64, counted: u64, cpus: u64) -> u64 {
         // SAFETY: as in `v`.
         unsafe { ffi::tg_runqueue_feasible(self, hweight, counted, cpus) }
@@ -79,14 +79,15 @@ impl Mean {
     }
 }
 
-/// What each of the CPUs that run a run queue's members has to do; members that no CPU runs come before all that one does.
+/// What each of the CPUs that run a run queue's members has to do; members that no CPU runs come
+/// before all that one does.
 pub fn load(weights: u64, cpus: u64) -> u64 {
     // SAFETY: numbers alone.
     unsafe { ffi::tg_runqueue_load(weights, cpus) }
 }
 
-/// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member of this weight out of another one (weights,
-/// CPUs).
+/// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member of this
+/// weight out of another one (weights, CPUs).
 pub fn pulls(own: (u64, u64), other: (u64, u64), weight: u64) -> bool {
     // SAFETY: numbers alone.
     unsafe { ffi::tg_runqueue_pulls(own.0, own.1, other.0, other.1, weight) != 0 }
@@ -99,8 +100,8 @@ impl Task {
         unsafe { ffi::tg_runqueue_deadline(v, self, period_ns) }
     }
 
-    /// Whether this task, which waits, displaces one that runs, whose vruntime is as of now; it has been on its CPU for `ran_ns` of
-    /// its slice.
+    /// Whether this task, which waits, displaces one that runs, whose vruntime is as of now; it has
+    /// been on its CPU for `ran_ns` of its slice.
     pub fn displaces(&self, runs: &Task, v: u64, ran_ns: u64, slice_ns: u64) -> Displaces {
         // SAFETY: as in `deadline`.
         unsafe { ffi::tg_runqueue_displaces(v, self, runs, ran_ns, slice_ns) }
@@ -143,7 +144,8 @@ pub fn is_eligible(v: u64, vruntime: u64, slice_v: u64) -> bool {
     unsafe { ffi::tg_runqueue_eligible(v, vruntime, slice_v) != 0 }
 }
 
-/// The vruntime of a task that comes back, `lag` behind V when it left; `left_at`: its vruntime then, if it left this run queue.
+/// The vruntime of a task that comes back, `lag` behind V when it left; `left_at`: its vruntime
+/// then, if it left this run queue.
 pub fn place(v: u64, lag: i64, left_at: Option<u64>, slice_v: u64) -> u64 {
     // SAFETY: as in `weight`.
     unsafe {

@@ -1,6 +1,7 @@
 //! The numbers of the rule.
 
-/// The numbers of the rule. The defaults are those that `tidegate-kube` uses; others are for rehearsals.
+/// The numbers of the rule. The defaults are those that `tidegate-kube` uses; others are for
+/// rehearsals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constants {
     pub window_s: u64,
@@ -10,7 +11,8 @@ pub struct Constants {
     pub mean_s: u64,
     /// Samples cover this before the first promise.
     pub warm_up_s: u64,
-    /// A difference that is not larger than both this and [`Constants::slack_milli`] does not count.
+    /// A difference that is not larger than both this and [`Constants::slack_milli`] does not
+    /// count.
     pub slack_percent: u64,
     pub slack_milli: u64,
     /// Between two rises of the promise.
@@ -22,8 +24,9 @@ pub struct Constants {
     pub write_gap_s: u64,
     /// A smaller change is not written.
     pub write_milli: u64,
-    /// For so long the scheduler and kubelet may act by an older state of the node: their watches pause for 30 to 60 s after a
-    /// failure of the API server, and a pod that is placed takes a moment to be bound.
+    /// For so long the scheduler and kubelet may act by an older state of the node: their watches
+    /// pause for 30 to 60 s after a failure of the API server, and a pod that is placed takes a
+    /// moment to be bound.
     pub settle_s: u64,
     /// After so long without a sample nothing is published.
     pub stale_s: u64,

@@ -34,8 +34,8 @@ impl Estimate {
         self.milli
     }
 
-    /// Takes the surplus of this second. The estimate falls to the mean of three minutes, and rises to what three of four
-    /// seconds of the last fifteen minutes had.
+    /// Takes the surplus of this second. The estimate falls to the mean of three minutes, and rises
+    /// to what three of four seconds of the last fifteen minutes had.
     pub fn sample(&mut self, time_s: u64, surplus_milli: u64, may_rise: bool) {
         self.window.push(time_s, surplus_milli);
         let (Some(mean_milli), Some(low_milli)) =

@@ -11,7 +11,8 @@ use crate::eviction::Eviction;
 pub struct Observation {
     /// The second, of a clock that never goes back.
     pub time_s: u64,
-    /// What the law leaves to side work, before its floor: `(1 − headroom) · CPUs − main`. None where it is not known.
+    /// What the law leaves to side work, before its floor: `(1 − headroom) · CPUs − main`. None
+    /// where it is not known.
     pub surplus_milli: Option<u64>,
     /// Requests of the pods that are bound here and have not ended: pending ones too.
     pub bound_milli: u64,
@@ -19,7 +20,8 @@ pub struct Observation {
     pub leaving_milli: u64,
     /// What the node's status says now; none where the key is absent.
     pub standing_milli: Option<u64>,
-    /// The key is in what is allocatable, by which the scheduler places. Kubelet takes it over from the capacity, seconds later.
+    /// The key is in what is allocatable, by which the scheduler places. Kubelet takes it over from
+    /// the capacity, seconds later.
     pub is_allocatable: bool,
     /// A call or a watch of the API server has failed since the last second.
     pub has_failed: bool,
@@ -31,10 +33,12 @@ pub struct Observation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     Keep,
-    /// Write this amount, or what is bound where that is more: the pods are counted once more for it.
+    /// Write this amount, or what is bound where that is more: the pods are counted once more for
+    /// it.
     Set(u64),
-    /// Delete the key: the scheduler places nothing more here, and kubelet lets run what runs. An amount below what is bound,
-    /// or zero, would have kubelet reject running pods when it starts next.
+    /// Delete the key: the scheduler places nothing more here, and kubelet lets run what runs. An
+    /// amount below what is bound, or zero, would have kubelet reject running pods when it starts
+    /// next.
     Delete,
 }
 
@@ -170,11 +174,12 @@ impl Rule {
 
     /// Whether an amount may be written.
     ///
-    /// None is while others may still act by what the node's status said before. A lower one than before would reject the pods
-    /// that the scheduler goes on placing by the higher one; so the key is deleted, and once it has been gone from what is
-    /// allocatable for `settle_s`, every pod that came by the higher amount is bound, and no other comes. Those are then counted,
-    /// and no less is written. A higher one after a failure could be known to the scheduler before kubelet, which would reject
-    /// what it places.
+    /// None is while others may still act by what the node's status said before. A lower one than
+    /// before would reject the pods that the scheduler goes on placing by the higher one; so the
+    /// key is deleted, and once it has been gone from what is allocatable for `settle_s`, every pod
+    /// that came by the higher amount is bound, and no other comes. Those are then counted, and no
+    /// less is written. A higher one after a failure could be known to the scheduler before
+    /// kubelet, which would reject what it places.
     fn may_write_amount(&self, seen: &Observation) -> bool {
         let is_over = |since_s: u64| seen.time_s >= since_s + self.constants.settle_s;
         self.failed_s.is_none_or(is_over)

@@ -1,4 +1,5 @@
-//! The samples of the last minutes: their mean over the last one, and the amount that most of them reach.
+//! The samples of the last minutes: their mean over the last one, and the amount that most of them
+//! reach.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,8 @@ pub struct Window {
     /// Of `samples`, how many at the back count for the mean, and their sum.
     recent: usize,
     recent_sum_milli: u64,
-    /// How many samples lie in each [`GRAIN_MILLI`]; the percentile, rounded down, is the start of one of them.
+    /// How many samples lie in each [`GRAIN_MILLI`]; the percentile, rounded down, is the start of
+    /// one of them.
     grains: Vec<u32>,
     /// The grain in which the percentile lies, and how many samples lie below that grain.
     low: usize,
@@ -60,7 +62,8 @@ impl Window {
         self.recent_sum_milli.checked_div(self.recent as u64)
     }
 
-    /// What all but [`Constants::low_percent`] of the samples reach, rounded down to [`GRAIN_MILLI`]; none without a sample.
+    /// What all but [`Constants::low_percent`] of the samples reach, rounded down to
+    /// [`GRAIN_MILLI`]; none without a sample.
     pub fn low_milli(&self) -> Option<u64> {
         (!self.samples.is_empty()).then_some(self.low as u64 * GRAIN_MILLI)
     }
@@ -95,7 +98,8 @@ impl Window {
         }
     }
 
-    /// Moves the mark of the percentile: neighbouring samples differ little, so it moves by few grains.
+    /// Moves the mark of the percentile: neighbouring samples differ little, so it moves by few
+    /// grains.
     fn settle(&mut self) {
         // The sample of this rank, from 0, is the percentile.
         let rank = (self.samples.len() - 1) * self.low_percent / 100;

@@ -1,4 +1,5 @@
-//! The last minutes, step by step: a mapped file of fixed size that costs the control loop a few stores a step and outlives its writer.
+//! The last minutes, step by step: a mapped file of fixed size that costs the control loop a few
+//! stores a step and outlives its writer.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,7 +18,8 @@ const SLOTS: usize = 120_000;
 /// "tidegate's flight", version 1.
 const MAGIC: u64 = 0x7467_666c_6967_6801;
 
-/// A slot is four words: the time, two pairs of figures, and the step's number, which is written last.
+/// A slot is four words: the time, two pairs of figures, and the step's number, which is written
+/// last.
 const WORDS: usize = 4;
 
 /// The first slot is the head.
@@ -80,8 +82,8 @@ impl Flight {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has BYTES bytes, begins at a page, lives as long as `self`, and is only touched through these atomics;
-        // any bits are a valid word.
+        // SAFETY: the mapping has BYTES bytes, begins at a page, lives as long as `self`, and is
+        // only touched through these atomics; any bits are a valid word.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), BYTES / 8) }
     }
 

@@ -1,5 +1,5 @@
-//! Entries as bytes: a mark with the format's version, the length, a checksum, and the entry by postcard. What is torn or damaged is
-//! told by its checksum, and the next mark leads on behind it.
+//! Entries as bytes: a mark with the format's version, the length, a checksum, and the entry by
+//! postcard. What is torn or damaged is told by its checksum, and the next mark leads on behind it.
 
 use crate::record::Record;
 

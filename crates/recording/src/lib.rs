@@ -1,5 +1,6 @@
-//! Recordings of a machine: what is in one ([`record`]), how it lies in a file ([`frame`]), the directory that an agent keeps of them
-//! ([`store`]), and the last minutes step by step ([`flight`]).
+//! Recordings of a machine: what is in one ([`record`]), how it lies in a file ([`frame`]), the
+//! directory that an agent keeps of them ([`store`]), and the last minutes step by step
+//! ([`flight`]).
 
 pub mod flight;
 pub mod frame;

@@ -52,7 +52,8 @@ pub fn load(path: &Path, from_ms: u64, to_ms: u64) -> Result<Recording, LoadErro
             // The agent removes old ones meanwhile.
             Err(LoadError::Io { error, .. })
                 if is_dir && error.kind() == io::ErrorKind::NotFound => {}
-            // A file whose first entry is damaged, or of a later version that was installed for a while.
+            // A file whose first entry is damaged, or of a later version that was installed for a
+            // while.
             Err(LoadError::NoRecording(_) | LoadError::Newer { .. }) if is_dir => {}
             read => read?,
         }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tidegate_api::Limit;
 
-/// One entry of a recording. Postcard encodes the kind by its place here and the fields by their order, so both only ever grow at the
-/// end, with a new [`crate::VERSION`].
+/// One entry of a recording. Postcard encodes the kind by its place here and the fields by their
+/// order, so both only ever grow at the end, with a new [`crate::VERSION`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// The machine: the first entry of every file.

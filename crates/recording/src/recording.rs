@@ -27,7 +27,8 @@ impl Recording {
         Some((first.unix_ms, last.unix_ms))
     }
 
-    /// One record more. A file numbers its works itself: `ids` maps those of this file to the recording's.
+    /// One record more. A file numbers its works itself: `ids` maps those of this file to the
+    /// recording's.
     pub(crate) fn add(&mut self, record: Record, ids: &mut BTreeMap<u32, u32>) {
         match record {
             Record::Machine(machine) => self.machine = machine,

@@ -1,5 +1,6 @@
-//! An agent's directory of recordings: a file for each hour, named by its first second, of which the oldest go as soon as they are too old
-//! or all are too large. A file of its own format version and machine, so that each can be read, copied and removed by itself.
+//! An agent's directory of recordings: a file for each hour, named by its first second, of which
+//! the oldest go as soon as they are too old or all are too large. A file of its own format version
+//! and machine, so that each can be read, copied and removed by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,7 +14,8 @@ use crate::record::{Event, Machine, Record, Second, Work};
 
 const FILE_MS: u64 = 3_600_000;
 
-/// An event is written behind the second in which it happened; a clock that was set back goes further.
+/// An event is written behind the second in which it happened; a clock that was set back goes
+/// further.
 const APART_MS: u64 = 5_000;
 
 /// One file has at most this part of the room, so that the oldest can go while the newest grows.
@@ -49,7 +51,8 @@ struct Current {
 }
 
 impl Store {
-    /// Opens the directory, or makes it, for its owner alone. What is there already stays as it is, within the limits.
+    /// Opens the directory, or makes it, for its owner alone. What is there already stays as it is,
+    /// within the limits.
     pub fn open(dir: &Path, limits: Limits, machine: Machine) -> io::Result<Store> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let files = files(dir)?.into_iter().map(|path| {
@@ -106,7 +109,8 @@ impl Store {
         let mut written = self.try_write(unix_ms, works, record);
         if let Err(error) = &written {
             self.leave_current();
-            // One old file for the newest second, and no more: another program may take whatever is freed.
+            // One old file for the newest second, and no more: another program may take whatever is
+            // freed.
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if is_full && !self.has_given && self.remove_oldest() {
                 self.has_given = true;

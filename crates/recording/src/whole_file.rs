@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes a file for its owner alone, whole or not at all, through a new file beside it. What is no plain file, as `/dev/stdout`, is
-/// written as it is.
+/// Writes a file for its owner alone, whole or not at all, through a new file beside it. What is no
+/// plain file, as `/dev/stdout`, is written as it is.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     if is_special {

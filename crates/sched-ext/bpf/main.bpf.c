@@ -32,7 +32,8 @@ s32 select_cpu(u64 *ctx)
 
 	if (task_is_side(p))
 		return prev;
-	/* With the flag the search may choose the waker's CPU though others idle, and the waker may go on. */
+	/* With the flag the search may choose the waker's CPU though others idle, and the waker may
+	 * go on. */
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2] & ~sync, &idle);
 	if (!idle)
 		return ctx[2] & sync && in_task() ? place_beside(p, cpu) : cpu;
@@ -60,7 +61,8 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			 u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
-	/* Put back by its CPU, or picked there when a higher class took the CPU (cpu_release): not woken. */
+	/* Put back by its CPU, or picked there when a higher class took the CPU (cpu_release): not
+	 * woken. */
 	bool is_back = again || (flags & CONST(scx_enq_flags, SCX_ENQ_REENQ) && !t->woken_ns);
 	bool soon;
 	s32 other;
@@ -206,7 +208,8 @@ int running(u64 *ctx)
 
 	if (!t || !c)
 		return 0;
-	/* An idle CPU took it at once, or it was throttled in the moment in which another CPU took it. */
+	/* An idle CPU took it at once, or it was throttled in the moment in which another CPU took
+	 * it. */
 	if (!task_on_rq(t))
 		activate(p, t, cpu, ACTIVATE_RUNS);
 	if (t->llc != c->llc)
@@ -261,10 +264,11 @@ int stopping(u64 *ctx)
 		if (task_on_rq(t))
 			task_requeue(t, now, false);
 		/*
-		 * With a slice left a higher class takes the CPU, and the kernel would leave the task in the
-		 * CPU's own queue. 6.18 keeps it there also when `cpu_release` empties that: the task that a
-		 * BPF program interrupts may not migrate meanwhile. It would wait beside an idle CPU, and go
-		 * on before all others with the kernel's slice of 20 ms.
+		 * With a slice left a higher class takes the CPU, and the kernel would leave the
+		 * task in the CPU's own queue. 6.18 keeps it there also when `cpu_release` empties
+		 * that: the task that a BPF program interrupts may not migrate meanwhile. It would
+		 * wait beside an idle CPU, and go on before all others with the kernel's slice of
+		 * 20 ms.
 		 */
 		set_slice(p, 0);
 	}
@@ -296,9 +300,9 @@ int tick(u64 *ctx)
 }
 
 /*
- * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has not
- * woken it: either that CPU sees this one idle, or this one sees the task (marked idle first, from
- * 6.14). Nor does the kernel when it queues without asking us (cpuhp/1 waited for 36 s).
+ * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has
+ * not woken it: either that CPU sees this one idle, or this one sees the task (marked idle first,
+ * from 6.14). Nor does the kernel when it queues without asking us (cpuhp/1 waited for 36 s).
  */
 OPS(update_idle)
 int update_idle(u64 *ctx)

@@ -1,4 +1,5 @@
-//! What gates' tasks have used and how long they waited to run once woken: `bpf/core/account.h`, its CPUs added up.
+//! What gates' tasks have used and how long they waited to run once woken: `bpf/core/account.h`,
+//! its CPUs added up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +23,8 @@ pub fn accounts_for(cpus: u32) -> u32 {
     (ROOM_BYTES / (size_of::<Account>() as u32 * cpus)).clamp(ACCOUNTS_LEAST, MOST)
 }
 
-/// CPU time used, and delays, since the gate was set (or, of tasks without one, since the scheduler was loaded).
+/// CPU time used, and delays, since the gate was set (or, of tasks without one, since the scheduler
+/// was loaded).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkStat {
     /// CPU time as main or neutral work.
@@ -47,7 +49,8 @@ impl WorkStat {
         self.run_delay.add(&other.run_delay);
     }
 
-    /// What was added since `before`, which was read earlier; the longest delay stays that of the whole time.
+    /// What was added since `before`, which was read earlier; the longest delay stays that of the
+    /// whole time.
     pub fn since(&self, before: &WorkStat) -> WorkStat {
         WorkStat {
             main_ns: self.main_ns.saturating_sub(before.main_ns),
@@ -86,7 +89,8 @@ pub struct RestStat {
     pub kernel: WorkStat,
 }
 
-/// Which gate has which account. What is given back is used again last, for a task that runs on may still count there.
+/// Which gate has which account. What is given back is used again last, for a task that runs on may
+/// still count there.
 #[derive(Debug)]
 pub struct Accounts {
     map: MapHandle,
@@ -155,7 +159,8 @@ impl Accounts {
         Ok(sum)
     }
 
-    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
+    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted
+    /// on its own.
     pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, SchedExtError> {
         let index = self.by_gate.get(&cgroup_id);
         index.map(|&index| self.read(index)).transpose()

@@ -38,7 +38,8 @@ pub struct CapStat {
     pub min_runs: u64,
 }
 
-/// A bucket's level at `now_ns`, with what runs have borrowed and not used: `tg_cap_fill` without the fractions.
+/// A bucket's level at `now_ns`, with what runs have borrowed and not used: `tg_cap_fill` without
+/// the fractions.
 fn level_ns(bucket: &TokenBucket, now_ns: u64) -> i64 {
     let waited_ns = now_ns.saturating_sub(bucket.last_ns);
     let filled_ns = u128::from(waited_ns) * u128::from(bucket.rate_ppt) / 1_000;
@@ -50,8 +51,9 @@ fn level_ns(bucket: &TokenBucket, now_ns: u64) -> i64 {
 }
 
 impl CapStat {
-    /// A family's bucket; None where it is a member, or free, or of a cap that was taken away (it asks for nothing): tasks that
-    /// have not looked since still hold it, while another of the same gate may be in force by now.
+    /// A family's bucket; None where it is a member, or free, or of a cap that was taken away (it
+    /// asks for nothing): tasks that have not looked since still hold it, while another of the same
+    /// gate may be in force by now.
     fn of(index: u32, bucket: &Bucket, buckets: u32, now_ns: u64) -> Option<CapStat> {
         let terms = &bucket.terms;
         let is_none = terms.hard_ppt == NONE && terms.soft_ppt == NONE;
@@ -136,7 +138,8 @@ pub fn all(skel: &MainSkel<'_>) -> Result<Vec<CapStat>, SchedExtError> {
     Ok((1_u32..).zip(&all).filter_map(stat).collect())
 }
 
-/// The clock of the scheduler (`bpf_ktime_get_ns`). Cgroup has the same: engines know nothing of each other.
+/// The clock of the scheduler (`bpf_ktime_get_ns`). Cgroup has the same: engines know nothing of
+/// each other.
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -1,4 +1,5 @@
-//! What the scheduler's programs cost: instructions that the verifier walked, and the time of calls while it is counted.
+//! What the scheduler's programs cost: instructions that the verifier walked, and the time of calls
+//! while it is counted.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -14,20 +15,22 @@ pub struct ProgramCost {
     pub name: String,
     /// Instructions that the verifier walked.
     pub verified_insns: u32,
-    /// Calls and their time while they were counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
+    /// Calls and their time while they were counted ([`count_cost`], or
+    /// `kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// CPU time of all calls.
     pub run_ns: u64,
 }
 
-/// The kernel counts the times of programs, of all on the machine, as long as this lives; it costs each call two readings of
-/// the clock.
+/// The kernel counts the times of programs, of all on the machine, as long as this lives; it costs
+/// each call two readings of the clock.
 #[derive(Debug)]
 pub struct CountedCost {
     _descriptor: OwnedFd,
 }
 
-/// Has the kernel count what programs cost (as `kernel.bpf_stats_enabled` does, but ended with the process at the latest).
+/// Has the kernel count what programs cost (as `kernel.bpf_stats_enabled` does, but ended with the
+/// process at the latest).
 pub fn count_cost() -> Result<CountedCost, SchedExtError> {
     // SAFETY: a system call without pointers.
     let descriptor = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
@@ -55,8 +58,8 @@ pub fn programs(object: &Object) -> Result<Vec<ProgramCost>, SchedExtError> {
         }
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut size = size_of_val(&info) as u32;
-        // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and zeros ask for no
-        // arrays to be filled.
+        // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and
+        // zeros ask for no arrays to be filled.
         let failed =
             unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut size) };
         if failed != 0 {

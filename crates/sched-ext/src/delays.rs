@@ -5,10 +5,12 @@ use serde::{Serialize, Serializer};
 
 use crate::intf::DELAYS;
 
-/// The first bucket is below this, each of the others below twice the one before; the last has no bound.
+/// The first bucket is below this, each of the others below twice the one before; the last has no
+/// bound.
 const FIRST_NS: u64 = 1_024;
 
-/// A histogram. A quantile is exact to its bucket, within which lengths are taken to be spread evenly.
+/// A histogram. A quantile is exact to its bucket, within which lengths are taken to be spread
+/// evenly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// How many: below 1,024 ns, 2,048 ns and so on.
@@ -64,7 +66,8 @@ impl Delays {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// What was added since `before`, which was read earlier; the longest stays that of the whole time.
+    /// What was added since `before`, which was read earlier; the longest stays that of the whole
+    /// time.
     pub fn since(&self, before: &Delays) -> Delays {
         let mut span = *self;
         for (mine, theirs) in span.counts.iter_mut().zip(before.counts) {

@@ -12,7 +12,8 @@ const FAILURES_FROM: u32 = 1024;
 /// Its link was closed, by us or by our end (`SCX_EXIT_UNREG`).
 const UNREGISTERED: u32 = 64;
 
-/// Of our scheduler's programs: real-time tasks withheld CPUs from all others (`EXT_CODE_REAL_TIME`).
+/// Of our scheduler's programs: real-time tasks withheld CPUs from all others
+/// (`EXT_CODE_REAL_TIME`).
 const LEFT_REAL_TIME: i64 = 1;
 
 /// The end of a scheduler.

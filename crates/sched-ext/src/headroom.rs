@@ -8,14 +8,16 @@ use crate::error::SchedExtError;
 use crate::intf::HeadroomReport;
 use crate::object::get;
 
-/// What side work may use, and why. Times are since the scheduler was loaded and only while there was side work.
+/// What side work may use, and why. Times are since the scheduler was loaded and only while there
+/// was side work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HeadroomStats {
     /// Why the allowance is what it is.
     pub reason: Reason,
     /// What side work may use from the last step on, in millionths of a CPU, as are those below.
     pub allowance_ucpu: u64,
-    /// What it gets in any case: the tolerance, or what the watchdog makes necessary for so many tasks, if that is more.
+    /// What it gets in any case: the tolerance, or what the watchdog makes necessary for so many
+    /// tasks, if that is more.
     pub floor_ucpu: u64,
     pub capacity_ucpu: u64,
     pub asked_ucpu: u64,

@@ -1,5 +1,5 @@
-//! What slices of tasks stand for as hints, as tables for the programs: the law's own words (law/latency.h) in a shape that the
-//! kernel's verifier reads at once.
+//! What slices of tasks stand for as hints, as tables for the programs: the law's own words
+//! (law/latency.h) in a shape that the kernel's verifier reads at once.
 
 use tidegate_law::latency::{HINT_FIRST, HINT_LAST, SLICE_MAX_NS, hint_of, slice_ns};
 
@@ -7,8 +7,8 @@ use crate::intf::HINTS;
 
 const _: () = assert!(HINTS as i32 == HINT_LAST - HINT_FIRST + 1);
 
-/// The slice that stands for each hint, and the least slice that stands for it or one after it; beside a fair class whose own slice is
-/// `base_ns`. Nothing at all where that is 0.
+/// The slice that stands for each hint, and the least slice that stands for it or one after it;
+/// beside a fair class whose own slice is `base_ns`. Nothing at all where that is 0.
 pub(crate) fn tables(base_ns: u64) -> ([u32; HINTS], [u32; HINTS]) {
     let (mut slices, mut from) = ([0; HINTS], [0; HINTS]);
     if base_ns == 0 {

@@ -45,7 +45,8 @@ macro_rules! plain {
 plain!(Account Bucket CapAsk Control Cpu Exit Gate HeadroomReport Limit MirrorAsk Near TermsAsk);
 
 impl Gate {
-    /// The terms as the programs take them; tasks of a gate without an account count for the next gate above.
+    /// The terms as the programs take them; tasks of a gate without an account count for the next
+    /// gate above.
     pub fn new(terms: &GateTerms, account: Option<u32>) -> Gate {
         let has = [
             terms.hint.is_some(),

@@ -1,12 +1,15 @@
 //! The engine on sched_ext: Tidegate's own scheduler in BPF (`bpf/`), and what loads it.
 //!
-//! [`SchedExt::prepare`] has the kernel check it and [`SchedExt::attach`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
-//! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/sched-ext.md tells
-//! how it decides.
+//! [`SchedExt::prepare`] has the kernel check it and [`SchedExt::attach`] puts all ordinary tasks
+//! of the machine under it ("full mode"); dropping the value gives them back to the kernel's own
+//! scheduler, and so does the kernel itself when the process dies or the scheduler fails.
+//! docs/sched-ext.md tells how it decides.
 //!
-//! 1. **The kernel is asked, not guessed at.** [`support()`] looks for sched_ext; structures and constants come from the
-//!    running kernel's BTF, so that one object serves every kernel from 6.12.
-//! 2. **Loaded means loaded.** [`SchedExt::attach`] returns once the kernel says `enabled`; [`SchedExt::ended`] says why it is no more.
+//! 1. **The kernel is asked, not guessed at.** [`support()`] looks for sched_ext; structures and
+//!    constants come from the running kernel's BTF, so that one object serves every kernel from
+//!    6.12.
+//! 2. **Loaded means loaded.** [`SchedExt::attach`] returns once the kernel says `enabled`;
+//!    [`SchedExt::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
 mod accounts;

@@ -7,8 +7,8 @@ use crate::error::SchedExtError;
 use crate::intf::{Control, Limit, MainSkel, MirrorAsk};
 use crate::object::{self, bytes, delete, get, put};
 
-/// One limited group (or one that was: its counts stay until it is removed). Counts have the meaning of the kernel's
-/// `cpu.stat`, times of throttling and burst are sums over CPUs.
+/// One limited group (or one that was: its counts stay until it is removed). Counts have the
+/// meaning of the kernel's `cpu.stat`, times of throttling and burst are sums over CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LimitStat {
     /// The group's cgroup id, which is the inode number of its directory.
@@ -29,7 +29,8 @@ pub struct LimitStat {
     pub burst_used_us: u64,
     /// Times that a task was throttled.
     pub throttles: u64,
-    /// Runs of tasks that had not run for so long that the kernel's watchdog would soon have ended the scheduler.
+    /// Runs of tasks that had not run for so long that the kernel's watchdog would soon have ended
+    /// the scheduler.
     pub min_runs: u64,
     /// What they took out of quota: the error of the limit.
     pub min_run_us: u64,

@@ -38,21 +38,24 @@ pub struct Options {
     pub slice_ns: u64,
     /// By what a hint of -20 brings a deadline forward.
     pub period_ns: u64,
-    /// The fair class's default slice, by which a task's own slice is read as a hint; 0 where the kernel knows no such slices.
+    /// The fair class's default slice, by which a task's own slice is read as a hint; 0 where the
+    /// kernel knows no such slices.
     pub fair_slice_ns: u64,
     /// Idle to keep while there is side work, of the machine, where no gate says.
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
     pub tuning: HeadroomConfig,
-    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For measuring: docs/sched-ext.md.
+    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For
+    /// measuring: docs/sched-ext.md.
     pub partial: bool,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
 }
 
 impl Options {
-    /// The usual ones for a machine. The slice is the fair class's own, which grows with the CPUs that are online (0.7 ms on
-    /// one, 2.8 ms from eight on: `sysctl_sched_base_slice` and its scaling in kernel/sched/fair.c); the simulator's is 3 ms.
+    /// The usual ones for a machine. The slice is the fair class's own, which grows with the CPUs
+    /// that are online (0.7 ms on one, 2.8 ms from eight on: `sysctl_sched_base_slice` and its
+    /// scaling in kernel/sched/fair.c); the simulator's is 3 ms.
     pub fn new(machine: Machine) -> Options {
         let scale = u64::from(1 + machine.online().clamp(1, 8).ilog2());
         Options {
@@ -98,7 +101,8 @@ pub struct SchedExt {
     tolerance_ppm: u32,
     /// Gates with a cap.
     capped: BTreeSet<u64>,
-    // The order matters on drop: the scheduler is detached before the skeleton that owns its programs goes.
+    // The order matters on drop: the scheduler is detached before the skeleton that owns its
+    // programs goes.
     link: Option<Link>,
     skel: MainSkel<'static>,
     // Last: the scheduler's end needs it.
@@ -106,11 +110,12 @@ pub struct SchedExt {
 }
 
 impl SchedExt {
-    /// The first and longer part: the kernel has checked the programs, and nothing runs yet. Gates and mirrors may be set
-    /// already, and are in force from the first task on.
+    /// The first and longer part: the kernel has checked the programs, and nothing runs yet. Gates
+    /// and mirrors may be set already, and are in force from the first task on.
     ///
     /// # Errors
-    /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its log.
+    /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its
+    /// log.
     pub fn prepare(options: &Options) -> Result<SchedExt, SchedExtError> {
         if let Some(name) = support()?.loaded {
             return Err(SchedExtError::Taken { name });
@@ -172,7 +177,8 @@ impl SchedExt {
         }
     }
 
-    /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of their own.
+    /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of
+    /// their own.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -188,7 +194,8 @@ impl SchedExt {
         self.next_generation()
     }
 
-    /// What counts where no gate says: idle to keep while there is side work, and what side work gets in any case.
+    /// What counts where no gate says: idle to keep while there is side work, and what side work
+    /// gets in any case.
     pub fn set_machine(
         &mut self,
         headroom_ppm: u32,
@@ -221,8 +228,9 @@ impl SchedExt {
         Ok(())
     }
 
-    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them together); None takes the cap
-    /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
+    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them
+    /// together); None takes the cap away that it was given by this call. Processes are capped by
+    /// their groups or, with `CapScope::Process`, by their tasks.
     pub fn set_task_cap(
         &mut self,
         pid: u32,
@@ -233,14 +241,15 @@ impl SchedExt {
         self.next_generation()
     }
 
-    /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
-    /// any more. It counts at once, for the value that is in force.
+    /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced
+    /// here too, or that it is no copy any more. It counts at once, for the value that is in force.
     pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), SchedExtError> {
         limits::set_mirror(&self.skel, cgroup_id, mirror)
     }
 
-    /// Every group looks its gates up again. A program does it: others raise the generation, too (quotas, `cpu.idle`), and take places
-    /// in the table of limits, which would be lost where the whole is read and written back here.
+    /// Every group looks its gates up again. A program does it: others raise the generation, too
+    /// (quotas, `cpu.idle`), and take places in the table of limits, which would be lost where the
+    /// whole is read and written back here.
     fn next_generation(&mut self) -> Result<(), SchedExtError> {
         let ask = self.terms();
         object::call(&self.skel.progs.set_terms, bytes(&ask)).map(|_| ())
@@ -277,7 +286,8 @@ impl SchedExt {
         caps::all(&self.skel)
     }
 
-    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
+    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted
+    /// on its own.
     pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, SchedExtError> {
         self.accounts.work(cgroup_id)
     }
@@ -312,8 +322,9 @@ impl SchedExt {
         })
     }
 
-    /// Members of run queues that do not exist or are not counted, and tasks whose weight is counted wrongly: 0 on a machine at
-    /// rest, and for a moment more while other tasks wake up. It looks at every task of the machine.
+    /// Members of run queues that do not exist or are not counted, and tasks whose weight is
+    /// counted wrongly: 0 on a machine at rest, and for a moment more while other tasks wake up. It
+    /// looks at every task of the machine.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -334,7 +345,8 @@ impl SchedExt {
     }
 }
 
-/// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
+/// Has the kernel check the programs as they are for such a machine, and runs none of them: what
+/// the verifier walked.
 pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, SchedExtError> {
     support()?;
     let skel = object::load(&Config::from(options), &options.tuning, options.partial)?;

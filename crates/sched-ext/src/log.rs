@@ -1,4 +1,5 @@
-//! What libbpf says while it loads: kept, because its return values are bare errno and the verifier speaks only here.
+//! What libbpf says while it loads: kept, because its return values are bare errno and the verifier
+//! speaks only here.
 
 use std::sync::Mutex;
 

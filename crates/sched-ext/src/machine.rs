@@ -12,8 +12,9 @@ pub struct CpuPlace {
     pub llc: u32,
 }
 
-/// All possible CPUs. Where a CPU is that is not named (it is offline), the kernel does not tell: if it comes it is served by the
-/// first cache, though no task of that cache looks for it, until the scheduler is loaded again.
+/// All possible CPUs. Where a CPU is that is not named (it is offline), the kernel does not tell:
+/// if it comes it is served by the first cache, though no task of that cache looks for it, until
+/// the scheduler is loaded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     places: Vec<CpuPlace>,
@@ -62,7 +63,8 @@ impl Machine {
         })
     }
 
-    /// With distances between CPUs, as between their NUMA nodes; without, all other caches are equally far.
+    /// With distances between CPUs, as between their NUMA nodes; without, all other caches are
+    /// equally far.
     #[must_use]
     pub fn with_distances(mut self, distance: impl Fn(u32, u32) -> u32) -> Machine {
         let firsts: Vec<u32> = (0..self.llcs()).map(|llc| self.first_cpu(llc)).collect();

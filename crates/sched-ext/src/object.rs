@@ -83,7 +83,8 @@ fn kernel_has(structure: &str, member: &str) -> bool {
     known.is_some_and(|known| known.iter().any(|one| one.name == Some(OsStr::new(member))))
 }
 
-/// Whether this kernel reports quotas to the scheduler (6.17); without that, quotas that others write are not enforced.
+/// Whether this kernel reports quotas to the scheduler (6.17); without that, quotas that others
+/// write are not enforced.
 pub fn kernel_tells_quotas() -> bool {
     kernel_has("sched_ext_ops", "cgroup_set_bandwidth")
 }
@@ -91,8 +92,9 @@ pub fn kernel_tells_quotas() -> bool {
 /// SCX_OPS_SWITCH_PARTIAL, since 6.12.
 const SWITCH_PARTIAL: u64 = 1 << 3;
 
-/// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task that is to run on another
-/// CPU is queued there, by an interrupt. Without it the waker does that, and moves more cache lines.
+/// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task
+/// that is to run on another CPU is queued there, by an interrupt. Without it the waker does that,
+/// and moves more cache lines.
 const ALLOW_QUEUED_WAKEUP: u64 = 1 << 5;
 
 /// Whether this kernel knows a flag of a scheduler.

@@ -1,9 +1,11 @@
 //! RCU's grace-period thread is in the real-time class while the scheduler is loaded.
 //!
-//! A scheduler ends in the kernel by waiting for RCU. Where real-time tasks withhold all CPUs from ordinary ones, that thread
-//! would wait for them with all others, and the scheduler could not leave (`bpf/timers/realtime.h`); from 7.0 on the kernel's
-//! deadline server runs it, unless that is off. What it was before is set again when the scheduler is unloaded; after SIGKILL by
-//! the guardian or `repair`, which know it by its priority ([`restore_rcu_thread`]), or by the next agent that loads the scheduler.
+//! A scheduler ends in the kernel by waiting for RCU. Where real-time tasks withhold all CPUs from
+//! ordinary ones, that thread would wait for them with all others, and the scheduler could not
+//! leave (`bpf/timers/realtime.h`); from 7.0 on the kernel's deadline server runs it, unless that
+//! is off. What it was before is set again when the scheduler is unloaded; after SIGKILL by the
+//! guardian or `repair`, which know it by its priority ([`restore_rcu_thread`]), or by the next
+//! agent that loads the scheduler.
 
 use std::fs;
 use std::io;
@@ -25,7 +27,8 @@ pub struct RcuThread {
 }
 
 impl RcuThread {
-    /// `None`: there is none (it is hidden in a container), it is real-time already (rcutree.kthread_prio), or the kernel refuses.
+    /// `None`: there is none (it is hidden in a container), it is real-time already
+    /// (rcutree.kthread_prio), or the kernel refuses.
     pub fn raise() -> Option<RcuThread> {
         let pid = find(Path::new("/proc"))?;
         // One that an agent left behind when it was killed is taken over.
@@ -49,8 +52,8 @@ impl Drop for RcuThread {
     }
 }
 
-/// Where no scheduler is loaded and RCU's thread has the priority that a killed agent gave it: makes it an ordinary task. A line of
-/// what was done.
+/// Where no scheduler is loaded and RCU's thread has the priority that a killed agent gave it:
+/// makes it an ordinary task. A line of what was done.
 pub fn restore_rcu_thread() -> Option<String> {
     if fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "disabled") {
         return None;

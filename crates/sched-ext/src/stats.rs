@@ -81,15 +81,15 @@ impl AddAssign for CpuStats {
     }
 }
 
-/// One gate: what its tasks use, wait, and are kept from. A task counts for the nearest gate at or above its group alone, so
-/// that all gates and [`RestStat`] together are the machine.
+/// One gate: what its tasks use, wait, and are kept from. A task counts for the nearest gate at or
+/// above its group alone, so that all gates and [`RestStat`] together are the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GateStat {
     /// The group's cgroup id, which is the inode number of its directory.
     pub cgroup_id: u64,
     pub terms: GateTerms,
-    /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks count for the next gate
-    /// above or in the rest.
+    /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks
+    /// count for the next gate above or in the rest.
     pub counted: bool,
     /// What its tasks used and how long they waited.
     #[serde(flatten)]

@@ -15,7 +15,8 @@ pub enum Kind {
     Side = 1,
 }
 
-/// What is asked of a group and all below it; what is None comes from the next group above that says.
+/// What is asked of a group and all below it; what is None comes from the next group above that
+/// says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GateTerms {
     /// Bounds on CPU use.

@@ -6,8 +6,9 @@
 //! | tolerance | the smallest | it promises main how little side work takes at worst; the strictest promise holds |
 //! | objective | the shortest time, then the smallest share | the strictest counts; of equal times, the higher percentile. One is in force, whether on run delay or on a reported latency; `status` names the others as not used |
 //!
-//! Only gates that name a term are asked. A default does not compete with a named value: it holds where no gate names one.
-//! Of equal values the first gate's counts, so that messages keep the name that they have.
+//! Only gates that name a term are asked. A default does not compete with a named value: it holds
+//! where no gate names one. Of equal values the first gate's counts, so that messages keep the name
+//! that they have.
 
 use std::cmp::Reverse;
 
@@ -20,8 +21,8 @@ pub fn tolerance<T>(named: impl IntoIterator<Item = T>, ppm: impl Fn(&T) -> u32)
     named.into_iter().min_by_key(ppm)
 }
 
-/// The item with the strictest objective, given as (the time from which a run is late in ns, the share that may be late in
-/// millionths).
+/// The item with the strictest objective, given as (the time from which a run is late in ns, the
+/// share that may be late in millionths).
 pub fn objective<T>(
     named: impl IntoIterator<Item = T>,
     late: impl Fn(&T) -> (u64, u32),

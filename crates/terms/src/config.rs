@@ -48,9 +48,10 @@ impl Roots {
         }
     }
 
-    /// The files that are there with their texts, weakest first: the distribution's and the administrator's `tidegate.toml`, the
-    /// files in every root's `tidegate.toml.d` by name, and the `tidegate.toml` until the next boot. Of two files of one name in
-    /// `tidegate.toml.d` the stronger root's counts; a link to `/dev/null` so removes a weaker one.
+    /// The files that are there with their texts, weakest first: the distribution's and the
+    /// administrator's `tidegate.toml`, the files in every root's `tidegate.toml.d` by name, and
+    /// the `tidegate.toml` until the next boot. Of two files of one name in `tidegate.toml.d` the
+    /// stronger root's counts; a link to `/dev/null` so removes a weaker one.
     pub fn read(&self) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
         let (mut texts, mut errors) = (Vec::new(), Vec::new());
         let mut drop_ins = BTreeMap::new();
@@ -99,7 +100,8 @@ fn drop_ins_of(root: &Path) -> Result<BTreeMap<OsString, PathBuf>, TermError> {
     Ok(found)
 }
 
-/// What the files say. Checked in full when loaded: resolving later can only fail on what was asked for then.
+/// What the files say. Checked in full when loaded: resolving later can only fail on what was asked
+/// for then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// One entry a file, weakest first.
@@ -111,7 +113,8 @@ impl Config {
     /// Reads every file. Files that do not exist say nothing.
     ///
     /// # Errors
-    /// All that is wrong in all of them: a machine must not run on half of what its administrator wrote.
+    /// All that is wrong in all of them: a machine must not run on half of what its administrator
+    /// wrote.
     pub fn load(roots: &Roots) -> Result<Config, ConfigErrors> {
         Config::from_texts(&roots.read()?)
     }
@@ -162,8 +165,8 @@ impl Config {
 
     fn check_rule(&self, rule: &Rule) -> Result<(), TermError> {
         if rule.matches == Match::default() {
-            let mend = "write match = { unit = \"backup-*.service\" } or another of unit, cgroup, exe and user";
-            return Err(rule.refused("it matches nothing", mend));
+            let remedy = "write match = { unit = \"backup-*.service\" } or another of unit, cgroup, exe and user";
+            return Err(rule.refused("it matches nothing", remedy));
         }
         if rule.terms.iter().all(RawTerms::is_empty) {
             return Err(rule.refused("it has no terms", "write terms = { class = \"side\" }"));
@@ -218,8 +221,8 @@ impl Config {
     /// The class comes from what was asked for alone; the files' terms for that class lie below.
     ///
     /// # Errors
-    /// An unknown name, a text that is no value, a term that gates of the class do not take, terms that contradict
-    /// each other.
+    /// An unknown name, a text that is no value, a term that gates of the class do not take, terms
+    /// that contradict each other.
     pub fn resolve(&self, asked: &[&RawTerms]) -> Result<Terms, TermError> {
         for layer in asked {
             layer.check()?;

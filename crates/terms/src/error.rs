@@ -1,4 +1,4 @@
-//! Refusals: what, where, why; and the mend.
+//! Refusals: what, where, why; and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,29 +19,29 @@ pub enum TermError {
         range: &'static str,
     },
     /// No term or setting has this name.
-    #[error("{}: {source_place}: no such {kind}; {mend}", quoted(name))]
+    #[error("{}: {source_place}: no such {kind}; {remedy}", quoted(name))]
     Unknown {
         name: String,
         source_place: Source,
         /// `term`, `setting` and the like.
         kind: &'static str,
-        mend: String,
+        remedy: String,
     },
-    #[error("{name}: {source_place}: a {class} gate does not take it; {mend}")]
+    #[error("{name}: {source_place}: a {class} gate does not take it; {remedy}")]
     WrongClass {
         name: &'static str,
         source_place: Source,
         class: Class,
-        mend: String,
+        remedy: String,
     },
     /// The term contradicts another one, or means nothing without it.
-    #[error("{name}: {source_place}: \"{}\" {why}; {mend}", quoted(input))]
+    #[error("{name}: {source_place}: \"{}\" {why}; {remedy}", quoted(input))]
     Together {
         name: &'static str,
         source_place: Source,
         input: String,
         why: String,
-        mend: &'static str,
+        remedy: &'static str,
     },
     /// A file holds something that is neither text nor a number.
     #[error(
@@ -55,15 +55,15 @@ pub enum TermError {
         example: String,
     },
     /// A rule, or a part of one, that cannot be.
-    #[error("{}: {source_place}: {why}; {mend}", quoted(name))]
+    #[error("{}: {source_place}: {why}; {remedy}", quoted(name))]
     Rule {
         name: String,
         source_place: Source,
         why: String,
-        mend: String,
+        remedy: String,
     },
     /// A file is not TOML.
-    #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]
+    #[error("{source_place}: not valid TOML: {why}; correct the line or move the file away")]
     Toml { source_place: Source, why: String },
     #[error("{}: cannot be read: {why}; make it readable or move it away", path.display())]
     Read { path: PathBuf, why: String },
@@ -120,7 +120,8 @@ impl std::error::Error for ConfigErrors {}
 /// The longest piece of a user's text that a message repeats.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// The text as a message may show it: without control characters, which could drive the reader's terminal, and short.
+/// The text as a message may show it: without control characters, which could drive the reader's
+/// terminal, and short.
 pub fn quoted(text: &str) -> String {
     let mut out = String::new();
     for (index, c) in text.chars().enumerate() {
@@ -138,7 +139,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// `did you mean X?`, or the list of what is known.
-pub fn mend_for_unknown(name: &str, known: &[&str]) -> String {
+pub fn remedy_for_unknown(name: &str, known: &[&str]) -> String {
     match nearest(name, known) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("known are {}", known.join(", ")),

@@ -34,6 +34,6 @@ pub(crate) fn takes(class: Class, term: Term, source: &Source) -> Result<(), Ter
         name: term.name(),
         source_place: source.clone(),
         class,
-        mend: format!("make it {}, or leave the term out", names.join(" or ")),
+        remedy: format!("make it {}, or leave the term out", names.join(" or ")),
     })
 }

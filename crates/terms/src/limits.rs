@@ -25,7 +25,8 @@ pub enum Quota {
 }
 
 impl Quota {
-    /// What it comes to in a period; `None` for no limit. Rounded down to whole microseconds, as the kernel's files have it.
+    /// What it comes to in a period; `None` for no limit. Rounded down to whole microseconds, as
+    /// the kernel's files have it.
     pub fn us(self, period: TimeSpan) -> Option<u64> {
         match self {
             Quota::None => None,
@@ -168,7 +169,8 @@ impl Value for Cap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapScope {
-    /// Each task has a bucket of its own at the same rate, and so has each that it forks (seed 004's meaning).
+    /// Each task has a bucket of its own at the same rate, and so has each that it forks (seed
+    /// 004's meaning).
     Task = 2,
     Process = 1,
     /// All of the gate share one bucket, which no fork storm can multiply.

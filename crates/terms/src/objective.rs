@@ -1,4 +1,5 @@
-//! How long main may take, in the words of a user: `p99<5ms` of run delay, `reported<80ms` of a figure that main's operator reports.
+//! How long main may take, in the words of a user: `p99<5ms` of run delay, `reported<80ms` of a
+//! figure that main's operator reports.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use crate::refusal::Refusal;
 use crate::units::TimeSpan;
 use crate::values::Value;
 
-/// A bound on run delay (the time from being able to run to running), or on a latency that is reported from outside.
+/// A bound on run delay (the time from being able to run to running), or on a latency that is
+/// reported from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     #[default]

@@ -8,8 +8,8 @@
 //! terms = { class = "side", weight = 50 }
 //! ```
 //!
-//! A rule of the same name in a stronger file overrides its match, its mode, and its terms one by one. Of several rules that match
-//! the same work the last one counts.
+//! A rule of the same name in a stronger file overrides its match, its mode, and its terms one by
+//! one. Of several rules that match the same work the last one counts.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ pub struct SeenProcess<'a> {
     pub user: Option<&'a str>,
 }
 
-/// Whether every group around this one is a slice, as around each unit of the system's systemd: elsewhere, users choose their groups'
-/// names.
+/// Whether every group around this one is a slice, as around each unit of the system's systemd:
+/// elsewhere, users choose their groups' names.
 pub fn lies_in_slices(group: &str) -> bool {
     let above = group.rsplit_once('/').map_or("", |(above, _)| above);
     let mut names = above.split('/');
@@ -134,12 +134,12 @@ pub struct Rule {
 
 impl Rule {
     /// Where its mode, match or a term stands last: what a refusal of the whole names.
-    pub(crate) fn refused(&self, why: &str, mend: &str) -> TermError {
+    pub(crate) fn refused(&self, why: &str, remedy: &str) -> TermError {
         TermError::Rule {
             name: self.name.clone(),
             source_place: self.place.clone(),
             why: why.to_owned(),
-            mend: mend.to_owned(),
+            remedy: remedy.to_owned(),
         }
     }
 }
@@ -176,7 +176,7 @@ pub(crate) fn twice_named(written: &[WrittenRule]) -> Vec<TermError> {
         name: rule.name.clone(),
         source_place: rule.place.clone(),
         why: "this file has a rule of this name already".to_owned(),
-        mend: "give it another name".to_owned(),
+        remedy: "give it another name".to_owned(),
     });
     refused.collect()
 }

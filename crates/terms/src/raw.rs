@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{TermError, mend_for_unknown};
+use crate::error::{TermError, remedy_for_unknown};
 use crate::source::{RawTerm, Source};
 use crate::table::Term;
 
@@ -69,7 +69,8 @@ impl RawTerms {
             .collect()
     }
 
-    /// Refuses unknown names and texts that are no values, without looking at classes or other layers.
+    /// Refuses unknown names and texts that are no values, without looking at classes or other
+    /// layers.
     pub fn check(&self) -> Result<(), TermError> {
         for (name, raw) in &self.0 {
             Term::named(name, &raw.source)?.check(raw)?;
@@ -88,7 +89,7 @@ impl Term {
             name: name.to_owned(),
             source_place: source.clone(),
             kind: "term",
-            mend: mend_for_unknown(name, &Term::names()),
+            remedy: remedy_for_unknown(name, &Term::names()),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{TermError, mend_for_unknown, quoted};
+use crate::error::{TermError, quoted, remedy_for_unknown};
 use crate::layer::{Layer, takes};
 use crate::policy::twice_named;
 use crate::raw::RawTerms;
@@ -84,7 +84,7 @@ impl Reader<'_> {
                 "this program reads files of version 1, not {}",
                 quoted(&text)
             ),
-            mend: "write version = 1, or install the program that the file was written for"
+            remedy: "write version = 1, or install the program that the file was written for"
                 .to_owned(),
         })
     }
@@ -138,7 +138,7 @@ impl Reader<'_> {
                     name: name.to_owned(),
                     source_place: source,
                     kind: "term",
-                    mend: mend_for_unknown(name, &known),
+                    remedy: remedy_for_unknown(name, &known),
                 });
             }
             Some(term) => term,

@@ -1,6 +1,7 @@
 //! Why a text is no value of its type.
 
-/// Why a piece of text is not a value of its type, as the end of a sentence that begins with the text.
+/// Why a piece of text is not a value of its type, as the end of a sentence that begins with the
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);

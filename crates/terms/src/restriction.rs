@@ -10,7 +10,8 @@ impl Term {
             Term::Class => text == "side",
             Term::Weight => text == "idle" || text.parse::<u32>().is_ok_and(|weight| weight <= 100),
             Term::Latency => text.parse::<i8>().is_ok_and(|hint| hint >= 0),
-            // With a burst, work runs above its own quota for a moment, which the class side bounds anyway.
+            // With a burst, work runs above its own quota for a moment, which the class side bounds
+            // anyway.
             Term::Quota
             | Term::Period
             | Term::Burst

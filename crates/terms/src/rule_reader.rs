@@ -4,7 +4,7 @@ use glob::Pattern;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{TermError, mend_for_unknown};
+use crate::error::{TermError, remedy_for_unknown};
 use crate::policy::{MATCH_KEYS, Match, Mode, UNIT_SUFFIXES, WrittenRule};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
@@ -68,7 +68,7 @@ impl Reader<'_> {
                 name: "rule".to_owned(),
                 source_place: self.place(at),
                 why: "it has no name".to_owned(),
-                mend: "write name = \"backups\"".to_owned(),
+                remedy: "write name = \"backups\"".to_owned(),
             });
         }
         (errors.len() == before).then_some(rule)
@@ -79,16 +79,16 @@ impl Reader<'_> {
             name: name.to_owned(),
             source_place: self.place(at),
             kind,
-            mend: mend_for_unknown(name, known),
+            remedy: remedy_for_unknown(name, known),
         }
     }
 
-    fn refused(&self, what: &str, value: &Value<'_>, why: String, mend: &str) -> TermError {
+    fn refused(&self, what: &str, value: &Value<'_>, why: String, remedy: &str) -> TermError {
         TermError::Rule {
             name: what.to_owned(),
             source_place: self.place(value.span().start),
             why,
-            mend: mend.to_owned(),
+            remedy: remedy.to_owned(),
         }
     }
 
@@ -97,8 +97,8 @@ impl Reader<'_> {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if text.is_empty() || text.len() > 64 || !text.chars().all(is_fine) {
             let why = format!("\"{}\" is no name", crate::error::quoted(&text));
-            let mend = "use letters, digits, '.', '_' and '-', at most 64";
-            return Err(self.refused("name", value, why, mend));
+            let remedy = "use letters, digits, '.', '_' and '-', at most 64";
+            return Err(self.refused("name", value, why, remedy));
         }
         Ok(text)
     }
@@ -165,8 +165,8 @@ impl Reader<'_> {
         let pattern = |(text, value): (String, &Value<'_>)| {
             if name != "unit" && !text.starts_with(['/', '*']) {
                 let why = format!("\"{}\" is no path", crate::error::quoted(&text));
-                let mend = "begin it with a slash, as in /usr/bin/ffmpeg or /batch.slice/*";
-                return Err(self.refused(name, value, why, mend));
+                let remedy = "begin it with a slash, as in /usr/bin/ffmpeg or /batch.slice/*";
+                return Err(self.refused(name, value, why, remedy));
             }
             // As in every command of systemd, a name without a suffix is a service.
             let has_suffix =

@@ -1,6 +1,6 @@
 //! The tables of terms and of machine settings: one row is the one definition of a term.
 
-use crate::error::{TermError, mend_for_unknown};
+use crate::error::{TermError, remedy_for_unknown};
 use crate::limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 use crate::objective::Objective;
 use crate::refusal::Refusal;
@@ -18,7 +18,8 @@ pub(crate) const PERIOD_DEFAULT: TimeSpan = TimeSpan::from_millis(100);
 const ALL_CLASSES: &[Class] = &[Class::Main, Class::Side, Class::Neutral];
 const MAIN_AND_SIDE: &[Class] = &[Class::Main, Class::Side];
 
-/// Makes the enum of names and the struct of resolved values from rows, so that neither can miss one.
+/// Makes the enum of names and the struct of resolved values from rows, so that neither can miss
+/// one.
 macro_rules! table {
     (
         $(#[$enum_meta:meta])* enum $Enum:ident;
@@ -136,7 +137,8 @@ macro_rules! table {
                 Ok(value)
             })+
 
-            /// From candidates for each row, weakest first; every candidate is checked, also those that lose.
+            /// From candidates for each row, weakest first; every candidate is checked, also those
+            /// that lose.
             pub(crate) fn from_candidates<'r>(
                 candidates: impl Fn($Enum) -> Vec<&'r RawTerm>,
             ) -> Result<$Struct, TermError> {
@@ -333,18 +335,18 @@ impl Setting {
     pub(crate) fn unknown(name: &str, source: Source) -> TermError {
         let mut known = Setting::names();
         known.extend(ALL_CLASSES.iter().map(|class| class.name()));
-        let mend = match Term::from_name(name) {
+        let remedy = match Term::from_name(name) {
             Some(term) => format!(
                 "{} is a term of gates: put it under [main], [side] or [neutral]",
                 term.name()
             ),
-            None => mend_for_unknown(name, &known),
+            None => remedy_for_unknown(name, &known),
         };
         TermError::Unknown {
             name: name.to_owned(),
             source_place: source,
             kind: "setting",
-            mend,
+            remedy,
         }
     }
 }
@@ -361,7 +363,8 @@ mod tests {
                     text,
                     source: Source::Default,
                 };
-                // Only a headroom of 0 has the same text as a refused tolerance; nothing is exempt here.
+                // Only a headroom of 0 has the same text as a refused tolerance; nothing is exempt
+                // here.
                 term.check(&raw).unwrap();
             }
             assert!(!term.doc().is_empty() && !term.classes().is_empty());

@@ -40,16 +40,16 @@ impl Terms {
         match self.quota_us() {
             Some(us) if us < QUOTA_MIN_US => {
                 let why = format!("is {us} us in each {}", self.period.value);
-                let mend = "the kernel's least is 1ms a period: give more, or a longer period";
-                Err(together(Term::Quota, &self.quota, why, mend))
+                let remedy = "the kernel's least is 1ms a period: give more, or a longer period";
+                Err(together(Term::Quota, &self.quota, why, remedy))
             }
             None if self.period.value != PERIOD_DEFAULT => {
-                let mend = "give a quota with it, as in quota=20ms period=100ms";
+                let remedy = "give a quota with it, as in quota=20ms period=100ms";
                 Err(together(
                     Term::Period,
                     &self.period,
                     "stands without a quota",
-                    mend,
+                    remedy,
                 ))
             }
             _ => Ok(()),
@@ -71,16 +71,16 @@ impl Terms {
             Some(quota_us) if burst.us() > quota_us => {
                 let quota = TimeSpan::from_nanos(quota_us.saturating_mul(1_000));
                 let why = format!("is above the quota of {quota} a period");
-                let mend = "the kernel takes at most the quota: give that, or max";
-                Err(together(Term::Burst, &self.burst, why, mend))
+                let remedy = "the kernel takes at most the quota: give that, or max";
+                Err(together(Term::Burst, &self.burst, why, remedy))
             }
             Some(_) => Ok(()),
         }
     }
 
     fn burst_alone(&self) -> TermError {
-        let mend = "give a quota with it, as in quota=20ms burst=max";
-        together(Term::Burst, &self.burst, "stands without a quota", mend)
+        let remedy = "give a quota with it, as in quota=20ms burst=max";
+        together(Term::Burst, &self.burst, "stands without a quota", remedy)
     }
 
     fn check_caps(&self) -> Result<(), TermError> {
@@ -90,16 +90,16 @@ impl Terms {
         {
             let hard = &self.cap_hard.value;
             let why = format!("is above cap_hard ({hard}), which holds at all times");
-            let mend = "give a lower one, or leave it out";
-            return Err(together(Term::CapSoft, &self.cap_soft, why, mend));
+            let remedy = "give a lower one, or leave it out";
+            return Err(together(Term::CapSoft, &self.cap_soft, why, remedy));
         }
         if hard.is_none() && soft.is_none() && self.cap_scope.value != CapScope::default() {
-            let mend = "give cap_hard or cap_soft with it";
+            let remedy = "give cap_hard or cap_soft with it";
             return Err(together(
                 Term::CapScope,
                 &self.cap_scope,
                 "stands without a cap",
-                mend,
+                remedy,
             ));
         }
         if self.cap_scope.value == CapScope::Task
@@ -130,13 +130,13 @@ fn together<T: std::fmt::Display>(
     term: Term,
     at: &Resolved<T>,
     why: impl Into<String>,
-    mend: &'static str,
+    remedy: &'static str,
 ) -> TermError {
     TermError::Together {
         name: term.name(),
         source_place: at.source.clone(),
         input: at.value.to_string(),
         why: why.into(),
-        mend,
+        remedy,
     }
 }

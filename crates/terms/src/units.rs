@@ -48,8 +48,8 @@ impl Share {
     /// Reads `30%`, `0.3` or `300‰`.
     ///
     /// # Errors
-    /// Anything else, above 100 %, below 0, or finer than a millionth. A bare whole number other than 0 is refused as
-    /// well: `1` could mean 1 % or everything.
+    /// Anything else, above 100 %, below 0, or finer than a millionth. A bare whole number other
+    /// than 0 is refused as well: `1` could mean 1 % or everything.
     pub fn parse(text: &str) -> Result<Share, Refusal> {
         let (number, ppm_digits) = if let Some(number) = text.strip_suffix('%') {
             (number, 4)
@@ -83,8 +83,8 @@ pub struct TimeSpan {
     ns: u64,
 }
 
-/// Longest suffix first: `ms`, `us` and `ns` end in `s` too. The last field is the power of ten of ns in the unit, for
-/// the units that have one.
+/// Longest suffix first: `ms`, `us` and `ns` end in `s` too. The last field is the power of ten of
+/// ns in the unit, for the units that have one.
 const TIME_UNITS: &[(&str, u64, u32)] = &[
     ("min", 60, 9),
     ("ns", 1, 0),

@@ -108,8 +108,8 @@ impl Value for Headroom {
     }
 }
 
-/// A floor for side work. Zero means starvation whenever main takes all, so it has a word of its own, `none`, that
-/// nobody writes by accident.
+/// A floor for side work. Zero means starvation whenever main takes all, so it has a word of its
+/// own, `none`, that nobody writes by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tolerance(Share);
 

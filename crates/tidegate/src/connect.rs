@@ -73,19 +73,20 @@ pub fn is_running() -> bool {
 /// The agent of another socket, which is never started from here.
 fn to_host(host: &Host) -> Result<Client, Failure> {
     Client::connect(host.socket()).map_err(|error| {
-        let mend = "start it there, or leave out --host and TIDEGATE_HOST";
-        Failure::from(error.with_mend(mend))
+        let remedy = "start it there, or leave out --host and TIDEGATE_HOST";
+        Failure::from(error.with_remedy(remedy))
     })
 }
 
-/// How long a call is repeated when the agent is asked too often: a loop of short commands is no misuse.
+/// How long a call is repeated when the agent is asked too often: a loop of short commands is no
+/// misuse.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Calls the agent that runs now, or a new one.
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result<R, Failure> {
     let client = match host() {
         Some(host) => to_host(host)?,
-        None => client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?,
+        None => client::connect_or_start(&RunDir::from_env()).map_err(with_remedy_for_users)?,
     };
     let started = Instant::now();
     loop {
@@ -93,13 +94,13 @@ pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result
             Err(error) if error.kind == ErrorKind::Busy && started.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            answer => return answer.map_err(with_mend_for_users),
+            answer => return answer.map_err(with_remedy_for_users),
         }
     }
 }
 
 /// Without root, the shortest way comes first.
-fn with_mend_for_users(error: ApiError) -> Failure {
+fn with_remedy_for_users(error: ApiError) -> Failure {
     let root = rustix::process::geteuid().is_root();
     let kind = error.kind;
     let failure = Failure::from(error);

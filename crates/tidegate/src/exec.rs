@@ -9,7 +9,8 @@ use crate::inherited;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-/// The file that `word` means: a path when it has a slash, else the first executable of that name in `PATH`.
+/// The file that `word` means: a path when it has a slash, else the first executable of that name
+/// in `PATH`.
 ///
 /// Found before a gate is made for it, so that a misspelled command leaves no trace.
 pub fn find(word: &OsStr) -> Result<PathBuf, Failure> {
@@ -33,13 +34,13 @@ pub fn find(word: &OsStr) -> Result<PathBuf, Failure> {
         }
     }
     Err(denied.unwrap_or_else(|| {
-        let mend = match std::env::var_os("SUDO_UID") {
+        let remedy = match std::env::var_os("SUDO_UID") {
             Some(_) => "check the spelling, or give its path (sudo has a PATH of its own)",
             None => "check the spelling, or give its path",
         };
         Failure::new(
             Exit::RunNotFound,
-            format!("run: {shown}: command not found; {mend}"),
+            format!("run: {shown}: command not found; {remedy}"),
         )
     }))
 }
@@ -54,7 +55,7 @@ fn check(path: &Path) -> Result<(), rustix::io::Errno> {
 
 fn refusal(shown: &str, error: &rustix::io::Errno) -> Failure {
     use rustix::io::Errno;
-    let (exit, why, mend) = match *error {
+    let (exit, why, remedy) = match *error {
         Errno::NOENT | Errno::NOTDIR => (
             Exit::RunNotFound,
             "no such file".to_owned(),
@@ -76,23 +77,24 @@ fn refusal(shown: &str, error: &rustix::io::Errno) -> Failure {
             "check the file",
         ),
     };
-    Failure::new(exit, format!("run: {shown}: {why}; {mend}"))
+    Failure::new(exit, format!("run: {shown}: {why}; {remedy}"))
 }
 
 /// Becomes the command. Comes back only with the reason why not.
 ///
-/// Not `std::process::Command::exec`: that empties the signal mask and resets SIGPIPE, and the command is to find both
-/// as they were. Our own descriptors are all close-on-exec.
+/// Not `std::process::Command::exec`: that empties the signal mask and resets SIGPIPE, and the
+/// command is to find both as they were. Our own descriptors are all close-on-exec.
 pub fn become_command(file: &Path, words: &[OsString], caller: Option<&Caller>) -> Failure {
     let shown = words
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
     let Some((file, argv, env)) = arguments(file, words, caller) else {
-        // exec's strings end at a zero byte; the kernel never passes us one, so this is only reachable from PATH.
+        // exec's strings end at a zero byte; the kernel never passes us one, so this is only
+        // reachable from PATH.
         return Failure::new(
             Exit::RunCannotExecute,
-            format!("run: {shown}: holds a zero byte; mend PATH"),
+            format!("run: {shown}: holds a zero byte; remedy PATH"),
         );
     };
     let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
@@ -108,15 +110,17 @@ pub fn become_command(file: &Path, words: &[OsString], caller: Option<&Caller>) 
         return failure.before_run();
     }
     inherited::restore();
-    // SAFETY: a C string and two null-terminated lists of C strings, all alive until the call replaces the process.
-    // The file holds a slash, so there is no second search; a script without `#!` goes to sh, as in a shell.
+    // SAFETY: a C string and two null-terminated lists of C strings, all alive until the call
+    // replaces the process. The file holds a slash, so there is no second search; a script without
+    // `#!` goes to sh, as in a shell.
     unsafe { libc::execvpe(file.as_ptr(), argv_pointers.as_ptr(), env_pointers.as_ptr()) };
     let error = std::io::Error::last_os_error();
     match error
         .raw_os_error()
         .map(rustix::io::Errno::from_raw_os_error)
     {
-        // The file was there a moment ago: what is missing now is its interpreter, unless it was removed meanwhile.
+        // The file was there a moment ago: what is missing now is its interpreter, unless it was
+        // removed meanwhile.
         Some(rustix::io::Errno::NOENT) => Failure::new(
             Exit::RunCannotExecute,
             format!("run: {shown}: its interpreter is missing; see its first line (`file` tells)"),

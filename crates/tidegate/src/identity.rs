@@ -16,7 +16,8 @@ pub struct Caller {
     shell: Option<OsString>,
 }
 
-/// The caller behind sudo: root by sudo from another user. `None` for every other caller, whose identity stays.
+/// The caller behind sudo: root by sudo from another user. `None` for every other caller, whose
+/// identity stays.
 pub fn behind_sudo() -> Option<Caller> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -53,7 +54,8 @@ fn lookup(uid: u32) -> Option<Caller> {
         return None;
     }
     let text = |pointer: *const libc::c_char| {
-        // SAFETY: after success each field is null or a string inside `buffer`, which is still alive.
+        // SAFETY: after success each field is null or a string inside `buffer`, which is still
+        // alive.
         (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_owned())
     };
     let path = |pointer| text(pointer).map(|text| OsString::from_vec(text.into_bytes()));
@@ -67,7 +69,8 @@ fn lookup(uid: u32) -> Option<Caller> {
 }
 
 impl Caller {
-    /// Becomes the caller for good: groups, then group, then user, so that nothing of root's is left.
+    /// Becomes the caller for good: groups, then group, then user, so that nothing of root's is
+    /// left.
     pub fn become_it(&self) -> Result<(), Failure> {
         let groups = match &self.name {
             // SAFETY: a valid C string that outlives the call.

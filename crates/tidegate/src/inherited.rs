@@ -1,7 +1,8 @@
-//! What this process inherited and Rust's start-up code changes before `main`, so that `run` can hand it on untouched.
+//! What this process inherited and Rust's start-up code changes before `main`, so that `run` can
+//! hand it on untouched.
 //!
-//! The standard library ignores SIGPIPE and opens `/dev/null` on closed standard descriptors. A function in
-//! `.init_array` runs before that and notes both.
+//! The standard library ignores SIGPIPE and opens `/dev/null` on closed standard descriptors. A
+//! function in `.init_array` runs before that and notes both.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -17,7 +18,8 @@ extern "C" fn note() {
             noted |= 1 << fd;
         }
     }
-    // SAFETY: all zeros is a valid sigaction, and the kernel writes one over it; a null new action changes nothing.
+    // SAFETY: all zeros is a valid sigaction, and the kernel writes one over it; a null new action
+    // changes nothing.
     let ignored = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0
@@ -29,7 +31,8 @@ extern "C" fn note() {
     NOTED.store(noted, Ordering::Relaxed);
 }
 
-// SAFETY: the loader calls each function in this section once before main; ours calls only async-signal-safe functions.
+// SAFETY: the loader calls each function in this section once before main; ours calls only
+// async-signal-safe functions.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static NOTE: extern "C" fn() = note;
@@ -43,7 +46,8 @@ pub fn restore() {
     }
     for fd in 0..3 {
         if noted & (1 << fd) != 0 {
-            // SAFETY: nothing is printed between here and exec; the descriptor is the /dev/null of the start-up code.
+            // SAFETY: nothing is printed between here and exec; the descriptor is the /dev/null of
+            // the start-up code.
             unsafe { libc::close(fd) };
         }
     }

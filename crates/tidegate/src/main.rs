@@ -1,7 +1,9 @@
-//! The `tidegate` command. Each subcommand is a file in `cmd/`; what they share stands beside this one.
+//! The `tidegate` command. Each subcommand is a file in `cmd/`; what they share stands beside this
+//! one.
 //!
-//! Exit codes are those of [`tidegate_api::Exit`]. `run` becomes its command, so there the command's own status is the answer,
-//! and 125, 126 and 127 mean that there is no command to answer (as with `env` and `timeout`).
+//! Exit codes are those of [`tidegate_api::Exit`]. `run` becomes its command, so there the
+//! command's own status is the answer, and 125, 126 and 127 mean that there is no command to answer
+//! (as with `env` and `timeout`).
 
 mod cli;
 mod cmd;

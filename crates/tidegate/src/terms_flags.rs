@@ -1,4 +1,5 @@
-//! One flag a term, made from the table of terms: a term that is added there is a flag of `run` here.
+//! One flag a term, made from the table of terms: a term that is added there is a flag of `run`
+//! here.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidegate_terms::{RawTerms, Source, Term};
@@ -6,8 +7,8 @@ use tidegate_terms::{RawTerms, Source, Term};
 #[derive(Clone, Debug, Default)]
 pub struct TermFlags(pub RawTerms);
 
-/// Terms that `run` has no flag of the usual form for: `class` also has `--main` and `--side`, and `fallback` is for
-/// processes and groups that Tidegate did not start.
+/// Terms that `run` has no flag of the usual form for: `class` also has `--main` and `--side`, and
+/// `fallback` is for processes and groups that Tidegate did not start.
 const NOT_PLAIN: &[Term] = &[Term::Class, Term::Fallback];
 
 const IN_SHORT_HELP: &[Term] = &[Term::Headroom, Term::Quota, Term::CapHard];

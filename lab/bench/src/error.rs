@@ -1,4 +1,4 @@
-//! What can stop an experiment. Each message says what, where, why, and the mend.
+//! What can stop an experiment. Each message says what, where, why, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ pub enum LabError {
     /// Ctrl-C or SIGTERM; everything was cleaned up.
     #[error("interrupted by a signal; processes and cgroups of the experiment are gone")]
     Interrupted,
-    #[error("{what}: {why}; {mend}")]
+    #[error("{what}: {why}; {remedy}")]
     Needs {
         what: String,
         why: String,
-        mend: String,
+        remedy: String,
     },
-    #[error("{what}: {why}; {mend}")]
+    #[error("{what}: {why}; {remedy}")]
     Asked {
         what: String,
         why: String,
-        mend: String,
+        remedy: String,
     },
     #[error("{what}: {path}: {source}")]
     File {
@@ -49,20 +49,20 @@ impl LabError {
     pub(crate) fn asked(
         what: impl Into<String>,
         why: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
-        let (what, why, mend) = (what.into(), why.into(), mend.into());
-        LabError::Asked { what, why, mend }
+        let (what, why, remedy) = (what.into(), why.into(), remedy.into());
+        LabError::Asked { what, why, remedy }
     }
 
     /// What this machine or this user lacks.
     pub(crate) fn needs(
         what: impl Into<String>,
         why: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
-        let (what, why, mend) = (what.into(), why.into(), mend.into());
-        LabError::Needs { what, why, mend }
+        let (what, why, remedy) = (what.into(), why.into(), remedy.into());
+        LabError::Needs { what, why, remedy }
     }
 
     pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {

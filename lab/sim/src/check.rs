@@ -4,13 +4,16 @@
 //!
 //! - **affinity**: who is switched in may run there; a real-time task never waits behind another.
 //! - **throttled**: who is switched in is in no throttled group.
-//! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches, to the ns.
-//! - **no task lost**: every runnable task is on exactly one CPU's lists, and on the CPU that it names.
-//! - **work conservation**: no CPU idles while a task waits on it; and where all tasks may run anywhere, none
-//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long.
+//! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches,
+//!   to the ns.
+//! - **no task lost**: every runnable task is on exactly one CPU's lists, and on the CPU that it
+//!   names.
+//! - **work conservation**: no CPU idles while a task waits on it; and where all tasks may run
+//!   anywhere, none waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU
+//!   idles for as long.
 //! - **bandwidth**: between changes of a quota, over any n whole periods, a group uses no more than
-//!   n·quota + (quota + burst) + CPUs·slice + CPUs·tick: the bound of law/bandwidth.h, whose granularity on a
-//!   stock kernel is the tick.
+//!   n·quota + (quota + burst) + CPUs·slice + CPUs·tick: the bound of law/bandwidth.h, whose
+//!   granularity on a stock kernel is the tick.
 //!
 //! The first violation ends the run and carries the seed (see [`crate::Violation`]).
 
@@ -92,7 +95,8 @@ impl Checker {
         throttled: bool,
     ) {
         self.close(k, cpu, prev);
-        // A CPU that is vacated for a moment is empty with work queued: `look` comes after it has chosen again.
+        // A CPU that is vacated for a moment is empty with work queued: `look` comes after it has
+        // chosen again.
         let Some(task) = next else { return };
         if !k.allowed(task, cpu) {
             let allowed = k.cold[task.index()].allowed;
@@ -172,8 +176,9 @@ impl Checker {
         limit.least_ns = limit.least_ns.min(limit.beyond_ns(used));
     }
 
-    /// How long balance may leave a task waiting beside an idle CPU: the widest level's interval for an idle
-    /// CPU is 1 ms a CPU; hot tasks move after two failures, and only one CPU of a group balances at a time.
+    /// How long balance may leave a task waiting beside an idle CPU: the widest level's interval
+    /// for an idle CPU is 1 ms a CPU; hot tasks move after two failures, and only one CPU of a
+    /// group balances at a time.
     fn patience_ns(k: &Kernel) -> Ns {
         20 * k.cfg.tick_ns + 8 * 1_000_000 * k.cpus.len() as Ns
     }
@@ -215,8 +220,8 @@ impl Checker {
         }
     }
 
-    /// Where all may run anywhere, a task has waited long, neither running nor throttled nor asleep, while a CPU
-    /// has idled as long.
+    /// Where all may run anywhere, a task has waited long, neither running nor throttled nor
+    /// asleep, while a CPU has idled as long.
     fn look_for_the_forgotten(&mut self, k: &mut Kernel, sched: &Fair, before_ns: Ns) {
         // Balance gives up where the busiest CPUs' tasks may not come, here as in the kernel.
         let confined = |task: &TaskId| !k.task(*task).anywhere;
@@ -228,8 +233,8 @@ impl Checker {
         let mut longest: Option<(Ns, TaskId)> = None;
         for cpu in k.crowded.iter() {
             let c = &k.cpus[cpu.index()];
-            // Balance takes a CPU with one fair task for balanced, here as in the kernel (sum_h_nr_running == 1),
-            // whatever real-time task it waits for.
+            // Balance takes a CPU with one fair task for balanced, here as in the kernel
+            // (sum_h_nr_running == 1), whatever real-time task it waits for.
             if c.curr.is_some_and(|task| k.is_fifo(task)) {
                 continue;
             }
@@ -266,8 +271,8 @@ impl Checker {
         }
     }
 
-    /// Compares the books. What runs now has been charged up to its CPU's last tick or switch; the rest is
-    /// added here, for charging it would change what follows.
+    /// Compares the books. What runs now has been charged up to its CPU's last tick or switch; the
+    /// rest is added here, for charging it would change what follows.
     pub(crate) fn compare(&mut self, k: &mut Kernel) {
         self.close_all(k);
         let mut tasks: Vec<u64> = k.tasks.iter().map(|t| t.usage_ns).collect();

@@ -1,8 +1,8 @@
 //! How busy neighbours slow a CPU: one stated function, in integers.
 //!
-//! A CPU shares its core with its siblings, its last-level cache with the CPUs of the cache, and memory and
-//! power with the whole machine. A running task's speed, in millionths of its speed on a machine that is
-//! otherwise idle, is the product of three terms:
+//! A CPU shares its core with its siblings, its last-level cache with the CPUs of the cache, and
+//! memory and power with the whole machine. A running task's speed, in millionths of its speed on a
+//! machine that is otherwise idle, is the product of three terms:
 //!
 //! ```text
 //! speed = (1 - sibling · busy siblings / siblings)
@@ -10,13 +10,16 @@
 //!       · (1 - machine · max(0, busy share of the machine's other CPUs - knee) / (1 - knee))
 //! ```
 //!
-//! each no lower than [`SPEED_PPM_MIN`]. "Busy" counts CPUs that run anything: a hog and a web server slow
-//! a neighbour alike. That is the model's assumption, not a mechanism of Tidegate's, and reports sweep it.
+//! each no lower than [`SPEED_PPM_MIN`]. "Busy" counts CPUs that run anything: a hog and a web
+//! server slow a neighbour alike. That is the model's assumption, not a mechanism of Tidegate's,
+//! and reports sweep it.
 //!
-//! The sibling's term acts at once. The shares are read when a task is switched in and at its ticks: they
-//! are means over many CPUs, so what changes within a tick is small, and no event costs more than O(1).
+//! The sibling's term acts at once. The shares are read when a task is switched in and at its
+//! ticks: they are means over many CPUs, so what changes within a tick is small, and no event costs
+//! more than O(1).
 //!
-//! No overflow: every factor is at most 10^6 and the speed at most 10^6, so products stay below 10^12.
+//! No overflow: every factor is at most 10^6 and the speed at most 10^6, so products stay below
+//! 10^12.
 
 pub const SPEED_PPM_FULL: u32 = 1_000_000;
 
@@ -63,9 +66,9 @@ impl Contention {
     /// - `sibling_ppm` is not measured. Linux up to 4.18 took two busy threads of a core for
     ///   1178/1024 of one (`smt_gain` in kernel/sched/topology.c), so each loses 1 − 589/1024.
     /// - `llc_ppm` is measured on two CPUs (AMD EPYC, Linux 6.18, 22 November 2026, 40 rounds): a
-    ///   worker of cache runs at 0.9907 of its speed next to another one and at 1.0369 next to one of
-    ///   arithmetic. That is taken for each of the 7 neighbours in a cache of 8 cores, which is an
-    ///   assumption.
+    ///   worker of cache runs at 0.9907 of its speed next to another one and at 1.0369 next to one
+    ///   of arithmetic. That is taken for each of the 7 neighbours in a cache of 8 cores, which is
+    ///   an assumption.
     /// - `machine_ppm` is calibrated. The cpu.headroom patches (2019) report 1.82 times the average
     ///   latency at load 1.0 with ffmpeg on all idle CPUs, and what the two nearer terms leave
     ///   unexplained is put here: 1 − (1 − 0.4 llc) / (1.82 (1 − sibling) (1 − llc)), at least 0.

@@ -1,5 +1,5 @@
-//! A plain bit set of up to [`CPUS_MAX`] CPUs: affinities, cpusets, and the sets of idle CPUs that wake
-//! placement scans a word at a time.
+//! A plain bit set of up to [`CPUS_MAX`] CPUs: affinities, cpusets, and the sets of idle CPUs that
+//! wake placement scans a word at a time.
 
 use std::fmt;
 

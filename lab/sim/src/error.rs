@@ -35,11 +35,11 @@ pub enum SimError {
         cpus: u32,
     },
     /// A change that this kernel refuses.
-    #[error("{what}: {why}; {mend}")]
+    #[error("{what}: {why}; {remedy}")]
     Refused {
         what: &'static str,
         why: &'static str,
-        mend: &'static str,
+        remedy: &'static str,
     },
 }
 

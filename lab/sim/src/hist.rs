@@ -1,8 +1,9 @@
 //! Times in a log-linear histogram: integers in, integers out, bounded memory.
 //!
-//! A value is kept to three significant digits ([`Histogram::percentile_ns`] is at most 0.1 % above the value that was
-//! recorded); count, sum, least and greatest are exact. Percentiles are asked for in millionths and answered by rank, so
-//! that no rounding of a float decides which value is shown.
+//! A value is kept to three significant digits ([`Histogram::percentile_ns`] is at most 0.1 % above
+//! the value that was recorded); count, sum, least and greatest are exact. Percentiles are asked
+//! for in millionths and answered by rank, so that no rounding of a float decides which value is
+//! shown.
 
 use hdrhistogram::Histogram as Buckets;
 
@@ -84,12 +85,14 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The value that `ppm` millionths of all values do not exceed (500 000 is the median); 0 when there are none.
+    /// The value that `ppm` millionths of all values do not exceed (500 000 is the median); 0 when
+    /// there are none.
     pub fn percentile_ns(&self, ppm: u32) -> u64 {
         let Some(buckets) = &self.buckets else {
             return 0;
         };
-        // The rank is rounded up, at least the first: the 50th percentile of two values is the first of them.
+        // The rank is rounded up, at least the first: the 50th percentile of two values is the
+        // first of them.
         let rank = (u128::from(self.count) * u128::from(ppm.min(1_000_000))).div_ceil(1_000_000);
         let rank = rank.max(1);
         let mut seen = 0_u128;

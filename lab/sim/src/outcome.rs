@@ -49,7 +49,8 @@ pub struct GroupOutcome {
     pub wakeup: Histogram,
     /// Writes of its files by engines.
     pub writes: u64,
-    /// Periods of its quota; these counts too are without the warm-up, but for a time throttled that ended after it.
+    /// Periods of its quota; these counts too are without the warm-up, but for a time throttled
+    /// that ended after it.
     pub periods: u64,
     /// Those in which it was throttled.
     pub throttled_periods: u64,

@@ -1,7 +1,9 @@
-//! How a scenario's groups are laid out on the machine: as they are written, or as Tidegate would lay them out.
+//! How a scenario's groups are laid out on the machine: as they are written, or as Tidegate would
+//! lay them out.
 //!
-//! With an engine on kernel files, all side work is limited at one place. When the scenario has several side groups with no
-//! side group above them, they are put below one of ours ([`SIDE_ROOT`]), as `tidegate run --side` does.
+//! With an engine on kernel files, all side work is limited at one place. When the scenario has
+//! several side groups with no side group above them, they are put below one of ours
+//! ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
 use tidegate_terms::combine;
 
@@ -99,8 +101,8 @@ impl Plan {
         plan
     }
 
-    /// Compiles terms as the agent does: constant values are written into groups and slices here, the rest is left to the
-    /// engine. A hint becomes a slice where the scheduler has slices.
+    /// Compiles terms as the agent does: constant values are written into groups and slices here,
+    /// the rest is left to the engine. A hint becomes a slice where the scheduler has slices.
     fn compile(&mut self, scenario: &Scenario) {
         let mut tasks: Vec<TaskSpec> = scenario
             .workloads

@@ -1,7 +1,8 @@
-//! The simulator's own random numbers: integers only, so that no platform's floating point can change a run.
+//! The simulator's own random numbers: integers only, so that no platform's floating point can
+//! change a run.
 //!
-//! The generator is xoshiro256++, seeded through SplitMix64. Each user of random numbers has a stream of its own
-//! ([`Prng::stream`]), so that one workload's draws never move another's.
+//! The generator is xoshiro256++, seeded through SplitMix64. Each user of random numbers has a
+//! stream of its own ([`Prng::stream`]), so that one workload's draws never move another's.
 
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
@@ -18,8 +19,9 @@ impl Prng {
 
     /// One of this seed's independent streams.
     ///
-    /// Seed and stream number each go through a full mixing step, so neighbouring numbers give unrelated states. That
-    /// two streams of one seed overlap within n draws has odds of about n / 2^256 a pair.
+    /// Seed and stream number each go through a full mixing step, so neighbouring numbers give
+    /// unrelated states. That two streams of one seed overlap within n draws has odds of about n /
+    /// 2^256 a pair.
     pub fn stream(seed: u64, stream: u64) -> Prng {
         let mixed = |number| SplitMix64::seed_from_u64(number).next_u64();
         Prng(Xoshiro256PlusPlus::seed_from_u64(
@@ -32,7 +34,8 @@ impl Prng {
         self.0.next_u64()
     }
 
-    /// A number below `n`, each equally likely (Lemire's method: no division unless a draw must be rejected).
+    /// A number below `n`, each equally likely (Lemire's method: no division unless a draw must be
+    /// rejected).
     ///
     /// # Panics
     /// When `n` is 0: there is no such number.
@@ -68,8 +71,9 @@ impl Prng {
 
     /// An exponentially distributed time of this mean.
     ///
-    /// `-ln(u)` for a random `u` of 64 bits, by the table below: off by less than 2^-22 of the mean, at most 44.4 means
-    /// (`64·ln 2`). The largest mean, 2^58 ns, is nine years, so the product stays below 2^64: 2^58·44.4 < 2^64.
+    /// `-ln(u)` for a random `u` of 64 bits, by the table below: off by less than 2^-22 of the
+    /// mean, at most 44.4 means (`64·ln 2`). The largest mean, 2^58 ns, is nine years, so the
+    /// product stays below 2^64: 2^58·44.4 < 2^64.
     pub fn exp_ns(&mut self, mean_ns: u64) -> u64 {
         let uniform = self.next_u64().max(1);
         let scaled = u128::from(mean_ns.min(MEAN_MAX_NS)) * u128::from(minus_ln_q32(uniform));
@@ -97,8 +101,9 @@ static LN_Q32: [u32; TABLE_STEPS + 1] = {
 
 /// `ln(y / unit)` for `unit ≤ y ≤ 2·unit < 2^42`, in units of 2^-32.
 ///
-/// `2·atanh(t)` with `t = (y − unit)/(y + unit) ≤ 1/3`: each term is less than a ninth of the one before, so 24 of them
-/// leave less than 2^-70. Everything is in units of 2^-60; `t < 2^59`, so its square fits.
+/// `2·atanh(t)` with `t = (y − unit)/(y + unit) ≤ 1/3`: each term is less than a ninth of the one
+/// before, so 24 of them leave less than 2^-70. Everything is in units of 2^-60; `t < 2^59`, so its
+/// square fits.
 const fn ln_q32(y: u128, unit: u128) -> u64 {
     let t = ((y - unit) << 60) / (y + unit);
     let square = (t * t) >> 60;
@@ -116,8 +121,9 @@ const fn ln_q32(y: u128, unit: u128) -> u64 {
 
 /// `−ln(u / 2^64)` in units of 2^-32, for `u ≥ 1`.
 ///
-/// With `u = 2^(63−z)·(1+f)` this is `(z+1)·ln 2 − ln(1+f)`, and `ln(1+f)` is interpolated in the table. A chord of the
-/// logarithm over a step of h lies at most h²/8 = 2^-23 below it; rounding adds less than 2^-30.
+/// With `u = 2^(63−z)·(1+f)` this is `(z+1)·ln 2 − ln(1+f)`, and `ln(1+f)` is interpolated in the
+/// table. A chord of the logarithm over a step of h lies at most h²/8 = 2^-23 below it; rounding
+/// adds less than 2^-30.
 fn minus_ln_q32(uniform: u64) -> u64 {
     let zeros = uniform.leading_zeros();
     // The leading one is shifted out: what stays is f, in units of 2^-64.

@@ -1,4 +1,5 @@
-//! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and `--policy` choose.
+//! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and
+//! `--policy` choose.
 
 use crate::controller::Controller;
 use crate::engines::cgroup::{CgroupConfig, CgroupEngine, EngineTerms, Sensing};

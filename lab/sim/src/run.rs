@@ -105,7 +105,8 @@ impl Stage {
 
     /// Runs to the scenario's end.
     ///
-    /// `tracers` are told every event; `progress` hears the simulated time a hundred times, and ends the run by `false`.
+    /// `tracers` are told every event; `progress` hears the simulated time a hundred times, and
+    /// ends the run by `false`.
     ///
     /// # Errors
     /// A broken invariant, or an end that was asked for.
@@ -240,7 +241,8 @@ fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
         return Vec::new();
     }
     let row = registry::policy(&scenario.engine.policy);
-    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds bursts.
+    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds
+    // bursts.
     let side_root = match plan.side_root {
         Some(root) => root,
         None if scenario.engine.policy == registry::TIDEGATE => GroupId::ROOT,

@@ -1,7 +1,8 @@
-//! Sweeps: every combination of some values, on several threads, with results in the order of the values.
+//! Sweeps: every combination of some values, on several threads, with results in the order of the
+//! values.
 //!
-//! A run depends on its scenario alone, and a result goes to the place of its point: the number of threads changes nothing
-//! but the time it takes.
+//! A run depends on its scenario alone, and a result goes to the place of its point: the number of
+//! threads changes nothing but the time it takes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +44,8 @@ impl Sweep {
     }
 }
 
-/// Every combination, the last sweep's values changing fastest. Without a sweep that is one point without values.
+/// Every combination, the last sweep's values changing fastest. Without a sweep that is one point
+/// without values.
 pub fn points(sweeps: &[Sweep]) -> Vec<Vec<Override>> {
     let mut points = vec![Vec::new()];
     for sweep in sweeps {

@@ -1,8 +1,9 @@
-//! The machine's shape: CPUs, hardware threads that share a core, and CPUs that share a last-level cache.
+//! The machine's shape: CPUs, hardware threads that share a core, and CPUs that share a last-level
+//! cache.
 //!
-//! CPUs are numbered so that a core's threads lie side by side and so do the CPUs of one cache: the core of
-//! CPU `c` is `c / threads_per_core` and its cache is `c / cpus_per_llc`. Real machines number siblings
-//! apart; nothing in the simulator depends on the numbers, only on who shares what.
+//! CPUs are numbered so that a core's threads lie side by side and so do the CPUs of one cache: the
+//! core of CPU `c` is `c / threads_per_core` and its cache is `c / cpus_per_llc`. Real machines
+//! number siblings apart; nothing in the simulator depends on the numbers, only on who shares what.
 
 use crate::cpuset::CpuSet;
 use crate::ids::{CPUS_MAX, CpuId};
@@ -44,8 +45,8 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// A machine of `cpus`, each core with `threads_per_core` threads, each cache shared by `cpus_per_llc`.
-    /// [`Topology::validate`] (which the machine calls) says whether it can be.
+    /// A machine of `cpus`, each core with `threads_per_core` threads, each cache shared by
+    /// `cpus_per_llc`. [`Topology::validate`] (which the machine calls) says whether it can be.
     pub fn new(cpus: u32, threads_per_core: u32, cpus_per_llc: u32) -> Self {
         Topology {
             cpus,

@@ -1,4 +1,5 @@
-//! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and cache.
+//! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and
+//! cache.
 
 use crate::VmError;
 use crate::command::output;
@@ -14,11 +15,12 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
 
 pub fn run(command: &mut Command, what: &str) -> Result<String, VmError> {
-    let mend = "check the network and the machine's apt sources, then run it again";
-    output(command, what, |line| line.starts_with("E:"), mend)
+    let remedy = "check the network and the machine's apt sources, then run it again";
+    output(command, what, |line| line.starts_with("E:"), remedy)
 }
 
-/// apt with its own sources, lists and cache under `.cache/vm/apt`; the machine's own state is only read.
+/// apt with its own sources, lists and cache under `.cache/vm/apt`; the machine's own state is only
+/// read.
 pub struct PrivateApt {
     configuration: PathBuf,
 }
@@ -43,7 +45,8 @@ impl PrivateApt {
         let sources = format!(
             "Types: deb\nURIs: {mirror}\nSuites: {BASE_SUITE} {SUITE}\nComponents: main\nArchitectures: amd64\nSigned-By: {KEYRING}\n"
         );
-        // Read last (apt -c), so that the machine's proxies hold and its hooks after an update do not.
+        // Read last (apt -c), so that the machine's proxies hold and its hooks after an update do
+        // not.
         let configuration = format!(
             "#clear APT::Update;\n\
              Dir::Etc::SourceList \"{place}/debian.sources\";\nDir::Etc::SourceParts \"/dev/null\";\n\

@@ -1,4 +1,5 @@
-//! What every boot of a run has in common: the kernel, the parts of the image, and a folder of its own.
+//! What every boot of a run has in common: the kernel, the parts of the image, and a folder of its
+//! own.
 
 use crate::fetch::{self, Kernel};
 use crate::image::Parts;

@@ -1,6 +1,6 @@
-//! One boot: starts the emulator, follows what the guest says and what its kernel says, and ends it in every
-//! case. A panic, a hang or a silent guest fails the running test with the tail of the log; tests that had not
-//! begun are handed back for another boot.
+//! One boot: starts the emulator, follows what the guest says and what its kernel says, and ends it
+//! in every case. A panic, a hang or a silent guest fails the running test with the tail of the
+//! log; tests that had not begun are handed back for another boot.
 
 use crate::VmError;
 use crate::catalog::{Case, Mode};
@@ -27,9 +27,10 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const VIRTUAL_NICER: i32 = 5;
 const TROUBLE: &str = "the guest's kernel is in trouble";
 
-/// Several CPUs under one virtual time. The emulator lets a CPU run until the next of its own timers is due and goes on
-/// with the next CPU, so a timer that nobody listens to (a filter's) makes the turns short. Before version 8.1 it lets only
-/// each second CPU run when none is idle, so each second one (threads 1 and 3 of a core) is never started.
+/// Several CPUs under one virtual time. The emulator lets a CPU run until the next of its own
+/// timers is due and goes on with the next CPU, so a timer that nobody listens to (a filter's)
+/// makes the turns short. Before version 8.1 it lets only each second CPU run when none is idle, so
+/// each second one (threads 1 and 3 of a core) is never started.
 const WIDE: &[&str] = &[
     "-accel",
     "tcg,thread=single",
@@ -45,8 +46,9 @@ const WIDE: &[&str] = &[
     "filter-buffer,id=turn,netdev=turns,interval=10",
 ];
 
-/// Version 7.2 may return wrong flags from `cmpxchg16b` if an interrupt follows at once, as at the end of a turn; the slab allocator
-/// uses it, and guests died there. Without it the kernel allocates BPF's timers and local storage only from slabs with checks on.
+/// Version 7.2 may return wrong flags from `cmpxchg16b` if an interrupt follows at once, as at the
+/// end of a turn; the slab allocator uses it, and guests died there. Without it the kernel
+/// allocates BPF's timers and local storage only from slabs with checks on.
 const WIDE_PROCESSOR: &str = "max,-erms,-fsrm,-cx16";
 const WIDE_WORDS: &str =
     " maxcpus=1 slab_debug=F,kmalloc-cg*,kmalloc-32,kmalloc-64,kmalloc-96,kmalloc-128";
@@ -111,8 +113,8 @@ impl Boot<'_> {
                 "-rtc",
                 "base=2026-01-01,clock=vm",
             ],
-            // On several threads the emulator races the kernel's patching of its own code: now and then a boot ended in
-            // "Oops: int3" when CPUs went off and on line.
+            // On several threads the emulator races the kernel's patching of its own code: now and
+            // then a boot ended in "Oops: int3" when CPUs went off and on line.
             Mode::Smp => &["-accel", "tcg,thread=single", "-smp", "2"],
             Mode::Wide => WIDE,
         };
@@ -144,7 +146,8 @@ impl Boot<'_> {
             .arg(&self.kernel.vmlinuz)
             .arg("-initrd")
             .arg(self.image);
-        // panic=-1 with -no-reboot ends the emulator at once; a fixed layout and no mitigations keep runs alike.
+        // panic=-1 with -no-reboot ends the emulator at once; a fixed layout and no mitigations
+        // keep runs alike.
         let mut words =
             "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off tsc=reliable edd=off"
                 .to_string();
@@ -167,7 +170,8 @@ struct Watch<'a> {
     console: Console,
     started: Instant,
     clock: CpuClock,
-    /// The running test, when it began (guest seconds, wall, the emulator's CPU time) and what it has measured.
+    /// The running test, when it began (guest seconds, wall, the emulator's CPU time) and what it
+    /// has measured.
     current: Option<Finished>,
     began: (f64, Instant, Duration),
     tail: VecDeque<String>,
@@ -342,7 +346,8 @@ impl<'a> Watch<'a> {
             .cases
             .iter()
             .find(|case| case.name == current.test)?;
-        // The guest ends a test itself after limit_s of its own time, which may run slower than the wall's.
+        // The guest ends a test itself after limit_s of its own time, which may run slower than the
+        // wall's.
         let limit = Duration::from_secs(30 + 4 * u64::from(case.limit_s));
         (now > self.began.1 + limit)
             .then(|| format!("hung: no end within {} s of wall time", limit.as_secs()))

@@ -1,4 +1,5 @@
-//! The tests that a guest can run: `tests/vm/cases/NAME.sh`, each with a head that says where it belongs.
+//! The tests that a guest can run: `tests/vm/cases/NAME.sh`, each with a head that says where it
+//! belongs.
 //!
 //! ```text
 //! # what: a side command gets its group (one line, shown in listings)
@@ -30,7 +31,8 @@ pub enum Mode {
     Precise,
     /// Two CPUs in real time: functional checks only.
     Smp,
-    /// Up to eight CPUs (two sockets of two cores of two threads) that share one virtual time in turns of 10 µs.
+    /// Up to eight CPUs (two sockets of two cores of two threads) that share one virtual time in
+    /// turns of 10 µs.
     Wide,
 }
 
@@ -88,7 +90,8 @@ impl Case {
         self.needs.iter().any(|need| need == program)
     }
 
-    /// What the outcome means for this test: the bed's own tests are there to fail in one known way.
+    /// What the outcome means for this test: the bed's own tests are there to fail in one known
+    /// way.
     pub fn judge(&self, outcome: Outcome) -> Outcome {
         match (&self.expect, outcome) {
             (None, outcome) => outcome,

@@ -1,15 +1,17 @@
-//! Running another program to its end: its standard output, or the line of its errors that tells most.
+//! Running another program to its end: its standard output, or the line of its errors that tells
+//! most.
 
 use crate::VmError;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `command`; when it fails, the first line that `tells` accepts (else the last) is the reason given.
+/// Runs `command`; when it fails, the first line that `tells` accepts (else the last) is the reason
+/// given.
 pub fn output(
     command: &mut Command,
     what: &str,
     tells: impl Fn(&str) -> bool,
-    mend: &str,
+    remedy: &str,
 ) -> Result<String, VmError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -24,5 +26,5 @@ pub fn output(
         .find(|line| tells(line))
         .or(errors.lines().last())
         .unwrap_or("it failed without a word");
-    Err(VmError::new(what, &program, why.trim(), mend))
+    Err(VmError::new(what, &program, why.trim(), remedy))
 }

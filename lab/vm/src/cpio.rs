@@ -1,6 +1,6 @@
-//! The initramfs format (`newc` cpio, uncompressed: under emulation unpacking costs more than copying), as
-//! far as the bed needs it: directories, files, symbolic links and character devices, all owned by root.
-//! Written here so that making device nodes needs neither root nor a tool.
+//! The initramfs format (`newc` cpio, uncompressed: under emulation unpacking costs more than
+//! copying), as far as the bed needs it: directories, files, symbolic links and character devices,
+//! all owned by root. Written here so that making device nodes needs neither root nor a tool.
 
 /// An archive being written.
 #[derive(Default)]

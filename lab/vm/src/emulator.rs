@@ -1,5 +1,5 @@
-//! The emulator's process and its two outputs: the guest's second serial port, which the tests speak on, and the
-//! kernel's console, which goes to a file.
+//! The emulator's process and its two outputs: the guest's second serial port, which the tests
+//! speak on, and the kernel's console, which goes to a file.
 
 use crate::VmError;
 use std::collections::VecDeque;
@@ -68,7 +68,8 @@ impl Console {
 pub struct CpuClock(PathBuf);
 
 impl CpuClock {
-    /// User and system time so far; zero when it has ended. In the kernel's unit for programs, a hundredth of a second.
+    /// User and system time so far; zero when it has ended. In the kernel's unit for programs, a
+    /// hundredth of a second.
     pub fn now(&self) -> Duration {
         let stat = std::fs::read_to_string(&self.0).unwrap_or_default();
         let after_name = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
@@ -92,8 +93,9 @@ impl Emulator {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);
-        // SAFETY: the closure runs between fork and exec and makes system calls alone, which are async-signal-safe;
-        // it touches no memory of the parent. The emulator must not outlive this process, however it ends.
+        // SAFETY: the closure runs between fork and exec and makes system calls alone, which are
+        // async-signal-safe; it touches no memory of the parent. The emulator must not outlive this
+        // process, however it ends.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::nice(nicer)?;

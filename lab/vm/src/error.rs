@@ -3,25 +3,26 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A failure on one line: what, where, why, and the mend.
+/// A failure on one line: what, where, why, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmError {
     what: String,
     place: String,
     why: String,
-    mend: String,
-    /// The machine lacks something, as opposed to the bed or its tests being wrong: skipped, not failed.
+    remedy: String,
+    /// The machine lacks something, as opposed to the bed or its tests being wrong: skipped, not
+    /// failed.
     lacking: bool,
 }
 
 impl VmError {
     /// The four parts of the line.
-    pub fn new(what: &str, place: &str, why: &str, mend: &str) -> VmError {
+    pub fn new(what: &str, place: &str, why: &str, remedy: &str) -> VmError {
         VmError {
             what: what.into(),
             place: place.into(),
             why: why.into(),
-            mend: mend.into(),
+            remedy: remedy.into(),
             lacking: false,
         }
     }
@@ -39,15 +40,20 @@ impl VmError {
         }
     }
 
-    /// A file that could not be used, with the mend that its error suggests.
+    /// A file that could not be used, with the remedy that its error suggests.
     pub fn io(what: &str, path: &Path, error: &std::io::Error) -> VmError {
-        let mend = match error.kind() {
+        let remedy = match error.kind() {
             std::io::ErrorKind::NotFound => "check that it is installed and spelt so",
             std::io::ErrorKind::PermissionDenied => "run it as a user who may",
             std::io::ErrorKind::StorageFull => "make room on that file system",
             _ => "see the error",
         };
-        VmError::new(what, &path.display().to_string(), &error.to_string(), mend)
+        VmError::new(
+            what,
+            &path.display().to_string(),
+            &error.to_string(),
+            remedy,
+        )
     }
 }
 
@@ -56,7 +62,7 @@ impl fmt::Display for VmError {
         write!(
             f,
             "{}: {}: {}; {}",
-            self.what, self.place, self.why, self.mend
+            self.what, self.place, self.why, self.remedy
         )
     }
 }
@@ -93,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_one_line_with_its_mend() {
+    fn a_trouble_is_one_line_with_its_remedy() {
         let trouble = tool("no-such-program-here").unwrap_err().to_string();
         assert_eq!(
             trouble,

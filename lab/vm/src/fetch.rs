@@ -1,9 +1,10 @@
-//! Where the guest's kernel comes from: Debian's newest cloud kernel of the asked series in the backports
-//! suite's package list, fetched through apt with a private root.
+//! Where the guest's kernel comes from: Debian's newest cloud kernel of the asked series in the
+//! backports suite's package list, fetched through apt with a private root.
 //!
-//! apt does the transport and checks the list's signature against Debian's keyring; the package's SHA256 is
-//! checked here once more against that list. The mirror is whichever one this machine's own apt sources name
-//! for Debian. The kernel lies under `.cache/vm/kernels/PACKAGE_VERSION/` and needs no network afterwards.
+//! apt does the transport and checks the list's signature against Debian's keyring; the package's
+//! SHA256 is checked here once more against that list. The mirror is whichever one this machine's
+//! own apt sources name for Debian. The kernel lies under `.cache/vm/kernels/PACKAGE_VERSION/` and
+//! needs no network afterwards.
 
 use crate::apt::{PrivateApt, SUITE, run};
 use crate::{VmError, tool};
@@ -32,7 +33,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The configuration, where libbpf looks for it in the guest: programs of others may ask for what is in it.
+    /// The configuration, where libbpf looks for it in the guest: programs of others may ask for
+    /// what is in it.
     pub(crate) fn config_file(&self) -> Option<(String, PathBuf)> {
         let release = ["linux-image-", "linux-binary-"]
             .iter()
@@ -49,7 +51,8 @@ struct Candidate {
     sha256: String,
 }
 
-/// The kernel of `series` ("6.18"): from the cache, or fetched; `refresh` looks for a newer one first.
+/// The kernel of `series` ("6.18"): from the cache, or fetched; `refresh` looks for a newer one
+/// first.
 pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, VmError> {
     let cached = newest_cached(cache, series)?;
     let stale = refresh || !list_is_fresh(cache);
@@ -178,7 +181,8 @@ fn unpack(
     fs::remove_file(&package).map_err(|e| VmError::io("keep the kernel", &package, &e))
 }
 
-/// A file of an unpacked kernel: `boot/NAME-VERSION` up to 7.0, `usr/lib/modules/VERSION/NAME` after.
+/// A file of an unpacked kernel: `boot/NAME-VERSION` up to 7.0, `usr/lib/modules/VERSION/NAME`
+/// after.
 fn file_in(tree: &Path, name: &str) -> Result<PathBuf, VmError> {
     let boot = tree.join("boot");
     if boot.is_dir() {
@@ -246,12 +250,14 @@ fn list_age(cache: &Path) -> Option<Duration> {
 }
 
 fn directory_name(candidate: &Candidate) -> String {
-    // Debian versions may hold ':' and '~'; both are legal in file names but awkward in QEMU's option syntax.
+    // Debian versions may hold ':' and '~'; both are legal in file names but awkward in QEMU's
+    // option syntax.
     let version = candidate.version.replace([':', '~', ','], "_");
     format!("{}_{version}", candidate.package)
 }
 
-/// `linux-image-6.18.15+deb13-cloud-amd64` is of series 6.18; `-unsigned` and `-dbg` variants are not.
+/// `linux-image-6.18.15+deb13-cloud-amd64` is of series 6.18; `-unsigned` and `-dbg` variants are
+/// not.
 fn of_series(package: &str, series: &str) -> bool {
     ["linux-image-", "linux-binary-"]
         .iter()

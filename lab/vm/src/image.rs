@@ -1,5 +1,6 @@
-//! The guest's file system: busybox, the bed's own scripts and helper, the asked tests, and `tidegate` with the
-//! libraries it needs (or whatever programs a job brings), in one uncompressed archive that the kernel unpacks into memory.
+//! The guest's file system: busybox, the bed's own scripts and helper, the asked tests, and
+//! `tidegate` with the libraries it needs (or whatever programs a job brings), in one uncompressed
+//! archive that the kernel unpacks into memory.
 
 use crate::catalog::Case;
 use crate::cpio::Archive;
@@ -57,7 +58,8 @@ const SOAK_S: u32 = 60;
 pub struct Parts {
     busybox: PathBuf,
     applets: Vec<String>,
-    /// `lib.sh`, beside which the other scripts are, and the compiled `vmtool`, where the suite's tests run.
+    /// `lib.sh`, beside which the other scripts are, and the compiled `vmtool`, where the suite's
+    /// tests run.
     scripts: Option<(PathBuf, PathBuf)>,
     /// Programs, stripped: where they go in the guest, and where they lie here.
     binaries: Vec<(String, PathBuf)>,
@@ -156,7 +158,8 @@ impl Parts {
     }
 
     fn programs(&self, tree: &mut Tree, has_userland: bool) -> Result<(), VmError> {
-        // A userland's `bin` is a link, and its own libraries serve: they are not to be mixed with this machine's.
+        // A userland's `bin` is a link, and its own libraries serve: they are not to be mixed with
+        // this machine's.
         let (tools, bin) = match has_userland {
             true => ("vm/bin", "usr/bin"),
             false => ("bin", "bin"),
@@ -216,7 +219,8 @@ impl Tree {
         self.text("etc/group", "root:x:0:\nguest:x:1000:\n");
     }
 
-    /// What the packages' own scripts would have left, as far as it matters here, and the bed's units.
+    /// What the packages' own scripts would have left, as far as it matters here, and the bed's
+    /// units.
     fn systemd(&mut self) {
         self.archive.symlink("init", "usr/lib/systemd/systemd");
         self.archive.symlink("usr/bin/sh", "../../vm/bin/busybox");
@@ -398,8 +402,8 @@ fn paths_listed(listing: &str) -> Vec<PathBuf> {
 }
 
 fn output(command: &mut Command, what: &str) -> Result<String, VmError> {
-    let mend = "run that command by hand to see all of it";
-    command::output(command, what, |line| line.contains("error"), mend)
+    let remedy = "run that command by hand to see all of it";
+    command::output(command, what, |line| line.contains("error"), remedy)
 }
 
 #[cfg(test)]

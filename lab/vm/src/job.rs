@@ -1,7 +1,9 @@
-//! One command in a guest, for programs that want a real kernel in virtual time (`tidegate-lab ... --on vm`): it goes in
-//! with its shared libraries, and its standard output, its exit status and whatever it left in `/tmp/results` come back.
+//! One command in a guest, for programs that want a real kernel in virtual time (`tidegate-lab ...
+//! --on vm`): it goes in with its shared libraries, and its standard output, its exit status and
+//! whatever it left in `/tmp/results` come back.
 //!
-//! The results leave as one tar archive on the guest's third serial port, which the emulator writes to a file.
+//! The results leave as one tar archive on the guest's third serial port, which the emulator writes
+//! to a file.
 
 use crate::boot::Boot;
 use crate::catalog::{Case, Mode, Userland};
@@ -17,7 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Where the command may leave files, in the guest; it exists and is empty.
 pub const RESULTS: &str = "/tmp/results";
-/// The CPUs of [`Mode::Wide`] in the order in which they come on line: threads of a core first, then cores, then sockets.
+/// The CPUs of [`Mode::Wide`] in the order in which they come on line: threads of a core first,
+/// then cores, then sockets.
 pub const WIDE_CPUS: [u32; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 /// The job's name in frames and logs.
 const NAME: &str = "job";
@@ -27,7 +30,8 @@ pub struct Job {
     /// The bed; its `binaries` should hold the command's own program.
     pub setup: Setup,
     pub mode: Mode,
-    /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy ones.
+    /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy
+    /// ones.
     pub idle_polls: bool,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
     pub cpus: u32,
@@ -58,7 +62,8 @@ pub struct Done {
 }
 
 impl Job {
-    /// Boots, runs the command and brings back what it left. Each line of its standard error goes to `line` as it comes.
+    /// Boots, runs the command and brings back what it left. Each line of its standard error goes
+    /// to `line` as it comes.
     pub fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Done, VmError> {
         let mut bed = Bed::prepare(&self.setup)?;
         bed.add_files(self.files.clone());
@@ -130,7 +135,8 @@ impl Job {
         })
     }
 
-    /// The guest's side: only a guest that could not send its results fails; the command's status is one of them.
+    /// The guest's side: only a guest that could not send its results fails; the command's status
+    /// is one of them.
     fn script(&self) -> String {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         let mut text = format!("mkdir -p {RESULTS}\ncd {RESULTS}\n");
@@ -169,8 +175,8 @@ fn unpacked(logs: &Path) -> Result<PathBuf, VmError> {
         .arg(&results)
         .arg("-xf")
         .arg(logs.join("results.tar"));
-    let mend = "see the guest's log beside it";
-    command::output(&mut tar, "unpack a job's results", |_| true, mend)?;
+    let remedy = "see the guest's log beside it";
+    command::output(&mut tar, "unpack a job's results", |_| true, remedy)?;
     Ok(results)
 }
 

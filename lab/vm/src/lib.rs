@@ -1,6 +1,7 @@
-//! The VM bed: boots a stock Debian kernel under software emulation, with cgroup v2 as a distribution leaves it, and runs
-//! there either the repository's tests ([`Suite`] over [`catalog`]) or one command with a folder of results ([`Job`]).
-//! docs/vm.md tells how to use it and how far its figures can be trusted.
+//! The VM bed: boots a stock Debian kernel under software emulation, with cgroup v2 as a
+//! distribution leaves it, and runs there either the repository's tests ([`Suite`] over
+//! [`catalog`]) or one command with a folder of results ([`Job`]). docs/vm.md tells how to use it
+//! and how far its figures can be trusted.
 
 mod apt;
 mod bed;

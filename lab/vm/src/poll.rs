@@ -1,9 +1,12 @@
-//! Idle CPUs that use up their turns, for [`Mode::Wide`](crate::Mode::Wide). Its CPUs share one virtual time, and one that
-//! halts or pauses gives its turn away: the busy ones would run the faster the fewer they are, which no machine's do, and a
-//! scheduler that leaves CPUs idle would lose nothing. So the guest's kernel is told to poll when it is idle, and the pause in
-//! that loop is overwritten with an instruction that does nothing, both through the emulator's port for a debugger.
+//! Idle CPUs that use up their turns, for [`Mode::Wide`](crate::Mode::Wide). Its CPUs share one
+//! virtual time, and one that halts or pauses gives its turn away: the busy ones would run the
+//! faster the fewer they are, which no machine's do, and a scheduler that leaves CPUs idle would
+//! lose nothing. So the guest's kernel is told to poll when it is idle, and the pause in that loop
+//! is overwritten with an instruction that does nothing, both through the emulator's port for a
+//! debugger.
 //!
-//! Source: `kernel/sched/idle.c` (`cpu_idle_poll`); GDB's remote protocol (packets `m`, `M` and `D`).
+//! Source: `kernel/sched/idle.c` (`cpu_idle_poll`); GDB's remote protocol (packets `m`, `M` and
+//! `D`).
 
 use crate::VmError;
 use std::fmt::Write as _;
@@ -28,7 +31,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// The port, and what the guest has said so far.
 pub struct Poll {
-    /// Holds the port's socket. Only this user may enter it, since a client of the port can have the emulator run commands.
+    /// Holds the port's socket. Only this user may enter it, since a client of the port can have
+    /// the emulator run commands.
     folder: TempDir,
     idle_loop: Option<u64>,
     switch: Option<u64>,
@@ -104,7 +108,8 @@ impl Poll {
     }
 }
 
-/// Name and address of a line of `/proc/kallsyms`; compilers add endings such as `.isra.0` to a name, and `.cold` to a part of it.
+/// Name and address of a line of `/proc/kallsyms`; compilers add endings such as `.isra.0` to a
+/// name, and `.cold` to a part of it.
 fn symbol(line: &str) -> Option<(&str, u64)> {
     let mut words = line.split_ascii_whitespace();
     let at = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -112,7 +117,8 @@ fn symbol(line: &str) -> Option<(&str, u64)> {
     Some((name.split('.').next().unwrap_or(name), at))
 }
 
-/// GDB's side of its remote protocol. The guest stands still from the connection to [`Debugger::start_polling`]'s end.
+/// GDB's side of its remote protocol. The guest stands still from the connection to
+/// [`Debugger::start_polling`]'s end.
 struct Debugger<S> {
     stream: S,
 }

@@ -1,4 +1,5 @@
-//! What the person watching sees: one line a finished test, and on a terminal a moving line for the running one.
+//! What the person watching sees: one line a finished test, and on a terminal a moving line for the
+//! running one.
 
 use crate::protocol::{Finished, Outcome};
 use std::io::{IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! What the guest says on its second serial port, line by line, and what that means for the tests.
 //!
-//! A frame is `@@tg SECONDS WORD ...`, with the guest's uptime first:
-//! `ready`, `begin TEST`, `measure TEST NAME VALUE UNIT`, `end TEST ok|fail|skip REASON...`, `done`.
-//! Any other line is the running test's own output.
+//! A frame is `@@tg SECONDS WORD ...`, with the guest's uptime first: `ready`, `begin TEST`,
+//! `measure TEST NAME VALUE UNIT`, `end TEST ok|fail|skip REASON...`, `done`. Any other line is the
+//! running test's own output.
 
 use std::time::Duration;
 
@@ -130,7 +130,8 @@ pub fn health(line: &str, emulated_time: bool) -> Health {
         "Unable to mount root fs",
     ];
     const SUSPECT: [&str; 3] = ["WARNING: ", "rcu: INFO: rcu_", "soft lockup"];
-    // On real time a host that stops the emulator for seconds looks like a lockup inside; virtual time stops too.
+    // On real time a host that stops the emulator for seconds looks like a lockup inside; virtual
+    // time stops too.
     if !emulated_time && line.contains("soft lockup") {
         return Health::Suspect;
     }

@@ -11,18 +11,20 @@ pub struct Setup {
     pub work: PathBuf,
     /// The kernel's series, such as `6.18`.
     pub series: String,
-    /// The folder of `lib.sh` and `vmtool.c`, which the suite's tests use; a [`crate::Job`] needs none.
+    /// The folder of `lib.sh` and `vmtool.c`, which the suite's tests use; a [`crate::Job`] needs
+    /// none.
     pub scripts: Option<PathBuf>,
-    /// Programs that go into the guest with their shared libraries: the place there, and the file here.
-    /// The guest's shell prefers its own applets: name a program that shares a name with one by its path.
+    /// Programs that go into the guest with their shared libraries: the place there, and the file
+    /// here. The guest's shell prefers its own applets: name a program that shares a name with one
+    /// by its path.
     pub binaries: Vec<(String, PathBuf)>,
 }
 
 /// Names the folder of [`cache`] where it is not to be found.
 const CACHE_VARIABLE: &str = "TIDEGATE_VM_CACHE";
 
-/// Where kernels are kept: the folder that `TIDEGATE_VM_CACHE` names, else `.cache/vm` of the checkout that the current
-/// directory is in, else the user's cache.
+/// Where kernels are kept: the folder that `TIDEGATE_VM_CACHE` names, else `.cache/vm` of the
+/// checkout that the current directory is in, else the user's cache.
 pub fn cache() -> PathBuf {
     if let Some(named) = std::env::var_os(CACHE_VARIABLE) {
         return named.into();

@@ -1,5 +1,5 @@
-//! The tests of one mode, in as many boots as it takes: a guest that breaks fails the test it was in, and what
-//! remains runs in another.
+//! The tests of one mode, in as many boots as it takes: a guest that breaks fails the test it was
+//! in, and what remains runs in another.
 
 use crate::boot::{Boot, Report};
 use crate::catalog::{Case, Mode};
@@ -17,7 +17,8 @@ pub struct Tally {
     pub failed: usize,
     /// Tests that this machine cannot run.
     pub skipped: usize,
-    /// Tests that failed and then passed in a guest of their own, each with why it failed: counted as passed, and told.
+    /// Tests that failed and then passed in a guest of their own, each with why it failed: counted
+    /// as passed, and told.
     pub flaky: Vec<String>,
     /// Name, value, unit of all that was measured.
     pub measures: Vec<(String, String, String)>,
@@ -66,8 +67,9 @@ pub struct Suite<'a> {
     pub deadline: Instant,
     /// Keep the guest's images beside the logs.
     pub keep: bool,
-    /// Where no more tests than this miss a bound on a figure, those run once more, unless the failure contract names them. A
-    /// boot in some hundreds misses one, and a run has over a hundred bounds; what is broken fails twice.
+    /// Where no more tests than this miss a bound on a figure, those run once more, unless the
+    /// failure contract names them. A boot in some hundreds misses one, and a run has over a
+    /// hundred bounds; what is broken fails twice.
     pub again_max: usize,
 }
 
@@ -165,7 +167,8 @@ impl Suite<'_> {
         format!("{}{with}{part}", self.mode.name())
     }
 
-    /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes to an end.
+    /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes
+    /// to an end.
     fn lost(&self, todo: &mut Vec<&Case>, why: &str) -> Option<Finished> {
         let case = (!todo.is_empty()).then(|| todo.remove(0))?;
         let outcome = Outcome::Failed(why.into());
@@ -178,7 +181,8 @@ fn missed_a_bound(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(why) if why.contains(", not within "))
 }
 
-/// Puts what came of the second run in the first one's place; gives what passed now, with why it had failed.
+/// Puts what came of the second run in the first one's place; gives what passed now, with why it
+/// had failed.
 fn settle(label: &str, finished: &mut [Finished], again: Vec<Finished>) -> Vec<String> {
     let mut flaky = Vec::new();
     for second in again {

@@ -1,5 +1,6 @@
-//! A Debian userland with systemd as the first process, small enough to be unpacked into memory at every boot: systemd, its
-//! bus, and what they depend on, out of Debian's packages, unpacked without running their scripts.
+//! A Debian userland with systemd as the first process, small enough to be unpacked into memory at
+//! every boot: systemd, its bus, and what they depend on, out of Debian's packages, unpacked
+//! without running their scripts.
 //!
 //! It is kept under `.cache/vm/userland/` as one archive, named by the packages' versions.
 

@@ -1,4 +1,5 @@
-//! A job in the bed brings back what it said, how it ended and what it left, and time inside is virtual.
+//! A job in the bed brings back what it said, how it ended and what it left, and time inside is
+//! virtual.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-# what: an operator's day with the Debian package: a policy with a mistake, mended, observed, tried, confirmed; work that starts later; an upgrade that keeps all limits; nothing left after the purge
+# what: an operator's day with the Debian package: a policy with a mistake, fixed, observed, tried, confirmed; work that starts later; an upgrade that keeps all limits; nothing left after the purge
 # modes: precise
 # userland: systemd
 # needs: tidegate deb

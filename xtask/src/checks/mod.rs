@@ -1,9 +1,12 @@
-//! `cargo xtask lint` and `cargo xtask test`: every check and test in order, and one line at the end that counts them.
+//! `cargo xtask lint` and `cargo xtask test`: every check and test in order, and one line at the
+//! end that counts them.
 //!
-//! Each step's whole output goes to a file under `target/checks`; the terminal shows a line a step, and all of a step that
-//! failed. A test that lacks something on this machine prints `skipped: why` and is counted as skipped.
+//! Each step's whole output goes to a file under `target/checks`; the terminal shows a line a step,
+//! and all of a step that failed. A test that lacks something on this machine prints `skipped: why`
+//! and is counted as skipped.
 //!
-//! Two lanes of steps may run at the same time: where one mostly waits, and nothing in either measures the machine.
+//! Two lanes of steps may run at the same time: where one mostly waits, and nothing in either
+//! measures the machine.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -86,7 +89,8 @@ fn lints() -> Lane {
 }
 
 fn tests() -> Vec<Vec<Lane>> {
-    // With the tests, so that what they share with the programs has the same features, and is compiled once.
+    // With the tests, so that what they share with the programs has the same features, and is
+    // compiled once.
     let build = step(
         "build",
         Counts::One,
@@ -223,7 +227,8 @@ fn perform(step: &Step, folder: &Path, tally: &Mutex<Tally>) {
     tally.add(part);
 }
 
-/// Runs the step with both outputs in one file, and gives back its status (0, or what it failed with) and its lines.
+/// Runs the step with both outputs in one file, and gives back its status (0, or what it failed
+/// with) and its lines.
 fn capture(step: &Step, log_path: &Path) -> Result<(Option<i32>, Vec<String>), String> {
     let failed = |what: &str, error: std::io::Error| {
         format!("tidegate: checks: {}: {what}: {error}", step.name)

@@ -1,8 +1,10 @@
-//! `cargo xtask support`: the table in docs/support.md of what each kind of machine can enforce, taken from `tidegate doctor` there.
+//! `cargo xtask support`: the table in docs/support.md of what each kind of machine can enforce,
+//! taken from `tidegate doctor` there.
 //!
-//! `--write` asks on this machine, in the VM on each kernel, and as a user without rights beside an agent; it writes the table
-//! and the VM's test that holds `doctor` to it (`tests/vm/cases/engine-support.sh`). Without it, what can be asked here is
-//! compared with the table, and every test that stands behind a cell is looked for ([`proofs`]).
+//! `--write` asks on this machine, in the VM on each kernel, and as a user without rights beside an
+//! agent; it writes the table and the VM's test that holds `doctor` to it
+//! (`tests/vm/cases/engine-support.sh`). Without it, what can be asked here is compared with the
+//! table, and every test that stands behind a cell is looked for ([`proofs`]).
 
 mod proofs;
 mod table;

@@ -1,12 +1,14 @@
 //! Which test stands behind each cell of the support table.
 //!
-//! A cell without one says `no`, whatever `doctor` says; a test that is named here and is not there fails the check.
+//! A cell without one says `no`, whatever `doctor` says; a test that is named here and is not there
+//! fails the check.
 
 use std::path::Path;
 
 use tidegate_vm::catalog;
 
-/// The tests of one mechanism: on this machine and as a user `FILE::FUNCTION` below crates/tidegate/tests/all, in the VM a case.
+/// The tests of one mechanism: on this machine and as a user `FILE::FUNCTION` below
+/// crates/tidegate/tests/all, in the VM a case.
 pub struct Proof {
     /// As `doctor` names it.
     pub mechanism: &'static str,

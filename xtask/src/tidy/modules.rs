@@ -1,7 +1,8 @@
 //! Import cycles between the top-level modules of a crate.
 //!
-//! Files are read as tokens, so that comments and strings do not count. What is compiled for tests only does not count either.
-//! A name that the crate's root re-exports counts as the module that it comes from.
+//! Files are read as tokens, so that comments and strings do not count. What is compiled for tests
+//! only does not count either. A name that the crate's root re-exports counts as the module that it
+//! comes from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ struct Source {
     tokens: Vec<TokenTree>,
 }
 
-/// The sources of each crate by the crate's folder; test modules in files of their own are left out.
+/// The sources of each crate by the crate's folder; test modules in files of their own are left
+/// out.
 fn crates(all: &[(PathBuf, String)]) -> BTreeMap<String, Vec<Source>> {
     let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for (path, text) in all {

@@ -1,4 +1,5 @@
-//! `cargo xtask vm`: the tests of `tests/vm/cases` in the bed of lab/vm. docs/vm.md tells how to use it.
+//! `cargo xtask vm`: the tests of `tests/vm/cases` in the bed of lab/vm. docs/vm.md tells how to
+//! use it.
 
 mod options;
 
@@ -14,7 +15,8 @@ use tidegate_vm::{
 
 /// So many tests of a lane may have a second try in `make test`.
 const AGAIN_MAX: usize = 2;
-/// So many tests share a guest. Fewer: more boots, of some 8 s of CPU time each; more: a core is idle for longer in the end.
+/// So many tests share a guest. Fewer: more boots, of some 8 s of CPU time each; more: a core is
+/// idle for longer in the end.
 const LANE_CASES_MAX: usize = 24;
 /// The tests that it names have none.
 const CONTRACT: &str = "docs/failure-contract.md";
@@ -133,8 +135,8 @@ fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, VmError> {
 /// A test that the failure contract names has no second try.
 fn mark_promised(repository: &Path, cases: &mut [Case]) -> Result<(), VmError> {
     let trouble = |why: &str| {
-        let mend = "its rows name tests as `tests/vm/cases/NAME.sh`";
-        VmError::new("find the promised tests", CONTRACT, why, mend)
+        let remedy = "its rows name tests as `tests/vm/cases/NAME.sh`";
+        VmError::new("find the promised tests", CONTRACT, why, remedy)
     };
     let contract = std::fs::read_to_string(repository.join(CONTRACT))
         .map_err(|error| trouble(&error.to_string()))?;
@@ -247,7 +249,8 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     Ok(close(&tally))
 }
 
-/// The userland where a test asks for it; where it cannot be had, those tests are skipped with the reason.
+/// The userland where a test asks for it; where it cannot be had, those tests are skipped with the
+/// reason.
 fn with_systemd(
     repository: &Path,
     lanes: &mut Vec<Lane>,
@@ -275,7 +278,8 @@ fn with_systemd(
     }
 }
 
-/// Two lanes in virtual time at once, each of which keeps one core busy, and beside them one in real time, which mostly waits.
+/// Two lanes in virtual time at once, each of which keeps one core busy, and beside them one in
+/// real time, which mostly waits.
 fn run_lanes(
     lanes: &[Lane],
     beds: &[(String, Bed)],
@@ -307,7 +311,8 @@ fn run_lanes(
     };
     let (real, mut virtual_time): (Vec<&Lane>, Vec<&Lane>) =
         lanes.iter().partition(|lane| lane.mode == Mode::Smp);
-    // The longest first, so that both end at about the same time; a wide one takes a minute to boot.
+    // The longest first, so that both end at about the same time; a wide one takes a minute to
+    // boot.
     virtual_time.sort_by_key(|lane| (lane.mode != Mode::Wide, std::cmp::Reverse(lane.cases.len())));
     let queues = [real, virtual_time].map(|lanes| Mutex::new(lanes.into_iter()));
     let work = |queue: &Mutex<std::vec::IntoIter<&Lane>>| -> Vec<_> {
@@ -339,7 +344,8 @@ fn close(tally: &Tally) -> u8 {
     tally.exit()
 }
 
-/// The package in two versions, made of the binary under test. Where it cannot be made, the test skips itself.
+/// The package in two versions, made of the binary under test. Where it cannot be made, the test
+/// skips itself.
 fn packages(
     repository: &Path,
     binaries: &[(String, PathBuf)],
@@ -365,8 +371,8 @@ fn packages(
             Some(77) => return Ok(Vec::new()),
             _ => {
                 let why = String::from_utf8_lossy(&output.stderr);
-                let mend = "run it by hand";
-                return Err(VmError::new("make the package", script, why.trim(), mend));
+                let remedy = "run it by hand";
+                return Err(VmError::new("make the package", script, why.trim(), remedy));
             }
         }
         let file = String::from_utf8_lossy(&output.stdout);
@@ -389,8 +395,8 @@ pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, VmEr
     Ok(built(repository, profile)?.join("tidegate"))
 }
 
-/// Builds programs and examples; the profile's folder. In `dev`, those of the whole workspace: so they have the features that
-/// `cargo test` builds them with, and nothing is compiled twice.
+/// Builds programs and examples; the profile's folder. In `dev`, those of the whole workspace: so
+/// they have the features that `cargo test` builds them with, and nothing is compiled twice.
 fn built(repository: &Path, profile: &str) -> Result<PathBuf, VmError> {
     let what: &[&str] = match profile {
         "dev" => &["--workspace", "--bins", "--examples"],

@@ -56,7 +56,7 @@ impl Agent {
     pub fn stop(&self, peer: &Peer) -> Result<Done, ApiError> {
         if !is_admin(peer) {
             let detail = "stop: without privilege you cannot end the agent";
-            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
         }
         let orphans = self.leave();
         let message = match orphans {

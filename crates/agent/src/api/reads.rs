@@ -1,5 +1,5 @@
-//! Calls that only read: as often as one likes, they cost the agent little, and a command line is shown to its user, root and the
-//! group `tidegate` alone.
+//! Calls that only read: as often as one likes, they cost the agent little, and a command line is
+//! shown to its user, root and the group `tidegate` alone.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(crate) fn check_ready(agent: &Agent) -> Result<(), ApiError> {
     } else {
         return Ok(());
     };
-    Err(ApiError::new(ErrorKind::NotReady, detail).with_mend("see `tidegate status`"))
+    Err(ApiError::new(ErrorKind::NotReady, detail).with_remedy("see `tidegate status`"))
 }
 
 /// Why the gate that `target` names runs at its present rate, as `peer` may see it.
@@ -92,7 +92,7 @@ pub(crate) fn admit(agent: &Agent, peer: Option<&Peer>) -> Result<(), ApiError> 
         return Ok(());
     }
     let detail = format!("budget: uid {user} asks more than ten times a second");
-    Err(ApiError::new(ErrorKind::Busy, detail).with_mend("wait a second"))
+    Err(ApiError::new(ErrorKind::Busy, detail).with_remedy("wait a second"))
 }
 
 fn hide(gate: &mut GateView, peer: Option<&Peer>) {

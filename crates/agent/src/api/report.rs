@@ -17,19 +17,19 @@ pub(crate) fn report(
 ) -> Result<Done, ApiError> {
     let text = &request.latency;
     let latency = TimeSpan::parse(text).map_err(|why| {
-        usage(format!("latency: \"{}\" {why}", quoted(text))).with_mend("write 4.2ms")
+        usage(format!("latency: \"{}\" {why}", quoted(text))).with_remedy("write 4.2ms")
     })?;
     let gates = agent.gates.lock();
     let gate = &gates[find_in(&gates, &request.target)?];
     let name = &gate.record.name;
     if peer.uid != gate.record.uid && !is_admin(peer) {
         let detail = format!("objective: gate {name} is not yours");
-        return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+        return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
     }
     let Objective::Reported { span } = gate.terms.objective.value else {
         let detail = format!("objective: gate {name} has none on a reported latency");
-        let mend = format!("tidegate set gate:{name} objective='reported<TIME'");
-        return Err(ApiError::new(ErrorKind::Usage, detail).with_mend(mend));
+        let remedy = format!("tidegate set gate:{name} objective='reported<TIME'");
+        return Err(ApiError::new(ErrorKind::Usage, detail).with_remedy(remedy));
     };
     agent.admit(peer)?;
     let mut control = agent.runtime.control();

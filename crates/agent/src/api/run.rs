@@ -1,4 +1,5 @@
-//! The call that makes a gate of a new command. A command asks again where the agent that made its gate died before it answered.
+//! The call that makes a gate of a new command. A command asks again where the agent that made its
+//! gate died before it answered.
 
 use std::sync::atomic::Ordering;
 
@@ -25,11 +26,12 @@ use crate::runtime::limits::{ensure_side_root, enter};
 use crate::runtime::publish::publish;
 
 impl Agent {
-    /// Called with the gates locked: leaving begins under that lock, so an admitted call ends before the agent does.
+    /// Called with the gates locked: leaving begins under that lock, so an admitted call ends
+    /// before the agent does.
     pub(crate) fn admit(&self, peer: &Peer) -> Result<(), ApiError> {
         if self.life.leaving.load(Ordering::Acquire) {
             return Err(
-                ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
+                ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_remedy("try again")
             );
         }
         if lock(&self.gates.rate).admit(peer.charged_to(), self.runtime.kernel.clock.now_ns()) {
@@ -39,7 +41,7 @@ impl Agent {
             "agent: uid {} changes gates too often (each change writes quotas)",
             peer.uid
         );
-        Err(ApiError::new(ErrorKind::Busy, message).with_mend("wait a second"))
+        Err(ApiError::new(ErrorKind::Busy, message).with_remedy("wait a second"))
     }
 
     /// A new gate around the calling process, which then becomes the command.
@@ -102,7 +104,7 @@ impl Agent {
                 gate.class()
             );
             return Err(
-                ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
+                ApiError::new(ErrorKind::Denied, message).with_remedy("start it from outside")
             );
         }
         enter(&self.runtime, &mut gate, &held, &place)?;
@@ -123,7 +125,7 @@ impl Agent {
             let name = GateName::parse(asked).map_err(usage)?;
             if taken(name.as_str()) {
                 let message = format!("gate name: {asked:?}: there is a gate of that name");
-                return Err(ApiError::new(ErrorKind::Usage, message).with_mend("choose another"));
+                return Err(ApiError::new(ErrorKind::Usage, message).with_remedy("choose another"));
             }
             return Ok(name);
         }
@@ -131,8 +133,8 @@ impl Agent {
         free_name(program, taken)
     }
 
-    /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what was set with privilege
-    /// since must neither be wiped nor loosened by it.
+    /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what
+    /// was set with privilege since must neither be wiped nor loosened by it.
     pub(crate) fn run_again(
         &self,
         peer: &Peer,
@@ -169,8 +171,8 @@ impl Agent {
     }
 }
 
-/// The gate that an earlier agent had made for this very request when it died: the process is alone in it, and asks
-/// again because it had no answer.
+/// The gate that an earlier agent had made for this very request when it died: the process is alone
+/// in it, and asks again because it had no answer.
 fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest) -> Option<usize> {
     let at = kernel.groups.group_of(pid).ok()??;
     let index = gates.iter().position(|gate| {
@@ -183,7 +185,8 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
             .as_ref()
             .is_none_or(|asked| *asked == record.name);
         let own = matches!(&record.attachment, Attachment::Owned { group } if at.is_within(group));
-        // Another class is another request: work in a side gate that asks to be main is to be refused.
+        // Another class is another request: work in a side gate that asks to be main is to be
+        // refused.
         let same_class = request.terms.get("class").map(String::as_str)
             == Some(gate.class().to_string().as_str());
         own && same_command && same_name && same_class

@@ -1,4 +1,5 @@
-//! The calls that give terms to processes, groups and gates that are there already, and take them back.
+//! The calls that give terms to processes, groups and gates that are there already, and take them
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +122,8 @@ impl Agent {
         check_limitable(&self.runtime, gates, &request.target, attachment)
     }
 
-    /// New terms for a gate that is there. What was left to another writer is ours again from here on.
+    /// New terms for a gate that is there. What was left to another writer is ours again from here
+    /// on.
     fn change_known(
         &self,
         gates: &mut [Gate],
@@ -148,8 +150,8 @@ impl Agent {
         }
     }
 
-    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for callers whose terms are
-    /// refused in any case, and no more often than gates may be changed.
+    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for
+    /// callers whose terms are refused in any case, and no more often than gates may be changed.
     fn ask_systemd(
         &self,
         peer: &Peer,
@@ -176,7 +178,8 @@ impl Agent {
         })
     }
 
-    /// v1: side work of `set pid:` leaves its group. On v2 it stays below it; a hint moves no process.
+    /// v1: side work of `set pid:` leaves its group. On v2 it stays below it; a hint moves no
+    /// process.
     fn check_may_leave(
         &self,
         peer: &Peer,
@@ -203,7 +206,8 @@ impl Agent {
         }
     }
 
-    /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None` without any.
+    /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None`
+    /// without any.
     fn change(
         &self,
         gates: &mut [Gate],
@@ -236,7 +240,7 @@ impl Agent {
                  can only tighten",
                 gates[index].record.name
             );
-            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
         }
         self.admit(peer)?;
         let name = gates[index].record.name.clone();
@@ -250,7 +254,7 @@ impl Agent {
                 let detail =
                     format!("unset: gate {name}: rule {rule} ({place}) gives it its terms");
                 return Err(ApiError::new(ErrorKind::Usage, detail)
-                    .with_mend("change the rule, then `tidegate policy apply`"));
+                    .with_remedy("change the rule, then `tidegate policy apply`"));
             }
             let mut record = gates[index].record.clone();
             record.raw = RawTerms::default();
@@ -263,7 +267,7 @@ impl Agent {
                 let detail =
                     format!("unset: gate {name}: it was made by `run` and ends with its command");
                 return Err(ApiError::new(ErrorKind::Usage, detail)
-                    .with_mend("name the terms to take back"));
+                    .with_remedy("name the terms to take back"));
             }
             let left = release(&self.runtime, &gates[index]);
             gates.remove(index);
@@ -284,7 +288,7 @@ impl Agent {
                 if record.raw.0.remove(term).is_none() {
                     let detail = format!("unset: {term}: gate {name} was not given it");
                     return Err(ApiError::new(ErrorKind::Usage, detail)
-                        .with_mend(format!("see `tidegate status gate:{name}`")));
+                        .with_remedy(format!("see `tidegate status gate:{name}`")));
                 }
                 record.by_admin.remove(term);
             }
@@ -292,7 +296,7 @@ impl Agent {
             if changed.class() != gate.class() {
                 return Err(
                     ApiError::new(ErrorKind::Usage, "unset: class: a gate has one")
-                        .with_mend("use set to change it"),
+                        .with_remedy("use set to change it"),
                 );
             }
             agree(&self.runtime, gate, changed)?;
@@ -308,7 +312,8 @@ fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
     !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))
 }
 
-/// The terms as permission is asked for them: a hint without a class cannot make anything main's equal.
+/// The terms as permission is asked for them: a hint without a class cannot make anything main's
+/// equal.
 fn judged(terms: &BTreeMap<String, String>, hint_only: bool) -> BTreeMap<String, String> {
     let mut judged = terms.clone();
     if hint_only {

@@ -1,4 +1,5 @@
-//! What one user, and all users together, may hold: gates, moving limits, descriptors, bytes that are written down.
+//! What one user, and all users together, may hold: gates, moving limits, descriptors, bytes that
+//! are written down.
 //!
 //! | budget | one user | users together | in all |
 //! |---|---|---|---|
@@ -8,7 +9,8 @@
 //! | bytes of one command line that are kept | 4,096 | | |
 //! | bytes of one name or value | 256 | | |
 //!
-//! Root is not held to a user's budget. What is left to root is also what the control loop needs to go on cutting.
+//! Root is not held to a user's budget. What is left to root is also what the control loop needs to
+//! go on cutting.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +33,8 @@ const SPARE_DESCRIPTORS_OF_ROOT: usize = 64;
 const COMMAND_BYTES_MAX: usize = 4_096;
 const TERM_BYTES_MAX: usize = 256;
 
-/// Whether `user` may have one more gate; `moves` when it gets a limit of its own that the loop moves.
+/// Whether `user` may have one more gate; `moves` when it gets a limit of its own that the loop
+/// moves.
 pub(crate) fn check_room(
     gates: &[Gate],
     (user, moves): (u32, bool),
@@ -96,7 +99,8 @@ fn has_moving_limit(gate: &Gate, side_root: &GroupPath) -> bool {
     gate.is_limited() && !gate.record.attachment.group().is_within(side_root)
 }
 
-/// Whether a gate of `user` leaves enough descriptors free: side work and main hold one for each sensed file.
+/// Whether a gate of `user` leaves enough descriptors free: side work and main hold one for each
+/// sensed file.
 pub(crate) fn check_descriptors(user: u32) -> Result<(), ApiError> {
     let spare = match user {
         0 => SPARE_DESCRIPTORS_OF_ROOT,
@@ -121,8 +125,8 @@ fn raise(setting: Setting) -> String {
     )
 }
 
-fn full(detail: String, mend: &str) -> ApiError {
-    ApiError::new(ErrorKind::Busy, format!("budget: {detail}")).with_mend(mend)
+fn full(detail: String, remedy: &str) -> ApiError {
+    ApiError::new(ErrorKind::Busy, format!("budget: {detail}")).with_remedy(remedy)
 }
 
 pub(crate) fn kept_command(command: &[String]) -> Vec<String> {
@@ -157,7 +161,7 @@ pub(crate) fn check_size(terms: &BTreeMap<String, String>) -> Result<(), ApiErro
     };
     let name = begin_of(name, 32);
     let detail = format!("budget: term {name:?}: a name or a value is over {TERM_BYTES_MAX} bytes");
-    Err(ApiError::new(ErrorKind::Usage, detail).with_mend("see `tidegate set --help`"))
+    Err(ApiError::new(ErrorKind::Usage, detail).with_remedy("see `tidegate set --help`"))
 }
 
 #[cfg(test)]

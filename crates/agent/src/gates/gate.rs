@@ -37,7 +37,8 @@ pub struct Gate {
     pub background_us: Option<u64>,
     /// ... and between the last two, in CPUs.
     pub background_cpus: f64,
-    /// The most burst that the limits of the groups above leave it: what `burst = max` comes to, within the quota.
+    /// The most burst that the limits of the groups above leave it: what `burst = max` comes to,
+    /// within the quota.
     pub burst_room_us: u64,
 }
 
@@ -87,12 +88,14 @@ impl Gate {
         self.class() == Class::Side
     }
 
-    /// Whether its work must be in a group that is not shared with other work: something is written to that.
+    /// Whether its work must be in a group that is not shared with other work: something is written
+    /// to that.
     pub fn needs_group(&self) -> bool {
         self.is_limited() || self.terms.is_bounded()
     }
 
-    /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that counts for all of it.
+    /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that
+    /// counts for all of it.
     pub fn own_limit(&self) -> Option<Bandwidth> {
         self.limit_with_burst(match self.terms.burst.value {
             Burst::Of(span) => span.us(),
@@ -113,14 +116,16 @@ impl Gate {
         own_limit(quota, cap_hard_ppt)
     }
 
-    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard one up, which comes first.
+    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard
+    /// one up, which comes first.
     pub fn soft_ppt(&self) -> Option<u32> {
         let soft = self.terms.cap_soft.value.ppt()?;
         let hard = self.terms.cap_hard.value.ppt().unwrap_or(u32::MAX);
         (soft < hard).then_some(soft)
     }
 
-    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for all.
+    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for
+    /// all.
     pub fn soft_for_all_ppt(&self) -> Option<u32> {
         let for_all = self.terms.cap_scope.value == CapScope::Group;
         self.soft_ppt().filter(|ppt| for_all || *ppt == 0)
@@ -140,7 +145,8 @@ impl Gate {
         (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
     }
 
-    /// What its own terms fall back to. They are no danger to main's headroom: where others have the floor, they stay.
+    /// What its own terms fall back to. They are no danger to main's headroom: where others have
+    /// the floor, they stay.
     pub fn own_fallback(&self) -> Fallback {
         let wanted = fallback_of(self.terms.fallback.value, Bandwidth::unlimited());
         match (&self.record.attachment, wanted) {
@@ -157,11 +163,12 @@ impl Gate {
     }
 }
 
-/// What an objective begins with where nothing names a headroom: it takes less later if main does well with less.
+/// What an objective begins with where nothing names a headroom: it takes less later if main does
+/// well with less.
 const OBJECTIVE_START_PPM: u32 = 200_000;
 
-/// What all gates ask for together, by the rule of [`combine`]. The machine's default holds where no gate names a headroom. With an
-/// objective the default is only where its search begins.
+/// What all gates ask for together, by the rule of [`combine`]. The machine's default holds where
+/// no gate names a headroom. With an objective the default is only where its search begins.
 pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
     let named = gates.clone().filter_map(|gate| {
         let ppm = gate.terms.headroom.value.ppm()?;

@@ -54,7 +54,8 @@ impl Gates {
         self.is_policy_refused.store(false, Ordering::Relaxed);
     }
 
-    /// How many policies were put in force, and whether the files were refused when they were last read.
+    /// How many policies were put in force, and whether the files were refused when they were last
+    /// read.
     pub(crate) fn policy(&self) -> (u64, bool) {
         (
             self.policy_generation.load(Ordering::Relaxed),

@@ -25,13 +25,15 @@ fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
     terms.iter().any(|term| is_by_admin(term.name()))
 }
 
-/// Whether the gate has a limit that was set with privilege, or a weight below that which a gate of one's own has.
+/// Whether the gate has a limit that was set with privilege, or a weight below that which a gate of
+/// one's own has.
 pub fn is_bounded_by_admin(gate: &Gate) -> bool {
     let is_light = gate.weight() < WEIGHT_DEFAULT && is_by_admin(gate, &[Term::Weight]);
     is_light || (gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS))
 }
 
-/// Whether `changed`, asked for without privilege, is nowhere looser than what was set with privilege.
+/// Whether `changed`, asked for without privilege, is nowhere looser than what was set with
+/// privilege.
 pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
     let by_admin = |terms: &[Term]| is_by_admin(gate, terms);
     let looser = |what: &str, stands: String| {
@@ -39,8 +41,8 @@ pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
             "{what}: gate {}: {stands} was set with privilege, and this would loosen it",
             gate.record.name
         );
-        let mend = format!("ask for less, or {}", ask_an_admin());
-        Err(ApiError::new(ErrorKind::Denied, detail).with_mend(mend))
+        let remedy = format!("ask for less, or {}", ask_an_admin());
+        Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(remedy))
     };
     if by_admin(&BOUNDS) {
         let (old, new) = (most(gate), most(changed));
@@ -80,7 +82,8 @@ fn most(gate: &Gate) -> Option<Bandwidth> {
     }
 }
 
-/// By rate and by what may be used at once, which bound use over any time; how that divides into quota and burst does not.
+/// By rate and by what may be used at once, which bound use over any time; how that divides into
+/// quota and burst does not.
 fn is_within(new: &Bandwidth, old: &Bandwidth) -> bool {
     new.rate_no_above(old) && at_once_us(new) <= at_once_us(old)
 }

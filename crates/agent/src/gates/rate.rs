@@ -1,11 +1,12 @@
-//! How often one user may change gates: each change can rewrite a quota, and a rewrite is a refill, so whoever may
-//! rewrite at will could get round any limit.
+//! How often one user may change gates: each change can rewrite a quota, and a rewrite is a refill,
+//! so whoever may rewrite at will could get round any limit.
 
 use std::collections::BTreeMap;
 
 const BURST: u64 = 40;
 const REFILL_NS: u64 = 100_000_000;
-/// Users remembered; more than this many at once start afresh, which loosens nothing for any one of them by more than BURST.
+/// Users remembered; more than this many at once start afresh, which loosens nothing for any one of
+/// them by more than BURST.
 const USERS_MAX: usize = 1024;
 
 #[derive(Default)]

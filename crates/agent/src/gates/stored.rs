@@ -1,6 +1,7 @@
-//! The file of gates: what is written down of each, for the next agent. It is read record by record: one that another version wrote
-//! in its own way costs no other gate its terms, and is written back as it was. So the file as a whole has no version: a list of
-//! records is what every version reads.
+//! The file of gates: what is written down of each, for the next agent. It is read record by
+//! record: one that another version wrote in its own way costs no other gate its terms, and is
+//! written back as it was. So the file as a whole has no version: a list of records is what every
+//! version reads.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +85,8 @@ pub fn read(text: &str) -> Result<StoredGates, String> {
     Ok(stored)
 }
 
-/// The gate of a record that another version may have written: terms that this one does not know are kept aside
-/// in the record, each with why.
+/// The gate of a record that another version may have written: terms that this one does not know
+/// are kept aside in the record, each with why.
 pub fn gate_of(mut record: Record, config: &Config) -> (Gate, Vec<TermError>) {
     let mut left_out = Vec::new();
     let mut all = std::mem::take(&mut record.unread_terms);
@@ -118,7 +119,8 @@ pub fn gate_of(mut record: Record, config: &Config) -> (Gate, Vec<TermError>) {
     (Gate::with_terms(record, resolved), left_out)
 }
 
-/// The file's text. A record that stands in for one that cannot be read (the same gate, found by its group's name) is left out.
+/// The file's text. A record that stands in for one that cannot be read (the same gate, found by
+/// its group's name) is left out.
 pub fn written(records: &[&Record], unread: &[UnreadRecord]) -> serde_json::Result<Vec<u8>> {
     let known = records
         .iter()

@@ -1,4 +1,5 @@
-//! Taking up what an earlier agent left: gates that still have work in them, values that no gate needs any more.
+//! Taking up what an earlier agent left: gates that still have work in them, values that no gate
+//! needs any more.
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::ledger::{Change, own_groups};
@@ -59,7 +60,8 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
     take_up_nameless(registry, kernel, &mut gates);
     let root = kernel.side_root();
     let main_root = kernel.main_root();
-    // A gate that nothing limits by its record needs no value of ours: its class was being changed when that agent died.
+    // A gate that nothing limits by its record needs no value of ours: its class was being changed
+    // when that agent died.
     let needs = |gate: &Gate, change: &Change| {
         let own = matches!(gate.record.attachment, Attachment::Owned { .. });
         let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
@@ -131,7 +133,8 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
     stored.records
 }
 
-/// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.
+/// Groups of ours with work in them that no record tells of: their gates' terms are lost, their
+/// class is not.
 fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
     let own = own_groups(&kernel.groups, kernel.run_dir.prefix()).unwrap_or_default();
     let roots = [(kernel.side_root(), "side"), (kernel.main_root(), "main")];
@@ -141,7 +144,8 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
             .find(|(root, _)| group.parent().as_ref() == Some(root));
         let (name, class) = match in_root {
             Some((_, class)) => (group.name(), class),
-            // Below another's group, side work of `run` is in the idle class; what `set` moved there is in the journal.
+            // Below another's group, side work of `run` is in the idle class; what `set` moved
+            // there is in the journal.
             None if kernel.is_below_others(&group)
                 && kernel
                     .groups

@@ -8,10 +8,12 @@
 //! | no beat for a lease (a frozen agent) | writes the fallback once, and waits for a beat or a death |
 //! | another agent holds the lease | leaves: that agent has a guardian of its own |
 //!
-//! One that watches from outside ([`from_outside`]) does the same for each agent that comes, except for a frozen one.
+//! One that watches from outside ([`from_outside`]) does the same for each agent that comes, except
+//! for a frozen one.
 //!
-//! The fallback is [`super::repair`]'s. The guardian polls a few times a second and holds nothing that an agent
-//! needs, so it may be killed at any moment; the agent then starts another, as it does for one that has stopped looking.
+//! The fallback is [`super::repair`]'s. The guardian polls a few times a second and holds nothing
+//! that an agent needs, so it may be killed at any moment; the agent then starts another, as it
+//! does for one that has stopped looking.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -81,8 +83,8 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
 }
 
 enum Guards<'a> {
-    /// Of the agent that started it. An agent that was started on demand is brought back, with that engine if one was asked
-    /// for by name.
+    /// Of the agent that started it. An agent that was started on demand is brought back, with that
+    /// engine if one was asked for by name.
     Own {
         on_demand: bool,
         engine: Option<&'a str>,
@@ -90,8 +92,8 @@ enum Guards<'a> {
     Outside,
 }
 
-/// Watches the agent `agent_pid` until one of them is no longer needed.
-/// An agent that was started on demand is brought back, with that engine if one was asked for by name.
+/// Watches the agent `agent_pid` until one of them is no longer needed. An agent that was started
+/// on demand is brought back, with that engine if one was asked for by name.
 pub fn main(
     run_dir: &RunDir,
     agent_pid: i32,
@@ -112,8 +114,8 @@ pub fn main(
     watch(run_dir, &lease, agent_pid, pidfd.as_ref(), &own)
 }
 
-/// Watches each agent that comes, until a signal: where an agent's own guardian ends with it, as in its container. A frozen agent
-/// has its own guardian still.
+/// Watches each agent that comes, until a signal: where an agent's own guardian ends with it, as in
+/// its container. A frozen agent has its own guardian still.
 pub fn from_outside(run_dir: &RunDir) -> std::io::Result<()> {
     begin();
     let mut settled = None;
@@ -223,8 +225,8 @@ impl<'a> Fallback<'a> {
         }
         self.written_ns = Some(now_ns);
         let dead_seconds = self.lease.age_and_lease_ns(now_ns).0 / 1_000_000_000;
-        // Before: an agent that resumes in between must not take the guardian's writes for outside ones. After: what such an
-        // agent then writes may come before the guardian's.
+        // Before: an agent that resumes in between must not take the guardian's writes for outside
+        // ones. After: what such an agent then writes may come before the guardian's.
         self.lease.mark_fallback(monotonic_ns());
         self.lease.set_falling_back(Some(monotonic_ns()));
         let report = repair::fall_back(self.run_dir, dead_seconds);
@@ -237,8 +239,8 @@ impl<'a> Fallback<'a> {
     }
 }
 
-/// The agent is dead: writes the fallback, brings back an agent that was started on demand, or else stays until the
-/// gates have ended or another agent is started, so that nothing is left behind.
+/// The agent is dead: writes the fallback, brings back an agent that was started on demand, or else
+/// stays until the gates have ended or another agent is started, so that nothing is left behind.
 ///
 /// Every write is made under the agent's lock: an agent that is started meanwhile waits for it, and
 /// once one is in control, this guardian leaves.
@@ -252,7 +254,8 @@ fn after_death(
     let mut tidying = Tidying::new();
     loop {
         if !fallback.run_dir.dir().exists() {
-            // The ledger went with it: there is nothing to go by any more, and no agent can start there.
+            // The ledger went with it: there is nothing to go by any more, and no agent can start
+            // there.
             return Ok(());
         }
         let lock = lock_agent(fallback.run_dir);
@@ -284,7 +287,8 @@ fn after_death(
     }
 }
 
-/// Looking for what can be removed reads every group on the machine: that is no more than a twentieth of the time.
+/// Looking for what can be removed reads every group on the machine: that is no more than a
+/// twentieth of the time.
 struct Tidying {
     next: Instant,
 }
@@ -307,8 +311,9 @@ impl Tidying {
     }
 }
 
-/// The agent has left while commands of its gates still run, with their limits: no other process would remove their groups. An
-/// agent that comes takes them up. (A service's are left to its next start, or to `tidegate agent repair`.)
+/// The agent has left while commands of its gates still run, with their limits: no other process
+/// would remove their groups. An agent that comes takes them up. (A service's are left to its next
+/// start, or to `tidegate agent repair`.)
 fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
     let mut tidying = Tidying::new();
     while repair::has_records(run_dir) {

@@ -1,5 +1,5 @@
-//! What housekeeping does, row by row of its table (`threads`): gates that have ended, what each uses, outside writes, the
-//! guardian, leaving.
+//! What housekeeping does, row by row of its table (`threads`): gates that have ended, what each
+//! uses, outside writes, the guardian, leaving.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -33,8 +33,9 @@ use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_sched_ext;
 use crate::systemd::is_written_by_systemd;
 
-/// A poll of a gate reads two or three small files, 25 us: so many a second cost 0.06 % of one CPU, however many there are.
-/// With more, each has its turn less often; what is shown is measured when it is asked for.
+/// A poll of a gate reads two or three small files, 25 us: so many a second cost 0.06 % of one CPU,
+/// however many there are. With more, each has its turn less often; what is shown is measured when
+/// it is asked for.
 const GATES_PER_POLL: usize = 24;
 
 /// Entries of the journal that are compared with what stands, in one poll.
@@ -46,10 +47,12 @@ const SYSTEMD_QUIET_NS: u64 = 5_000_000_000;
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_POLLS_MAX: u32 = 2;
 
-/// A guardian that has not polled for so long may be stopped or stuck: it polls three times in that.
+/// A guardian that has not polled for so long may be stopped or stuck: it polls three times in
+/// that.
 const GUARDIAN_SILENT_NS: u64 = 700_000_000;
-/// Or all processes stood still, as on a virtual machine that lost its CPUs: then the guardian polls within this once they go on.
-/// In all, a stopped one is replaced within two seconds, which is the lease by default.
+/// Or all processes stood still, as on a virtual machine that lost its CPUs: then the guardian
+/// polls within this once they go on. In all, a stopped one is replaced within two seconds, which
+/// is the lease by default.
 const GUARDIAN_GRACE: Duration = Duration::from_millis(300);
 
 /// An agent that was started on demand leaves when it has had no gate for this many polls.
@@ -107,7 +110,8 @@ impl Housekeeping {
     }
 
     pub(crate) fn end(self, runtime: &Runtime) {
-        // The guardian sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
+        // The guardian sees that the agent left; a zombie of ours would be its only trace. Where
+        // commands go on, so does it.
         if let Some(mut guardian) = self.guardian
             && runtime.control_loop.lease.left()
             && !has_records(&runtime.kernel.run_dir)
@@ -122,7 +126,8 @@ impl Housekeeping {
         self.history.poll(runtime);
     }
 
-    /// An agent that was started on demand leaves without gates; with rules, it stays for what starts later.
+    /// An agent that was started on demand leaves without gates; with rules, it stays for what
+    /// starts later.
     pub(crate) fn leave_if_idle(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
         let is_needed = life.mode == Mode::Service || !registry.config().rules().is_empty();
         if self.idle_polls >= IDLE_POLLS_MAX && !is_needed {
@@ -161,7 +166,8 @@ impl Housekeeping {
         self.hints.poll(kernel, &mut gates);
     }
 
-    /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
+    /// Looks at those whose turn it is, at what was found empty before, and on where many have just
+    /// ended: others have, too.
     fn find_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
         let now_ns = runtime.kernel.clock.now_ns();
         let decision = runtime.decision();
@@ -198,8 +204,8 @@ impl Housekeeping {
         }
     }
 
-    /// What another writer wrote over what is ours: written again once, then left alone. What cannot be written again (a
-    /// process that was moved away) is left at once.
+    /// What another writer wrote over what is ours: written again once, then left alone. What
+    /// cannot be written again (a process that was moved away) is left at once.
     pub(crate) fn check_outside_writes(&mut self, registry: &Gates, runtime: &Runtime) {
         // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = registry.lock();
@@ -218,7 +224,8 @@ impl Housekeeping {
         }
         for (entry, found) in differing {
             let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
-            // No fight over the knob: it is done with the start or the reload that made systemd write.
+            // No fight over the knob: it is done with the start or the reload that made systemd
+            // write.
             if is_written_by_systemd(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
                 self.tell_of_systemd(runtime, &entry, &found);
                 continue;
@@ -264,7 +271,8 @@ impl Housekeeping {
         }
     }
 
-    /// A pod or a unit that starts in several steps makes systemd write several times: that is one line.
+    /// A pod or a unit that starts in several steps makes systemd write several times: that is one
+    /// line.
     fn tell_of_systemd(&mut self, runtime: &Runtime, entry: &Entry, found: &str) {
         let now_ns = runtime.kernel.clock.now_ns();
         let last_ns = self.systemds.insert(entry.id, now_ns);

@@ -24,8 +24,8 @@ use crate::runtime::publish::save;
 use crate::runtime::supervise::end_sched_ext;
 use crate::systemd::bus::forget_silence;
 
-/// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
-/// keep the rest waiting where thousands end together.
+/// Releases gates that have ended, newest first. The groups that are gone leave the journal at
+/// once: a file for each would keep the rest waiting where thousands end together.
 pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
     let mut removed = BTreeSet::new();
     for gate in ended.iter().rev() {
@@ -49,8 +49,8 @@ pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
     runtime.journal().forget_all(&removed);
 }
 
-/// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
-/// the floor. Says how many.
+/// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run
+/// keep `cpu.idle` and the floor. Says how many.
 pub(crate) fn leave(registry: &Gates, runtime: &Runtime, life: &Life) -> usize {
     leave_with(runtime, life, registry.lock())
 }
@@ -73,8 +73,8 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
         || has_subgroups(runtime, &gate.record.name)
 }
 
-/// Ends for another agent to take this one's place within the lease, as a restarted service does: all gates and their limits stand
-/// as they are, and the guardian acts if none comes.
+/// Ends for another agent to take this one's place within the lease, as a restarted service does:
+/// all gates and their limits stand as they are, and the guardian acts if none comes.
 pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
     let mut gates = registry.lock();
     life.leaving.store(true, Ordering::Release);

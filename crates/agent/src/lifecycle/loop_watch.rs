@@ -1,11 +1,13 @@
-//! What the control loop came to, told once a second as events: side work that starves, an objective that is missed.
+//! What the control loop came to, told once a second as events: side work that starves, an
+//! objective that is missed.
 
 use tidegate_engine::control::{Figure, Protection};
 
 use crate::events::EventKind;
 use crate::runtime::Runtime;
 
-/// Of the second between two polls, side work was at its tolerance for at least this long: it starves.
+/// Of the second between two polls, side work was at its tolerance for at least this long: it
+/// starves.
 const STARVES_NS: u64 = 900_000_000;
 /// So many polls in a row tell a beginning or an end: main's bursts are neither.
 const POLLS: u32 = 5;
@@ -104,7 +106,8 @@ impl LoopWatch {
     }
 }
 
-/// Whether more of the last minute or two was late than may be; none where there is too little to tell.
+/// Whether more of the last minute or two was late than may be; none where there is too little to
+/// tell.
 fn is_missed(found: &Protection) -> Option<bool> {
     let figure = found.objective.figure;
     let count_min = match figure {

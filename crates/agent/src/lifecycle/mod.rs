@@ -1,4 +1,5 @@
-//! The life of gates and agent: taken up at the start, looked after once a second, put back in the end, by the guardian where the agent is dead.
+//! The life of gates and agent: taken up at the start, looked after once a second, put back in the
+//! end, by the guardian where the agent is dead.
 
 mod adopt;
 pub mod guardian;

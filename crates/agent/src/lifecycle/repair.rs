@@ -72,7 +72,8 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     }
 }
 
-/// Whether no process is left in a group of ours and nothing foreign is in the journal; then everything is removed.
+/// Whether no process is left in a group of ours and nothing foreign is in the journal; then
+/// everything is removed.
 pub fn clean_if_empty(run_dir: &RunDir) -> bool {
     let Ok((groups, mut journal)) = open(run_dir) else {
         return false;
@@ -96,7 +97,8 @@ pub fn has_records(run_dir: &RunDir) -> bool {
     run_dir.gates().exists()
 }
 
-/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next agent is to know it too.
+/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next
+/// agent is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
     let stored = stored::read(&text).unwrap_or_default();
@@ -152,9 +154,11 @@ pub(crate) fn forget_gates(fs: &dyn KernelFs, run_dir: &RunDir) {
 pub enum After {
     /// On purpose, or unknown: no agent is going to follow.
     End,
-    /// For the next agent, which a service manager starts at once: everything stands as it is, and a guardian watches.
+    /// For the next agent, which a service manager starts at once: everything stands as it is, and
+    /// a guardian watches.
     HandOver,
-    /// By a crash, and a service manager starts the next one: gates live on, and have the fallback that they declared until then.
+    /// By a crash, and a service manager starts the next one: gates live on, and have the fallback
+    /// that they declared until then.
     Crash,
 }
 
@@ -167,8 +171,9 @@ fn handed_over(run_dir: &RunDir) -> Option<Lease> {
     Lease::of_an_agent(&run_dir.lease()).filter(Lease::is_handed_over)
 }
 
-/// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
-/// groups removed; side commands that still run keep `cpu.idle` and the floor. After a crash, the fallback is written.
+/// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign
+/// targets are restored and empty groups removed; side commands that still run keep `cpu.idle` and
+/// the floor. After a crash, the fallback is written.
 pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError> {
     if !run_dir.dir().exists() {
         return Ok(vec!["nothing to repair: no agent ever ran here".to_owned()]);

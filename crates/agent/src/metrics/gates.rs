@@ -6,8 +6,8 @@ use tidegate_api::{GateView, StatusView};
 
 use super::{Family, Labels, Values, info};
 
-/// Each gate has half a dozen series of its own. What those beyond use is added up as `_other`; their counters are left out, for a sum
-/// would fall when one of them ends.
+/// Each gate has half a dozen series of its own. What those beyond use is added up as `_other`;
+/// their counters are left out, for a sum would fall when one of them ends.
 pub(crate) const GATES_MAX: usize = 200;
 
 fn labels(name: &str, class: &str) -> Labels {

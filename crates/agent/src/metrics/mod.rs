@@ -1,5 +1,5 @@
-//! The agent's figures as OpenMetrics text, made of a [`StatusView`]: names in base units, labels with few values, never a process
-//! or a command.
+//! The agent's figures as OpenMetrics text, made of a [`StatusView`]: names in base units, labels
+//! with few values, never a process or a command.
 
 mod gates;
 #[cfg(test)]

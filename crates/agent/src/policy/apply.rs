@@ -31,13 +31,13 @@ fn may(peer: &Peer, what: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let detail = format!("{what}: the policy is the administrator's");
-    Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()))
+    Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()))
 }
 
 fn refused(errors: &ConfigErrors) -> ApiError {
-    let mend =
-        "mend the files (`tidegate policy check` shows each place); the policy in force stays";
-    ApiError::new(ErrorKind::Usage, errors.to_string()).with_mend(mend)
+    let remedy =
+        "correct the files (`tidegate policy check` shows each place); the policy in force stays";
+    ApiError::new(ErrorKind::Usage, errors.to_string()).with_remedy(remedy)
 }
 
 fn read(agent: &Agent) -> Result<(Texts, Config), ApiError> {
@@ -83,7 +83,7 @@ pub(crate) fn apply(
     let trial_s = asked.for_seconds;
     if trial_s.is_some_and(|trial_s| trial_s == 0 || trial_s > TRIAL_MAX_S) {
         let detail = "apply: a trial is from one second to seven days long";
-        return Err(ApiError::new(ErrorKind::Usage, detail).with_mend("write --for 10m"));
+        return Err(ApiError::new(ErrorKind::Usage, detail).with_remedy("write --for 10m"));
     }
     let mut state = agent.policy.lock();
     let applied = read(agent).and_then(|(texts, config)| {
@@ -135,8 +135,8 @@ fn refused_now(agent: &Agent, state: &mut PolicyState, why: String) {
     gates.is_policy_refused.store(true, Ordering::Relaxed);
 }
 
-/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one, and reading the
-/// same again is no other policy.
+/// What is kept once these texts are in force. What was in force before a trial stays the way back
+/// from the next one, and reading the same again is no other policy.
 fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPolicy {
     let is_trial = kept.trial_until_ns.is_some() && !kept.is_same_on_trial;
     let is_same = texts == kept.texts;
@@ -159,7 +159,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
     if state.kept.trial_until_ns.is_none() {
         let detail = "confirm: no policy is on trial";
         return Err(ApiError::new(ErrorKind::Usage, detail)
-            .with_mend("start one with `tidegate policy apply --for 10m`"));
+            .with_remedy("start one with `tidegate policy apply --for 10m`"));
     }
     end_of_trial(agent, &mut state)?;
     let what = "the policy on trial was confirmed";
@@ -228,9 +228,8 @@ fn go_back(
 ) -> Result<PolicyChangeView, ApiError> {
     let Some(before) = state.kept.before.clone() else {
         let detail = "rollback: no other policy was in force since the machine started";
-        return Err(
-            ApiError::new(ErrorKind::Usage, detail).with_mend("change the files, then apply them")
-        );
+        return Err(ApiError::new(ErrorKind::Usage, detail)
+            .with_remedy("change the files, then apply them"));
     };
     // It was in force: what an upgrade no longer reads of it is no reason to have none.
     let config = Config::from_texts(&before).map_err(|errors| refused(&errors))?;
@@ -254,7 +253,8 @@ fn go_back(
     Ok(view)
 }
 
-/// At the agent's start: the gates that were taken up agree with the policy in force. `files_refused` is why that is not the files'.
+/// At the agent's start: the gates that were taken up agree with the policy in force.
+/// `files_refused` is why that is not the files'.
 pub(crate) fn begin(agent: &Agent, files_refused: Option<&str>) {
     agree(agent);
     if let Some(why) = files_refused {

@@ -1,4 +1,5 @@
-//! What on the machine the rules match: groups, and processes one by one. Of several rules the last that matches counts.
+//! What on the machine the rules match: groups, and processes one by one. Of several rules the last
+//! that matches counts.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,7 +28,8 @@ pub(crate) struct Finder<'a> {
     config: &'a Config,
     /// The text of /etc/passwd, where a rule names users.
     users: String,
-    /// Processes that are in a group of ours because they are a gate's target, with the group that they were in before.
+    /// Processes that are in a group of ours because they are a gate's target, with the group that
+    /// they were in before.
     moved: HashMap<i32, GroupPath>,
     /// The groups of units that stand still and have a gate.
     away: Vec<GroupPath>,
@@ -122,7 +124,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// The rule of a process. One that is a gate's target already is matched by the group that it was in before.
+    /// The rule of a process. One that is a gate's target already is matched by the group that it
+    /// was in before.
     pub fn process(&self, pid: i32) -> Option<Match> {
         let kernel = self.kernel;
         // A kernel thread runs no file.
@@ -162,8 +165,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The unit of the system's systemd whose group this is: it lies in slices alone. systemd writes its own values into such a group, and a
-/// user's own systemd is not asked.
+/// The unit of the system's systemd whose group this is: it lies in slices alone. systemd writes
+/// its own values into such a group, and a user's own systemd is not asked.
 fn unit_in(group: &GroupPath) -> Option<UnitName> {
     if !lies_in_slices(group.as_str()) {
         return None;

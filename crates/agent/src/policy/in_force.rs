@@ -17,7 +17,8 @@ use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
 use crate::runtime::publish::publish;
 
-/// Written down, so that files that are wrong at the next start do not count. An agent on demand without rules leaves no such file.
+/// Written down, so that files that are wrong at the next start do not count. An agent on demand
+/// without rules leaves no such file.
 pub(crate) fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiError> {
     let kernel = &agent.runtime.kernel;
     let is_plain = config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files();
@@ -41,7 +42,8 @@ pub(crate) fn put_in_force(
     let mut gates = agent.gates.lock();
     let matches = Finder::new(&runtime.kernel, &config, &gates).all();
     let old = agent.gates.config();
-    // It is written down first: an agent that dies half way is followed by one that goes on with it.
+    // It is written down first: an agent that dies half way is followed by one that goes on with
+    // it.
     keep(agent, &config, &kept)?;
     runtime.journal().begin_batch();
     let changed = reconcile(runtime, &mut gates, &config, &matches, refusal)

@@ -23,7 +23,7 @@ const TIMES_NS: (u64, u64) = (4_000_000, 5_000_000);
 pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError> {
     let wrong = |errors: ConfigErrors| {
         let remedy = "correct the files; `tidegate policy check` shows each place";
-        ApiError::new(ErrorKind::Usage, errors.to_string()).with_mend(remedy)
+        ApiError::new(ErrorKind::Usage, errors.to_string()).with_remedy(remedy)
     };
     let texts = Roots::system(run_dir.dir()).read().map_err(wrong)?;
     let config = Config::from_texts(&texts).map_err(wrong)?;

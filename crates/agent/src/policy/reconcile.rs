@@ -1,4 +1,5 @@
-//! Making gates agree with rules: what matches gets the rule's terms, what no rule matches any more loses them.
+//! Making gates agree with rules: what matches gets the rule's terms, what no rule matches any more
+//! loses them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -54,11 +55,12 @@ fn unless_told<T>(
     }
 }
 
-/// Makes the gates agree with `matches`, which the rules of `config` are for, and says what has changed. What matches no more is
-/// released last, so that nothing is without limits in between.
+/// Makes the gates agree with `matches`, which the rules of `config` are for, and says what has
+/// changed. What matches no more is released last, so that nothing is without limits in between.
 ///
 /// # Errors
-/// The first refusal; the gates are then half of the one and half of the other policy, and the caller goes back.
+/// The first refusal; the gates are then half of the one and half of the other policy, and the
+/// caller goes back.
 pub(crate) fn reconcile(
     runtime: &Runtime,
     gates: &mut Vec<Gate>,
@@ -99,7 +101,8 @@ pub(crate) fn reconcile(
     Ok(changes)
 }
 
-/// The process that a rule matched has ended, and others that it started are in its gate: those go on with the rule's terms.
+/// The process that a rule matched has ended, and others that it started are in its gate: those go
+/// on with the rule's terms.
 fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool {
     let rule = gate.record.rule.as_ref();
     let is_enforced = rule.and_then(|name| config.mode_of(name)) == Some(Mode::Enforce);
@@ -112,8 +115,8 @@ fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool
     }
 }
 
-/// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and `cgroup:` may be the same group).
-/// With thousands of gates, none is searched for.
+/// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and
+/// `cgroup:` may be the same group). With thousands of gates, none is searched for.
 pub(crate) struct Known {
     targets: HashMap<String, usize>,
     groups: HashMap<GroupPath, usize>,
@@ -162,7 +165,8 @@ pub(crate) fn is_observed(config: &Config, one: &Match) -> bool {
     config.mode_of(&one.rule) == Some(Mode::Observe)
 }
 
-/// Gives one group or process its rule's terms; `None` where nothing changes, or it is gone meanwhile.
+/// Gives one group or process its rule's terms; `None` where nothing changes, or it is gone
+/// meanwhile.
 pub(crate) fn apply(
     runtime: &Runtime,
     gates: &mut Vec<Gate>,
@@ -235,7 +239,8 @@ fn make_gate(
     let gate = match make(runtime, config, gates, &known.obstacles, asked) {
         Ok(gate) => gate,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
-        // A user who starts more than a user may have gated is no reason for the administrator to have no policy.
+        // A user who starts more than a user may have gated is no reason for the administrator to
+        // have no policy.
         Err(error) if error.kind == ErrorKind::Busy && uid != 0 => {
             let start = format!("policy: rule {}: ", one.rule);
             alert_once(runtime, &start, &format!("{}: {error}", one.target));
@@ -295,7 +300,8 @@ fn give(
     )))
 }
 
-/// The gate of this record. What was set on it without privilege, and is looser than its rule, no longer counts.
+/// The gate of this record. What was set on it without privilege, and is looser than its rule, no
+/// longer counts.
 fn without_loosening(record: Record, config: &Config) -> Result<Gate, TermError> {
     let by_users = |name: &String| {
         let term = Term::from_name(name).map(|term| term.name());

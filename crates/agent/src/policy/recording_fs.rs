@@ -18,7 +18,8 @@ const FRESH: [(&str, &str); 4] = [
     ("cpu.idle", "0"),
 ];
 
-/// Reads go to the machine unless the file was written here; ordinary files below `own` are written as ever.
+/// Reads go to the machine unless the file was written here; ordinary files below `own` are written
+/// as ever.
 pub(super) struct RecordingFs {
     machine: Arc<dyn KernelFs>,
     own: PathBuf,
@@ -40,7 +41,8 @@ impl RecordingFs {
         }
     }
 
-    /// What was written so far, each file once, and forgets it as news: what stands goes on to stand.
+    /// What was written so far, each file once, and forgets it as news: what stands goes on to
+    /// stand.
     pub fn take(&self) -> Vec<KernelWriteView> {
         let mut written = lock(&self.written);
         let order = std::mem::take(&mut written.order);

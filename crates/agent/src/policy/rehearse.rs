@@ -1,5 +1,6 @@
-//! A change of policy done beside the machine: the agent's own code on copies of its gates and journal, with every kernel file read as
-//! it is and written in memory alone. So what `diff` shows is what `apply` would do.
+//! A change of policy done beside the machine: the agent's own code on copies of its gates and
+//! journal, with every kernel file read as it is and written in memory alone. So what `diff` shows
+//! is what `apply` would do.
 
 use std::io;
 use std::path::Path;
@@ -80,7 +81,8 @@ impl Rehearsal {
         Ok(rehearsal)
     }
 
-    /// Beside this machine, with files in the directory `own`. `times` are the length of a tick and the loop's period in ns.
+    /// Beside this machine, with files in the directory `own`. `times` are the length of a tick and
+    /// the loop's period in ns.
     pub fn beside(
         real: &Kernel,
         own: &Path,
@@ -93,7 +95,8 @@ impl Rehearsal {
         let _ = std::fs::remove_dir_all(own);
         dir.make().map_err(internal)?;
         {
-            // A write of the loop is under the journal's lock, so that the copies are of one moment.
+            // A write of the loop is under the journal's lock, so that the copies are of one
+            // moment.
             let _journal = real.journal();
             for file in [ledger::FILE, ledger::MOVING_FILE] {
                 match std::fs::copy(real.run_dir.dir().join(file), own.join(file)) {
@@ -188,7 +191,8 @@ impl Rehearsal {
         Ok(changes)
     }
 
-    /// A process is moved into a group of its own, which a machine in memory does not have: it is told by its terms.
+    /// A process is moved into a group of its own, which a machine in memory does not have: it is
+    /// told by its terms.
     fn moved(&self, config: &Config, one: &Match) -> GateChangeView {
         let rule = config.rule(&one.rule);
         let layers = rule.iter().flat_map(|rule| &rule.terms).collect::<Vec<_>>();

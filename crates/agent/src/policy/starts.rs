@@ -1,4 +1,5 @@
-//! What starts later and matches a rule: reported by the kernel, or scanned for once a second where the kernel cannot report it.
+//! What starts later and matches a rule: reported by the kernel, or scanned for once a second where
+//! the kernel cannot report it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl StartFollower {
         self.follow(agent, starts);
     }
 
-    /// Follows the policy: opens the watch that its rules need, and scans everything where no watch was open.
+    /// Follows the policy: opens the watch that its rules need, and scans everything where no watch
+    /// was open.
     pub(crate) fn refresh(&mut self, agent: &Agent) {
         let config = agent.gates.config();
         let topics = Topics {
@@ -162,7 +164,8 @@ fn matches_of(agent: &Agent, config: &Config, starts: Starts) -> Vec<Match> {
     starts.told.into_iter().filter_map(of).collect()
 }
 
-/// Gives what has started its terms. A refusal costs that work its terms and nothing else; it is told of.
+/// Gives what has started its terms. A refusal costs that work its terms and nothing else; it is
+/// told of.
 fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
     let runtime = &agent.runtime;
     let mut state = agent.policy.lock();

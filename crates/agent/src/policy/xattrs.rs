@@ -1,5 +1,6 @@
-//! Terms that stand on groups themselves, as extended attributes `user.tidegate.TERM` (cgroup v2). They count as far as the group's
-//! owner may go: each is what `tidegate set` by that user would be.
+//! Terms that stand on groups themselves, as extended attributes `user.tidegate.TERM` (cgroup v2).
+//! They count as far as the group's owner may go: each is what `tidegate set` by that user would
+//! be.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
 
-/// An agent that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
+/// An agent that does not answer is waited for this long: housekeeping sees within a second that it
+/// is to leave.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const LOCK_POLL: Duration = Duration::from_millis(10);
 
@@ -32,7 +33,8 @@ pub fn lock_agent(run_dir: &RunDir) -> AgentLock {
     }
 }
 
-/// The same; an agent that is leaving (it answers no more) and a guardian that tidies up are waited for.
+/// The same; an agent that is leaving (it answers no more) and a guardian that tidies up are waited
+/// for.
 pub fn lock_when_free(run_dir: &RunDir) -> AgentLock {
     let began = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! What agent and guardian do first: a name in the process list, a log on standard error, and an end at the first panic.
+//! What agent and guardian do first: a name in the process list, a log on standard error, and an
+//! end at the first panic.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,7 +26,8 @@ pub fn begin() {
     be_killed_last();
 }
 
-/// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main goes after what takes memory.
+/// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main
+/// goes after what takes memory.
 fn be_killed_last() {
     const FILE: &str = "/proc/self/oom_score_adj";
     const OURS: i32 = -900;
@@ -38,9 +40,9 @@ fn be_killed_last() {
     }
 }
 
-/// A panic in any thread or task ends the process: without one of its threads it would answer, hold the lock, and no longer be in
-/// control. The other process of the two then acts.
-/// The dev profile unwinds, because tests do.
+/// A panic in any thread or task ends the process: without one of its threads it would answer, hold
+/// the lock, and no longer be in control. The other process of the two then acts. The dev profile
+/// unwinds, because tests do.
 fn end_at_the_first_panic() {
     panic::set_hook(Box::new(|why| {
         error!("{why}");
@@ -58,8 +60,9 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Joins the cgroup namespace of process 1, for a container with the machine's processes and cgroups: groups outside of its own
-/// namespace have no names there. Called while this process has one thread.
+/// Joins the cgroup namespace of process 1, for a container with the machine's processes and
+/// cgroups: groups outside of its own namespace have no names there. Called while this process has
+/// one thread.
 pub fn join_host_cgroups() -> io::Result<()> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     const NAMESPACE: &str = "/proc/1/ns/cgroup";

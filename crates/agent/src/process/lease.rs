@@ -1,10 +1,11 @@
 //! The page that agent and guardian share: a heartbeat, and who is who.
 //!
-//! It is a file in the run directory, mapped by both, so that a beat costs one store and outlives its writer.
-//! Every word is an atomic of its own; no word's meaning depends on another being read at the same instant.
+//! It is a file in the run directory, mapped by both, so that a beat costs one store and outlives
+//! its writer. Every word is an atomic of its own; no word's meaning depends on another being read
+//! at the same instant.
 //!
-//! Times are `CLOCK_MONOTONIC` in ns. A suspend does not move that clock, so a machine that slept does not find its
-//! lease expired on waking.
+//! Times are `CLOCK_MONOTONIC` in ns. A suspend does not move that clock, so a machine that slept
+//! does not find its lease expired on waking.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -21,18 +22,21 @@ const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1
 
 /// Agents that guardians may start within [`RESTART_WINDOW_NS`] if each dies young.
 const RESTARTS_MAX: u64 = 5;
-/// An agent that was in control for this long did not die of its start: such deaths are not counted, whatever their cause.
+/// An agent that was in control for this long did not die of its start: such deaths are not
+/// counted, whatever their cause.
 const YOUNG_NS: u64 = 2_000_000_000;
 const RESTART_WINDOW_NS: u64 = 60_000_000_000;
 
-/// Values of the word `leaving`. A guardian of a version that does not know the second sees a death.
+/// Values of the word `leaving`. A guardian of a version that does not know the second sees a
+/// death.
 const LEFT: u64 = 1;
 const HANDED_OVER: u64 = 2;
 
 /// A guardian that writes for longer is dead, or as good as dead.
 const FALLING_BACK_MAX_NS: u64 = 5_000_000_000;
 
-/// Words are only ever added, at the end, and zero says that a version did not tell: agent and guardian may be of different ones.
+/// Words are only ever added, at the end, and zero says that a version did not tell: agent and
+/// guardian may be of different ones.
 #[repr(C)]
 struct Page {
     magic: AtomicU64,
@@ -90,7 +94,8 @@ impl Lease {
         }
         let page = MmapOptions::new().len(PAGE_BYTES).map_raw(&file)?;
         let lease = Self { page };
-        // A page of zeros is a fresh one. Anything else is another file, or damaged: nothing in it can be believed.
+        // A page of zeros is a fresh one. Anything else is another file, or damaged: nothing in it
+        // can be believed.
         let found = lease.page().magic.swap(MAGIC, Ordering::Relaxed);
         if found != MAGIC && found != 0 {
             lease.page().forget();
@@ -103,7 +108,8 @@ impl Lease {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped for the life of `self`, page-aligned, and all-zero bytes are a valid `Page`.
+        // SAFETY: mapped for the life of `self`, page-aligned, and all-zero bytes are a valid
+        // `Page`.
         unsafe { &*self.page.as_ptr().cast::<Page>() }
     }
 
@@ -161,7 +167,8 @@ impl Lease {
         )
     }
 
-    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the agent believes to stand no longer does.
+    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the agent
+    /// believes to stand no longer does.
     pub fn mark_fallback(&self, now_ns: u64) {
         self.page().fallback_ns.store(now_ns, Ordering::Release);
     }
@@ -193,14 +200,16 @@ impl Lease {
         page.guardian_pid.store(pid as u64, Ordering::Release);
     }
 
-    /// For how long the guardian `pid` has not polled; `None` for one that has not begun, or does not tell.
+    /// For how long the guardian `pid` has not polled; `None` for one that has not begun, or does
+    /// not tell.
     pub fn guardian_silent_ns(&self, pid: i32, now_ns: u64) -> Option<u64> {
         let beat_ns = self.page().guardian_beat_ns.load(Ordering::Acquire);
         (self.guardian_pid() == pid && beat_ns > 0).then(|| now_ns.saturating_sub(beat_ns))
     }
 
-    /// Whether a guardian may start another agent at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
-    /// counted over all guardians, so that an agent that dies of its start is not started for ever.
+    /// Whether a guardian may start another agent at `now_ns`: at most `RESTARTS_MAX` a minute
+    /// after deaths at a young age, counted over all guardians, so that an agent that dies of its
+    /// start is not started for ever.
     pub fn may_restart(&self, now_ns: u64) -> bool {
         let page = self.page();
         let beat_ns = page.beat_ns.load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! Whether an agent lives behind the socket: a connection alone does not tell, for that of a process which is being killed takes
-//! connections until the kernel has come to close it.
+//! Whether an agent lives behind the socket: a connection alone does not tell, for that of a
+//! process which is being killed takes connections until the kernel has come to close it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! The agent as a process: its life, its lock, the page that it shares with its guardian, and the programs that it starts.
+//! The agent as a process: its life, its lock, the page that it shares with its guardian, and the
+//! programs that it starts.
 
 pub(crate) mod agent_lock;
 pub mod begin;

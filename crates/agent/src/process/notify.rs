@@ -1,4 +1,5 @@
-//! Messages to the service manager that started this agent: datagrams to the socket that it names (sd_notify(3)).
+//! Messages to the service manager that started this agent: datagrams to the socket that it names
+//! (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,7 +32,8 @@ fn connect(path: &OsStr) -> io::Result<UnixDatagram> {
 
 /// The service manager kills an agent whose control loop does not feed this.
 ///
-/// The loop feeds it, and no timer's row: a call of any user may hold the gates' lock for long, and the rows wait for that.
+/// The loop feeds it, and no timer's row: a call of any user may hold the gates' lock for long, and
+/// the rows wait for that.
 #[derive(Default)]
 pub struct Watchdog {
     socket: Option<UnixDatagram>,
@@ -46,7 +48,8 @@ impl Watchdog {
     }
 
     pub(crate) fn at(path: &OsStr) -> Self {
-        // The loop waits for no reader: a message that finds the socket full is sent again a second later.
+        // The loop waits for no reader: a message that finds the socket full is sent again a second
+        // later.
         let socket = connect(path).and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)

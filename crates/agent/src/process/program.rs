@@ -1,4 +1,5 @@
-//! Starting this program again, as an agent or a guardian: a process that outlives the one that starts it.
+//! Starting this program again, as an agent or a guardian: a process that outlives the one that
+//! starts it.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +14,8 @@ use crate::process::Mode;
 
 /// This program, to be started with nothing of ours but standard input, output and error.
 ///
-/// A shell's own descriptors (a lock's, a pipe's) are inherited by whatever it starts; held by a process that stays for
-/// days, they would keep that lock taken and that pipe open.
+/// A shell's own descriptors (a lock's, a pipe's) are inherited by whatever it starts; held by a
+/// process that stays for days, they would keep that lock taken and that pipe open.
 pub fn own_program() -> Command {
     // A unit test is no agent: its housekeeping starts a program that does nothing for a guardian.
     let path = match cfg!(test) {
@@ -33,9 +34,9 @@ pub fn own_program() -> Command {
     command
 }
 
-/// The program file that this process was started from, whatever stands at its path now: a user who may write the path must
-/// not choose what root runs next. Where the path was given another file, that is an upgrade if root alone could have put it
-/// there: then it is run.
+/// The program file that this process was started from, whatever stands at its path now: a user who
+/// may write the path must not choose what root runs next. Where the path was given another file,
+/// that is an upgrade if root alone could have put it there: then it is run.
 fn own_path() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     match std::env::current_exe() {
@@ -49,7 +50,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Whether root owns the regular file and every folder above it, and no other user may write any of them.
+/// Whether root owns the regular file and every folder above it, and no other user may write any of
+/// them.
 fn is_roots_alone(path: &Path) -> bool {
     let is_roots = |path: &Path| {
         std::fs::symlink_metadata(path)
@@ -84,7 +86,8 @@ pub fn start_guardian(
         .envs(run_dir.env())
         .current_dir("/")
         .stdin(Stdio::null());
-    // Standard output may still be the pipe on which the starter waits for us: the guardian must not hold it open.
+    // Standard output may still be the pipe on which the starter waits for us: the guardian must
+    // not hold it open.
     command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
     // SAFETY: setsid is async-signal-safe and touches no memory.
     unsafe {

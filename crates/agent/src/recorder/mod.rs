@@ -1,6 +1,6 @@
-//! The recorder writes down each second of the machine, its gates and its other groups ([`works`]) into a directory of
-//! bounded size, and, some seconds after an event that needs a look, the last ten minutes with every step of the loop into a file of
-//! their own.
+//! The recorder writes down each second of the machine, its gates and its other groups ([`works`])
+//! into a directory of bounded size, and, some seconds after an event that needs a look, the last
+//! ten minutes with every step of the loop into a file of their own.
 
 mod dump;
 mod seconds;

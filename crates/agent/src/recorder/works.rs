@@ -1,5 +1,5 @@
-//! What uses CPU: gates, and beside them the units and other groups without a gate, so that a recording tells what a gate would have
-//! acted on.
+//! What uses CPU: gates, and beside them the units and other groups without a gate, so that a
+//! recording tells what a gate would have acted on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,7 +23,8 @@ const USED_MIN_CPUS: f64 = 0.001;
 /// Below the root and slices: slices are looked into, other groups are one work each.
 const DEPTH_MAX: u32 = 8;
 
-/// A work that has not run for so many seconds is forgotten: sessions and jobs come and go by the thousand.
+/// A work that has not run for so many seconds is forgotten: sessions and jobs come and go by the
+/// thousand.
 const FORGOTTEN_POLLS: u32 = 3_600;
 
 #[derive(Default)]

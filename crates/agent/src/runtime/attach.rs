@@ -23,7 +23,8 @@ use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::sched_ext::plan::unmark;
 use crate::systemd::{set_properties, unit_of};
 
-/// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
+/// Limits a process or group that was there before, as its class asks; `held` since the caller's
+/// rights were looked at.
 pub(crate) fn attach(
     runtime: &Runtime,
     gate: &mut Gate,
@@ -93,7 +94,8 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
     }
 }
 
-/// Moves a process that ran already: side work into the side root on v1; everything else into a child group in place.
+/// Moves a process that ran already: side work into the side root on v1; everything else into a
+/// child group in place.
 fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let ProcessRef {
@@ -115,7 +117,8 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         .groups
         .plan_in_place(pid, &in_place, &in_root)
         .map_err(of_group)?;
-    // What is in the side root stays there with the floor; only who is to be restored is moved back without an agent.
+    // What is in the side root stays there with the floor; only who is to be restored is moved back
+    // without an agent.
     runtime
         .journal()
         .record_move(&name, plan.clone(), start_ticks, gate.own_fallback())
@@ -146,7 +149,8 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     Ok(())
 }
 
-/// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
+/// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's
+/// terms.
 pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     renew_place(runtime, gate)?;
     enforce(runtime, gate)
@@ -213,8 +217,8 @@ fn floor_of(control_loop: &ControlLoop, gate: &Gate) -> Bandwidth {
     tighter(control_loop.floor_now(), gate.own_limit())
 }
 
-/// Saves what stands on a group that is not ours (or `was`, where systemd was just told something else), then makes it yield and
-/// gives it the floor.
+/// Saves what stands on a group that is not ours (or `was`, where systemd was just told something
+/// else), then makes it yield and gives it the floor.
 fn limit_foreign(
     runtime: &Runtime,
     group: &GroupPath,
@@ -286,7 +290,8 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
     Ok(())
 }
 
-/// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
+/// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where
+/// it was.
 fn attachment_after_release(kernel: &Kernel, gate: &Gate) -> Attachment {
     match &gate.record.attachment {
         Attachment::Moved {

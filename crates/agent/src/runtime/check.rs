@@ -1,4 +1,5 @@
-//! Terms that are refused before anything is written: those that would slow the agent itself, and those that no scheduler can keep.
+//! Terms that are refused before anything is written: those that would slow the agent itself, and
+//! those that no scheduler can keep.
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::group::GroupPath;
@@ -38,14 +39,14 @@ impl OwnProcesses {
         if holds_own {
             let detail = format!("{target}: Tidegate itself is in it, and would be slowed with it");
             return Err(ApiError::new(ErrorKind::Usage, detail)
-                .with_mend("name what is to be limited more closely"));
+                .with_remedy("name what is to be limited more closely"));
         }
         Ok(())
     }
 }
 
-/// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
-/// Later ones have their floors all the same.
+/// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the
+/// tasks that are there then. Later ones have their floors all the same.
 pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if !runtime.sched_ext.is_wanted() {
@@ -73,7 +74,8 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiEr
     Ok(())
 }
 
-/// Refuses a cap that the scheduler would not look at, because of those of the groups above and below.
+/// Refuses a cap that the scheduler would not look at, because of those of the groups above and
+/// below.
 pub(crate) fn check_nested(
     runtime: &Runtime,
     gate: &Gate,

@@ -16,8 +16,9 @@ pub(crate) enum Place {
     Below(GroupPath),
 }
 
-/// v1's cpu hierarchy carries no other controller, and root may leave what root set. Else, on v2, a process leaves nothing: it goes
-/// below the group that it is in, or from one group of ours to another.
+/// v1's cpu hierarchy carries no other controller, and root may leave what root set. Else, on v2, a
+/// process leaves nothing: it goes below the group that it is in, or from one group of ours to
+/// another.
 pub(crate) fn place_of(
     kernel: &Kernel,
     peer: &Peer,
@@ -52,7 +53,8 @@ fn check_gates(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -> Result
     let Some(at) = kernel.groups.group_of(pid).ok().flatten() else {
         return Ok(());
     };
-    // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of each task.
+    // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of
+    // each task.
     let around = |gate: &&Gate| {
         let placed = !matches!(gate.record.attachment, Attachment::Observed { .. });
         placed && at.is_within(gate.record.attachment.group())
@@ -99,7 +101,8 @@ fn check_quotas(kernel: &Kernel, pid: i32, at: &GroupPath) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Where a command cannot stay below its group (`why`), it may leave that if nothing restricts it there.
+/// Where a command cannot stay below its group (`why`), it may leave that if nothing restricts it
+/// there.
 pub(crate) fn check_unrestricted(
     kernel: &Kernel,
     pid: i32,
@@ -125,5 +128,5 @@ fn above(group: &GroupPath) -> impl Iterator<Item = GroupPath> {
 
 fn leaves(pid: i32, group: &GroupPath, what: &str) -> ApiError {
     let detail = format!("process {pid}: it is in {group}, which has {what}, and would leave that");
-    ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin())
+    ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin())
 }

@@ -1,4 +1,5 @@
-//! The control loop's thread: a timer, a clock for its own lateness, and as much priority as it is allowed.
+//! The control loop's thread: a timer, a clock for its own lateness, and as much priority as it is
+//! allowed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,7 +32,8 @@ impl Usage for Shared<'_> {
     }
 }
 
-/// Two kinds of step on one timer: each is made at its own period, as nearly as the timer's ticks allow.
+/// Two kinds of step on one timer: each is made at its own period, as nearly as the timer's ticks
+/// allow.
 struct Due {
     period_ns: u64,
     last_ns: u64,
@@ -94,7 +96,8 @@ impl Timer {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The oldest tick that was missed tells the lateness: a loop that skipped three was late for the first.
+        // The oldest tick that was missed tells the lateness: a loop that skipped three was late
+        // for the first.
         let due_ns = self.next_ns;
         self.next_ns += u64::from_ne_bytes(ticks) * self.period_ns;
         Ok(monotonic_ns().saturating_sub(due_ns))
@@ -191,7 +194,8 @@ fn step_of(control: &Control) -> Step {
     }
 }
 
-/// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
+/// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until
+/// then is a copy.
 pub(crate) fn follow_engine(sched_ext: &SchedExtSupervisor, control: &mut Control) {
     let enforced_by_sched_ext = sched_ext.holds();
     if control.is_enforced_by_sched_ext() && !enforced_by_sched_ext {
@@ -202,7 +206,8 @@ pub(crate) fn follow_engine(sched_ext: &SchedExtSupervisor, control: &mut Contro
     control.set_enforced_by_sched_ext(enforced_by_sched_ext);
 }
 
-/// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.
+/// The loop must run when the machine is full, which is when it matters: low FIFO, else the best
+/// nice value.
 fn raise_priority() {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters outlive the call; 0 is the calling thread.
@@ -222,7 +227,8 @@ fn raise_priority() {
     );
 }
 
-/// Keeps the agent's pages in memory: a loop that waits for a page from disk is late when it matters.
+/// Keeps the agent's pages in memory: a loop that waits for a page from disk is late when it
+/// matters.
 pub fn pin_memory() {
     // ONFAULT (linux/mman.h) locks what is touched instead of every byte of every stack.
     const MCL_ONFAULT: libc::c_int = 4;

@@ -1,12 +1,14 @@
 //! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset.
 //!
-//! Ten polls a second, outside the control loop: what the law allows now goes to the planner ([`tidegate_engine::cpuset_planner`]), and what that
-//! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
+//! Ten polls a second, outside the control loop: what the law allows now goes to the planner
+//! ([`tidegate_engine::cpuset_planner`]), and what that changes goes to the journal and then to the
+//! cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
 //! quota holds whatever the cpuset is.
 //!
-//! While side work is confined it yields by the least weight in place of the idle class: the kernel's wakeups take a CPU that runs
-//! only idle-class work for idle and stay there, beside a busy sibling, where a whole core is free. Only the side root is confined:
-//! targets that stay in their place have their quota alone.
+//! While side work is confined it yields by the least weight in place of the idle class: the
+//! kernel's wakeups take a CPU that runs only idle-class work for idle and stay there, beside a
+//! busy sibling, where a whole core is free. Only the side root is confined: targets that stay in
+//! their place have their quota alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +29,9 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::demand::poll_demand;
 
-/// `cpuset = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
-/// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
+/// `cpuset = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few
+/// free cores are often all busy, and main's 99th percentile was better under `cpu.idle` alone;
+/// with 32 it is even, with 64 and 256 whole cores win throughout.
 const AUTO_CPUS_MIN: usize = 32;
 
 /// Each so many polls the CPUs, the members and the weight are looked at, too.
@@ -289,7 +292,8 @@ fn write_cpuset(kernel: &Kernel, root: &GroupPath, cpus: &[u32]) -> Result<(), J
     Ok(written?)
 }
 
-/// Side work is in the idle class again, and may run everywhere, unless another writer insists on its cpuset.
+/// Side work is in the idle class again, and may run everywhere, unless another writer insists on
+/// its cpuset.
 fn relax(runtime: &Runtime, cpuset: &mut CpusetController, root: &GroupPath) {
     let kernel = &runtime.kernel;
     cpuset.out_of_idle.store(false, Ordering::Release);

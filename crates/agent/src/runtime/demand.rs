@@ -1,6 +1,7 @@
 //! What all gates ask for now: main gates without tasks ask for no headroom.
 //!
-//! Looked at with every change of the gates and once a second, since tasks come and go without a word to us.
+//! Looked at with every change of the gates and once a second, since tasks come and go without a
+//! word to us.
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::Demand;
@@ -14,7 +15,8 @@ use crate::runtime::Runtime;
 /// A main gate without tasks for so long asks for no headroom; a restart takes less.
 const VACANT_NS: u64 = 1_000_000_000;
 
-/// Whether there is no task in the group, or the group is gone (a unit that is stopped). What cannot be read has tasks.
+/// Whether there is no task in the group, or the group is gone (a unit that is stopped). What
+/// cannot be read has tasks.
 pub(crate) fn is_empty(kernel: &Kernel, group: &GroupPath) -> bool {
     match kernel.groups.populated(group) {
         Ok(populated) => !populated,

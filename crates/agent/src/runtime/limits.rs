@@ -1,7 +1,9 @@
-//! Putting a gate's terms on the machine and taking them off again: groups, membership, weight, `cpu.idle`.
+//! Putting a gate's terms on the machine and taking them off again: groups, membership, weight,
+//! `cpu.idle`.
 //!
-//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets its
-//! first one, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
+//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here
+//! a group only gets its first one, so that nothing runs unlimited until the loop's next step. What
+//! is not ours is limited in `attach`.
 
 use std::time::Duration;
 
@@ -122,7 +124,8 @@ fn make_side_root(runtime: &Runtime, first: Bandwidth) -> Result<(), ApiError> {
     limit(runtime, &root, "", floor, first)
 }
 
-/// The side root's quota until the loop's next step: the tolerance, or all CPUs where neither this gate nor another asks for idle.
+/// The side root's quota until the loop's next step: the tolerance, or all CPUs where neither this
+/// gate nor another asks for idle.
 fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
@@ -288,10 +291,11 @@ pub(crate) fn remove_unused_roots(kernel: &Kernel, control_loop: &ControlLoop, g
     }
 }
 
-/// Puts back all that was written for a gate, and says what could not be: another writer's value, or a refusal.
+/// Puts back all that was written for a gate, and says what could not be: another writer's value,
+/// or a refusal.
 ///
-/// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
-/// without it.
+/// Moving a process can take seconds on a full machine, and the loop waits for the journal: so
+/// processes go back first, without it.
 pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
     await_guardian(runtime);
     let entries: Vec<Entry> = runtime.journal().of_gate(gate).cloned().collect();
@@ -303,8 +307,8 @@ pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
     left
 }
 
-/// Waits while the guardian writes the fallback, as it does until it sees that this process goes on: what is put back in between, it
-/// would write over. Says whether it did.
+/// Waits while the guardian writes the fallback, as it does until it sees that this process goes
+/// on: what is put back in between, it would write over. Says whether it did.
 fn await_guardian(runtime: &Runtime) -> bool {
     let lease = &runtime.control_loop.lease;
     let writes = || lease.is_falling_back(monotonic_ns());

@@ -1,9 +1,11 @@
 //! Main waits for a file lock that side work holds: the holder goes first.
 //!
-//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where a task that is not side work waits for a lock of side work, the holder
-//! gets turns before all of the fair class ([`tidegate_engine::locks::boost`]), one after the other until it lets go, within what its
-//! budget holds ([`tidegate_engine::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
-//! own keeps that: its cap is a promise, too.
+//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again
+//! and again. Where a task that is not side work waits for a lock of side work, the holder gets
+//! turns before all of the fair class ([`tidegate_engine::locks::boost`]), one after the other
+//! until it lets go, within what its budget holds ([`tidegate_engine::locks::budget`]). Quota, idle
+//! class and neighbours stay as they are. A gate with a limit of its own keeps that: its cap is a
+//! promise, too.
 
 mod own_priority;
 mod stats;
@@ -38,11 +40,13 @@ pub(crate) use stats::LockBoostStats;
 const POLL_NS: u64 = 20_000_000;
 /// Most waits for a lock are over by themselves before this.
 const SETTLE: Duration = Duration::from_millis(1);
-/// A poll costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
+/// A poll costs as much of a CPU as the rest that follows it allows: one percent, and five where a
+/// wait was told.
 const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
 const POLL_MAX_NS: u64 = 1_000_000_000;
-/// A wait may have begun before it could be told, or before its lock's holder was side work: the table is read so often.
+/// A wait may have begun before it could be told, or before its lock's holder was side work: the
+/// table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
 const IDLE_NS: u64 = 500_000_000;
 const WAITS_MAX: usize = 32;
@@ -230,7 +234,8 @@ impl LockBoost {
                 asleep = Some(holder);
             }
         }
-        // A POSIX lock is the process's own. The others go with the open file, which may have been handed on.
+        // A POSIX lock is the process's own. The others go with the open file, which may have been
+        // handed on.
         if held.kind == Kind::Posix {
             return asleep;
         }
@@ -396,7 +401,8 @@ fn table(kernel: &Kernel) -> Vec<Wait> {
     }
 }
 
-/// Side work that is limited; as it was when the gates could last be looked at, since a call may hold them for long.
+/// Side work that is limited; as it was when the gates could last be looked at, since a call may
+/// hold them for long.
 fn sides(registry: &Gates, runtime: &Runtime) -> Vec<Side> {
     if let Ok(gates) = registry.list.try_lock() {
         let limited = gates.iter().filter(|gate| gate.is_limited() && !gate.away);

@@ -1,5 +1,5 @@
-//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without them (`demand`). A poll
-//! gives them their headroom again within 20 ms of the first task.
+//! Main gates without tasks have nothing to protect: the machine keeps what it would keep without
+//! them (`demand`). A poll gives them their headroom again within 20 ms of the first task.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use crate::runtime::demand::{is_empty, poll_demand};
 use crate::runtime::supervise::tell_machine;
 
 const POLL_NS: u64 = 20_000_000;
-/// With hundreds of them a poll takes so long that it comes less often, at most this part of the time.
+/// With hundreds of them a poll takes so long that it comes less often, at most this part of the
+/// time.
 const POLL_PART: u64 = 500;
-/// At least so often, also after a poll that was held up (an agent that leaves waits for it), and while every main gate has
-/// tasks: one that is found empty asks for its headroom for as long.
+/// At least so often, also after a poll that was held up (an agent that leaves waits for it), and
+/// while every main gate has tasks: one that is found empty asks for its headroom for as long.
 const POLL_MAX_NS: u64 = 1_000_000_000;
 
 /// Until the next poll, when the last one took so long.

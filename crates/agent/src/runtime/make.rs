@@ -123,8 +123,8 @@ pub(crate) fn make(
     Ok(gate)
 }
 
-/// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
-/// twice.
+/// Refuses to make side work of the agent itself, and of groups of which one lies in the other:
+/// their use would count twice.
 pub(crate) fn check_limitable(
     runtime: &Runtime,
     gates: &[Gate],
@@ -153,7 +153,7 @@ fn check_apart(gates: &[Gate], target: &str, attachment: &Attachment) -> Result<
                 gate.record.attachment.group()
             ),
         )
-        .with_mend("unset that first")),
+        .with_remedy("unset that first")),
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn change_to(
             gate.record.name
         );
         return Err(ApiError::new(ErrorKind::Usage, detail)
-            .with_mend(format!("start it again with --{}", changed.class())));
+            .with_remedy(format!("start it again with --{}", changed.class())));
     }
     let mut again = changed;
     move_to(runtime, gate, &mut again)?;

@@ -1,4 +1,5 @@
-//! What enforces the gates' terms on the machine. The timers that run it are the tables of `threads`.
+//! What enforces the gates' terms on the machine. The timers that run it are the tables of
+//! `threads`.
 //!
 //! | file | idea |
 //! |---|---|
@@ -17,8 +18,8 @@
 //! | `cpuset_controller` | idle kept by the cpuset |
 //! | `lock_boost` | holders of locks that main waits for |
 //!
-//! What needs the machine alone takes [`Kernel`]; what also needs the loop's state takes [`ControlLoop`]; only what needs other parts
-//! as well takes [`Runtime`].
+//! What needs the machine alone takes [`Kernel`]; what also needs the loop's state takes
+//! [`ControlLoop`]; only what needs other parts as well takes [`Runtime`].
 
 pub(crate) mod attach;
 pub(crate) mod check;
@@ -138,7 +139,8 @@ impl Runtime {
         self.kernel.journal()
     }
 
-    /// The gates of another version that are left as they are; those whose groups are gone are forgotten.
+    /// The gates of another version that are left as they are; those whose groups are gone are
+    /// forgotten.
     pub(crate) fn unread_names(&self) -> BTreeSet<String> {
         let mut unread = lock(&self.unread_records);
         let is_there = |group| self.kernel.groups.exists(&group);

@@ -1,4 +1,5 @@
-//! The scheduler's life in the agent: loaded with the copies standing, told of gates, watched, and what happens when it ends.
+//! The scheduler's life in the agent: loaded with the copies standing, told of gates, watched, and
+//! what happens when it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -166,8 +167,8 @@ pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns
     }
 }
 
-/// Begins the long part, in a thread that ends with it: the kernel checks the programs for seconds, and housekeeping goes on. An
-/// agent that leaves meanwhile does not wait for it.
+/// Begins the long part, in a thread that ends with it: the kernel checks the programs for seconds,
+/// and housekeeping goes on. An agent that leaves meanwhile does not wait for it.
 fn begin_load(runtime: &Runtime, now_ns: u64) {
     let Some(kernel) = &runtime.sched_ext.kernel else {
         return;
@@ -315,7 +316,8 @@ pub(crate) fn tell_sched_ext(runtime: &Runtime, gates: &[Gate]) {
     tell_machine(runtime);
 }
 
-/// While no scheduler is there to be told that a gate has gone, what earlier ones counted of it goes all the same.
+/// While no scheduler is there to be told that a gate has gone, what earlier ones counted of it
+/// goes all the same.
 fn forget_gone(runtime: &Runtime, gates: &[Gate]) {
     if runtime.sched_ext.is_wanted() {
         let plan = sched_ext_plan(&runtime.kernel, &runtime.control_loop, gates, false);
@@ -379,8 +381,9 @@ fn sched_ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
     divide_again(registry, runtime);
 }
 
-/// The kernel tells the place of a CPU only while it is online, so the scheduler has taken one that comes later for one of the first
-/// cache; until it is loaded again, kernel files enforce the terms.
+/// The kernel tells the place of a CPU only while it is online, so the scheduler has taken one that
+/// comes later for one of the first cache; until it is loaded again, kernel files enforce the
+/// terms.
 fn load_again(registry: &Gates, runtime: &Runtime, cpu: u32, now_ns: u64) {
     let Some(scheduler) = lock(&runtime.sched_ext.inner).take() else {
         return;

@@ -1,5 +1,5 @@
-//! When a scheduler that has ended is loaded again: each end within the hour doubles the wait, and too many are enough. An end for
-//! the sake of real-time tasks is not counted.
+//! When a scheduler that has ended is loaded again: each end within the hour doubles the wait, and
+//! too many are enough. An end for the sake of real-time tasks is not counted.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,8 @@ const MOST_NS: u64 = 300_000_000_000;
 const WINDOW_NS: u64 = 3_600_000_000_000;
 /// So many in that time, and it is not tried again.
 pub(super) const ENDS_MAX: usize = 12;
-/// After an end on purpose (sysrq-S), at least this long remains for other settings; after one for real-time tasks, for these to end.
+/// After an end on purpose (sysrq-S), at least this long remains for other settings; after one for
+/// real-time tasks, for these to end.
 const ASKED_NS: u64 = 30_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

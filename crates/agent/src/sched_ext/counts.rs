@@ -1,4 +1,5 @@
-//! What the scheduler counts of a gate, as it is shown: each one begins at nothing, and the totals go on.
+//! What the scheduler counts of a gate, as it is shown: each one begins at nothing, and the totals
+//! go on.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task alone for 30 s, so each task that
-//! is held back needs a little CPU now and then, and so many tasks need so much.
+//! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task
+//! alone for 30 s, so each task that is held back needs a little CPU now and then, and so many
+//! tasks need so much.
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_sched_ext::{CAPS_NESTED_MAX, SIDE_TASK_UCPU, WAITING_TASK_UCPU};
@@ -92,7 +93,8 @@ pub(crate) fn is_capped(gate: &Gate) -> bool {
     gate.terms.cap_hard.value.ppt().is_some() || gate.soft_ppt().is_some()
 }
 
-/// Whether the caps of the groups above and below `own`, with its own, are all kept. `others` are the groups with a cap.
+/// Whether the caps of the groups above and below `own`, with its own, are all kept. `others` are
+/// the groups with a cap.
 pub(crate) fn nested_caps(own: &GroupPath, others: &[GroupPath]) -> Result<(), Infeasible> {
     let others = || others.iter().filter(|other| *other != own);
     let above = others().filter(|other| own.is_within(other)).count();

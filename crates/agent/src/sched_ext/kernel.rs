@@ -1,4 +1,5 @@
-//! What the agent needs of a scheduler in the kernel, and the one that there is; tests have another.
+//! What the agent needs of a scheduler in the kernel, and the one that there is; tests have
+//! another.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,7 +32,7 @@ pub(crate) enum SchedulerError {
 }
 
 pub(crate) trait Kernel: Send + Sync {
-    /// Whether one can be loaded here at all; why not, and the mend.
+    /// Whether one can be loaded here at all; why not, and the remedy.
     fn can_load(&self) -> Result<(), SchedExtError>;
     /// The name of the scheduler that is in force, asked while none of ours is.
     fn other(&self) -> Option<String>;

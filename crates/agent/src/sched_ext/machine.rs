@@ -1,4 +1,5 @@
-//! What the scheduler is told of the machine: its CPUs' cores and caches, and the groups of the idle class.
+//! What the scheduler is told of the machine: its CPUs' cores and caches, and the groups of the
+//! idle class.
 
 use std::path::Path;
 
@@ -20,7 +21,8 @@ pub enum MachineError {
     Refused(#[from] SchedExtError),
 }
 
-/// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
+/// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many
+/// last-level caches.
 pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, MachineError> {
     let topology = Topology::read(fs)?;
     let mut places = Vec::new();

@@ -1,8 +1,10 @@
-//! The sched_ext engine in the agent: a scheduler of our own that is loaded, told what the gates ask for, watched, and loaded again.
+//! The sched_ext engine in the agent: a scheduler of our own that is loaded, told what the gates
+//! ask for, watched, and loaded again.
 //!
-//! While it is in force, kernel files hold a copy of every limit on a group, marked as ours (see `plan` and docs/sched-ext.md): side
-//! work's floor and idle class, hard caps as quotas. Whatever ends the scheduler, those act from that moment on, and the control
-//! loop, which has gone on with its law, moves quotas again in its next turn.
+//! While it is in force, kernel files hold a copy of every limit on a group, marked as ours (see
+//! `plan` and docs/sched-ext.md): side work's floor and idle class, hard caps as quotas. Whatever
+//! ends the scheduler, those act from that moment on, and the control loop, which has gone on with
+//! its law, moves quotas again in its next turn.
 //!
 //! | file | idea |
 //! |---|---|
@@ -99,7 +101,8 @@ impl Inner {
     }
 }
 
-/// What the agent knows of the scheduler that it supervises. Locks: `gates` before this one, and none of the agent's within it.
+/// What the agent knows of the scheduler that it supervises. Locks: `gates` before this one, and
+/// none of the agent's within it.
 pub(crate) struct SchedExtSupervisor {
     /// `None`: the engine is cgroup.
     pub(crate) kernel: Option<Arc<dyn Kernel>>,
@@ -124,7 +127,8 @@ impl SchedExtSupervisor {
         self.kernel.is_some()
     }
 
-    /// Whether the scheduler enforces the terms, or is just about to. The loop asks at each turn: an end is seen here first.
+    /// Whether the scheduler enforces the terms, or is just about to. The loop asks at each turn:
+    /// an end is seen here first.
     pub fn holds(&self) -> bool {
         match (self.watch.load(Ordering::Acquire), &self.kernel) {
             (ARMING, _) => true,
@@ -155,7 +159,8 @@ impl SchedExtSupervisor {
         self.watch.store(watch, Ordering::Release);
     }
 
-    /// A group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is none any more.
+    /// A group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is
+    /// none any more.
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
         if let Err(why) = inner.set_mirror(id, mirror) {

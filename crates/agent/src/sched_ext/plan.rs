@@ -1,8 +1,9 @@
-//! What the gates come to for the scheduler: terms by group, and which quotas in kernel files are copies of those.
+//! What the gates come to for the scheduler: terms by group, and which quotas in kernel files are
+//! copies of those.
 //!
-//! A limit is enforced once. Where the scheduler knows better (headroom, caps), the quota in the kernel file is a copy, a *mirror*,
-//! and the scheduler is told not to look at it. Where the quota itself is what was asked for, it is the scheduler's word, too:
-//! it honours every `cpu.max`.
+//! A limit is enforced once. Where the scheduler knows better (headroom, caps), the quota in the
+//! kernel file is a copy, a *mirror*, and the scheduler is told not to look at it. Where the quota
+//! itself is what was asked for, it is the scheduler's word, too: it honours every `cpu.max`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +33,9 @@ pub(super) struct Enforcement {
     pub cap: Option<CapTerms>,
 }
 
-/// A gate's own quota and caps. `moved`: the loop moves the quota of its very group, which is therefore a copy of the headroom's.
-/// `before_ucpu`: the rate that the group was limited to before us. `sees_quotas`: the kernel tells the scheduler of quotas.
+/// A gate's own quota and caps. `moved`: the loop moves the quota of its very group, which is
+/// therefore a copy of the headroom's. `before_ucpu`: the rate that the group was limited to before
+/// us. `sees_quotas`: the kernel tells the scheduler of quotas.
 pub(super) fn enforcement(
     gate: &Gate,
     moved: bool,
@@ -48,7 +50,8 @@ pub(super) fn enforcement(
     };
     let by_cap = each.is_none() && own.is_some() && hard_ppt.map(hard_cap) == own;
     let mirror = moved || own.is_some() && (by_cap || !sees_quotas);
-    // A quota that is not looked at holds as a cap of its rate, where that is for the same whole group.
+    // A quota that is not looked at holds as a cap of its rate, where that is for the same whole
+    // group.
     let before_ucpu = Some(before_ucpu).filter(|ucpu| moved && *ucpu != u64::MAX);
     let rate_ppt = own
         .filter(|_| mirror && (moved || !by_cap))
@@ -62,7 +65,8 @@ pub(super) fn enforcement(
         Some((Per::Task, ..)) => CapScope::Task,
         None => CapScope::Group,
     };
-    // Beside a cap for each one, a quota that is not looked at has nothing to be held by; `Plan::notes` says so.
+    // Beside a cap for each one, a quota that is not looked at has nothing to be held by;
+    // `Plan::notes` says so.
     let hard_ppt = match (each, rate_ppt) {
         (Some(_), _) => hard_ppt,
         (None, Some(rate_ppt)) => Some(rate_ppt),
@@ -136,8 +140,9 @@ fn is_ours(control_loop: &ControlLoop, group: &GroupPath) -> bool {
     !control_loop.lock().quotas.is_left_alone(group)
 }
 
-/// The hint of a gate's whole group. One that forks are not to inherit is in the slices of the tasks that have it, which the
-/// scheduler reads; the others of the group have none. A hint of 0 that was asked for is not the hint of a group above.
+/// The hint of a gate's whole group. One that forks are not to inherit is in the slices of the
+/// tasks that have it, which the scheduler reads; the others of the group have none. A hint of 0
+/// that was asked for is not the hint of a group above.
 fn group_hint(gate: &Gate) -> Option<i32> {
     if !gate.terms.latency_inherit.value.0 {
         return Some(0);

@@ -15,7 +15,8 @@ use crate::sched_ext::SchedExtSupervisor;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
-/// Counts of quotas and caps are read again after this long: each gate of a poll asks, and each read reads all.
+/// Counts of quotas and caps are read again after this long: each gate of a poll asks, and each
+/// read reads all.
 const FRESH_NS: u64 = 50_000_000;
 
 pub(crate) fn engine(sched_ext: &SchedExtSupervisor) -> &'static str {
@@ -76,8 +77,8 @@ pub(crate) fn sched_ext_view(sched_ext: &SchedExtSupervisor, now_ns: u64) -> Opt
     Some(view)
 }
 
-/// The scheduler's own decision on side work, while it is in force and there is any. `second` is the
-/// use of the last second.
+/// The scheduler's own decision on side work, while it is in force and there is any. `second` is
+/// the use of the last second.
 pub(crate) fn sched_ext_decision(
     sched_ext: &SchedExtSupervisor,
     second: &Use,
@@ -91,7 +92,8 @@ pub(crate) fn sched_ext_decision(
 
 /// The scheduler's law steps each millisecond: a main that works and sleeps by turns has whole CPUs
 /// at one step and none at the next, and side work the tolerance or the rest. Readers get main and
-/// the allowance as means of a second. They need no trim, which corrects the law's estimate of main.
+/// the allowance as means of a second. They need no trim, which corrects the law's estimate of
+/// main.
 fn mean_decision(found: &HeadroomStats, second: &Use) -> HeadroomDecision {
     let decision = HeadroomDecision {
         allowance_ucpu: found.allowance_ucpu,
@@ -127,7 +129,8 @@ fn mean_decision(found: &HeadroomStats, second: &Use) -> HeadroomDecision {
     }
 }
 
-/// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in force, and all schedulers'.
+/// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in
+/// force, and all schedulers'.
 pub(crate) fn limit_stat(
     sched_ext: &SchedExtSupervisor,
     kernel: &Kernel,
@@ -186,7 +189,8 @@ pub(crate) fn sched_ext_cap(
     inner.caps.1.get(&id).copied()
 }
 
-/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
+/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing
+/// of that group.
 pub(crate) fn sched_ext_counts(
     sched_ext: &SchedExtSupervisor,
     kernel: &Kernel,
@@ -219,7 +223,8 @@ pub(crate) fn sched_ext_notes(sched_ext: &SchedExtSupervisor, gate: &str) -> Vec
     inner.notes.get(gate).cloned().unwrap_or_default()
 }
 
-/// What a person should know of the scheduler's floors: side tasks so many that they need more than the tolerance.
+/// What a person should know of the scheduler's floors: side tasks so many that they need more than
+/// the tolerance.
 pub(crate) fn sched_ext_alerts(decision: &Decision, tolerance_ratio: f64) -> Option<String> {
     let asked_cpus = decision.capacity_cpus * tolerance_ratio;
     // A thousandth of a CPU does not matter.

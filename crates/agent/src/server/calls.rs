@@ -50,7 +50,7 @@ impl Connection {
                 ErrorKind::Denied,
                 "socket: the kernel does not say who you are",
             )
-            .with_mend("connect again")
+            .with_remedy("connect again")
         })
     }
 }
@@ -214,7 +214,7 @@ const HEALTHY: &str = "ok\n";
 async fn unknown(method: Method, uri: Uri) -> ApiError {
     let path = uri.path();
     let detail = format!("socket: there is no call {method} {path}");
-    ApiError::new(ErrorKind::NotFound, detail).with_mend("see GET /v1/openapi.json")
+    ApiError::new(ErrorKind::NotFound, detail).with_remedy("see GET /v1/openapi.json")
 }
 
 /// A request's body, whatever content type it names.

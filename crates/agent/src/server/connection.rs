@@ -1,4 +1,5 @@
-//! One connection: the limits on their number and duration, and the error that answers bytes which are no HTTP request.
+//! One connection: the limits on their number and duration, and the error that answers bytes which
+//! are no HTTP request.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,8 +34,8 @@ const READER_PATIENCE: Duration = Duration::from_secs(10);
 
 const STREAM_CHECK: Duration = Duration::from_secs(1);
 
-/// Connections at once: each holds a descriptor, and an agent that has none left cannot write a quota. Users' are refused; root's
-/// wait in the socket's queue.
+/// Connections at once: each holds a descriptor, and an agent that has none left cannot write a
+/// quota. Users' are refused; root's wait in the socket's queue.
 pub(super) const CONNECTIONS_MAX: usize = 128;
 pub(super) const CALLS: Limits = Limits {
     what: "connections",
@@ -82,7 +83,7 @@ impl Connections {
         let token = self.users.entry(uid).or_default();
         let full = |detail: String| {
             let error = ApiError::new(ErrorKind::Busy, format!("budget: {detail}"));
-            Err(error.with_mend("close some, and ask again"))
+            Err(error.with_remedy("close some, and ask again"))
         };
         let of_one = match uid {
             0 => self.limits.of_root,
@@ -105,7 +106,8 @@ impl Connections {
     }
 }
 
-/// Sends an error as the whole answer of a connection. The socket's own buffer holds it; a full one is no reason to wait.
+/// Sends an error as the whole answer of a connection. The socket's own buffer holds it; a full one
+/// is no reason to wait.
 pub(super) fn refuse(stream: impl AsFd, error: &ApiError) {
     let body = serde_json::to_string(error).unwrap_or_default();
     let status = error.kind.status();
@@ -119,11 +121,13 @@ pub(super) fn refuse(stream: impl AsFd, error: &ApiError) {
 /// Of a request's head, and of what is read ahead of its body.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Marks an answer that goes on: its connection lasts for as long as its reader takes what it is sent.
+/// Marks an answer that goes on: its connection lasts for as long as its reader takes what it is
+/// sent.
 #[derive(Clone, Copy)]
 pub(super) struct Streaming;
 
-/// One connection is one call: a client that calls again connects again. A caller that goes away or is too slow has no answer to get.
+/// One connection is one call: a client that calls again connects again. A caller that goes away or
+/// is too slow has no answer to get.
 pub(super) async fn converse<S, T>(stream: S, calls: Router, _token: T)
 where
     S: AsyncRead + AsyncWrite + AsFd + Unpin,
@@ -156,7 +160,7 @@ where
         if !state.asked.load(Ordering::Relaxed) && why.is_parse() {
             let detail = format!("socket: request: {why}");
             let error = ApiError::new(ErrorKind::Usage, detail)
-                .with_mend("send one HTTP/1.1 request, its head below 100 lines and 64 KiB");
+                .with_remedy("send one HTTP/1.1 request, its head below 100 lines and 64 KiB");
             refuse(&*lock(&state.stream), &error);
         }
     };
@@ -213,8 +217,8 @@ impl<S: AsFd> Conversation<S> {
     }
 }
 
-/// The caller's stream. What hyper itself answers to bytes that are no request has no body, so until there is a request nothing
-/// is sent.
+/// The caller's stream. What hyper itself answers to bytes that are no request has no body, so
+/// until there is a request nothing is sent.
 struct Muted<S>(Arc<Conversation<S>>);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Muted<S> {

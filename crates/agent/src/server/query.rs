@@ -3,8 +3,8 @@
 use percent_encoding::percent_decode_str;
 use tidegate_api::{ApiError, ErrorKind};
 
-fn wrong(why: &str, mend: &str) -> ApiError {
-    ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_mend(mend)
+fn wrong(why: &str, remedy: &str) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
 }
 
 pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {

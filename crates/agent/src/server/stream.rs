@@ -1,8 +1,8 @@
 //! Server-sent events: what happens, as it happens, and a status now and then.
 //!
-//! A reader pulls: while the connection's buffers are full, nothing is made for it. What it then missed is in the ring of events, or
-//! is told as a gap. So a slow reader costs its buffers, and one that reads nothing at all its connection
-//! ([`super::connection`]).
+//! A reader pulls: while the connection's buffers are full, nothing is made for it. What it then
+//! missed is in the ring of events, or is told as a gap. So a slow reader costs its buffers, and
+//! one that reads nothing at all its connection ([`super::connection`]).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn read(query: &str, headers: &HeaderMap) -> Result<Self, ApiError> {
-        let wrong = |why: String, mend: &str| {
-            ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_mend(mend)
+        let wrong = |why: String, remedy: &str| {
+            ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
         };
         let period_s = query::whole(query, "period_seconds")?.unwrap_or(1);
         if !(1..=PERIOD_MAX_S).contains(&period_s) {
@@ -70,7 +70,7 @@ impl Asked {
         let last = last.to_str().ok().and_then(|text| text.parse().ok());
         let number = last.ok_or_else(|| {
             let why = "socket: header: Last-Event-ID is not a whole number";
-            ApiError::new(ErrorKind::Usage, why).with_mend("leave it out")
+            ApiError::new(ErrorKind::Usage, why).with_remedy("leave it out")
         })?;
         asked.since = Some(number);
         Ok(asked)

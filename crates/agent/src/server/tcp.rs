@@ -1,5 +1,5 @@
-//! The calls that only read, over TCP (`api_listen`), for programs of this machine: what a caller sees, any user of the machine may see on
-//! the socket.
+//! The calls that only read, over TCP (`api_listen`), for programs of this machine: what a caller
+//! sees, any user of the machine may see on the socket.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,8 @@ async fn with_own_host(request: Request, next: Next) -> Response {
     }
 }
 
-/// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates matter more.
+/// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates
+/// matter more.
 pub(super) async fn serve(
     address: SocketAddr,
     agent: Arc<Agent>,

@@ -1,5 +1,6 @@
-//! The few calls to systemd that Tidegate makes, over the system bus. Each opens its own connection and ends with it: they are
-//! rare (a target named, a unit restarted, terms taken back), and an agent that holds none has none to lose.
+//! The few calls to systemd that Tidegate makes, over the system bus. Each opens its own connection
+//! and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
+//! agent that holds none has none to lose.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,8 @@ pub const BOOTED: &str = "/run/systemd/system";
 /// A busy machine answers within it; a systemd that hangs must not hold up the agent for long.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// After a call without an answer, none is made for so long: what waits for one (the gates' lock, the row `units`) waits once.
+/// After a call without an answer, none is made for so long: what waits for one (the gates' lock,
+/// the row `units`) waits once.
 const RETRY: Duration = Duration::from_secs(30);
 static SILENCE: Silence = Silence(AtomicU64::new(0));
 
@@ -98,8 +100,9 @@ pub struct CpuValues {
 }
 
 impl CpuValues {
-    /// The idle class, with that limit, in whole percent of a CPU: systemd keeps no more in its files, from which it reads it
-    /// again at a daemon-reload, and less than one percent would be none.
+    /// The idle class, with that limit, in whole percent of a CPU: systemd keeps no more in its
+    /// files, from which it reads it again at a daemon-reload, and less than one percent would be
+    /// none.
     pub fn yielding(limit: Bandwidth) -> Self {
         let quota_us_per_s = limit.quota_us.map_or(NONE, |quota_us| {
             quota_us
@@ -115,7 +118,8 @@ impl CpuValues {
         }
     }
 
-    /// Whether systemd may hold these since it was told `told`: it has no idle before 252, and whole percents in its files.
+    /// Whether systemd may hold these since it was told `told`: it has no idle before 252, and
+    /// whole percents in its files.
     pub fn comes_of(&self, told: &CpuValues) -> bool {
         let as_weight = self.weight == told.weight
             || (told.weight == WEIGHT_IDLE && self.weight == WEIGHT_LEAST);
@@ -269,7 +273,8 @@ pub(super) fn on_bus<T: Send>(
     ask(calls)
 }
 
-/// Runs calls on a connection of their own, in a thread of their own: the caller may be inside another runtime.
+/// Runs calls on a connection of their own, in a thread of their own: the caller may be inside
+/// another runtime.
 fn ask<T: Send>(
     calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
 ) -> Result<T, BusError> {

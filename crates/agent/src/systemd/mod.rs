@@ -1,7 +1,9 @@
-//! Units of systemd as targets. A unit's group belongs to systemd, which writes its own values there whenever it sees a reason
-//! (a property set, a restart, the start of a neighbour after `daemon-reload`). So systemd is told once what side work falls
-//! back to, the idle class and the floor, and the value that moves goes to the group's file behind it: whenever systemd writes,
-//! main is safe, and the agent writes its own value again. A gate follows its unit from group to group.
+//! Units of systemd as targets. A unit's group belongs to systemd, which writes its own values
+//! there whenever it sees a reason (a property set, a restart, the start of a neighbour after
+//! `daemon-reload`). So systemd is told once what side work falls back to, the idle class and the
+//! floor, and the value that moves goes to the group's file behind it: whenever systemd writes,
+//! main is safe, and the agent writes its own value again. A gate follows its unit from group to
+//! group.
 
 pub mod bus;
 pub mod own_unit;
@@ -61,15 +63,16 @@ pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> Result<GroupPat
     let group = GroupPath::parse(&state.group).map_err(usage)?;
     if !kernel.groups.exists(&group) {
         let detail = format!("unit {unit}: its group {group} is not in the cpu hierarchy");
-        return Err(ApiError::new(ErrorKind::NotFound, detail).with_mend(format!(
+        return Err(ApiError::new(ErrorKind::NotFound, detail).with_remedy(format!(
             "have systemd put it there: systemctl set-property --runtime {unit} CPUAccounting=yes CPUWeight=100"
         )));
     }
     Ok(group)
 }
 
-/// Tells systemd what the gate's unit falls back to. Gives what limited the unit before us. That systemd cannot be told is
-/// no reason to leave main unprotected: then the gate's notes say what is missing.
+/// Tells systemd what the gate's unit falls back to. Gives what limited the unit before us. That
+/// systemd cannot be told is no reason to leave main unprotected: then the gate's notes say what is
+/// missing.
 pub(crate) fn set_properties(
     kernel: &Kernel,
     gate: &mut Gate,
@@ -130,7 +133,8 @@ fn try_set(
     Ok(stands.unwrap_or_else(|| was.bandwidth()))
 }
 
-/// What systemd made of what it was told is what is found later. That it cannot be noted is no harm: it is known for ours.
+/// What systemd made of what it was told is what is found later. That it cannot be noted is no
+/// harm: it is known for ours.
 fn record_kept(
     kernel: &Kernel,
     unit: &UnitName,
@@ -173,8 +177,9 @@ fn is_units(group: &GroupPath) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-/// Whether what stands where the journal says otherwise is what systemd writes by itself: what it was told, or what stood
-/// before us where it was told nothing. A pod's slice is a unit as well, though its gate is for the group.
+/// Whether what stands where the journal says otherwise is what systemd writes by itself: what it
+/// was told, or what stood before us where it was told nothing. A pod's slice is a unit as well,
+/// though its gate is for the group.
 pub(crate) fn is_written_by_systemd(kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
     let Some(gate) = gates.iter().find(|gate| gate.record.name == entry.gate) else {
         return false;

@@ -4,7 +4,8 @@ use zbus::{OwnedObjectPath, Variant};
 
 use super::bus::{BusError, MANAGER, MANAGER_PATH, SYSTEMD, forget_silence, on_bus, refused};
 
-/// Puts the processes into a scope of their own, so that they do not end with the session of the command that started them.
+/// Puts the processes into a scope of their own, so that they do not end with the session of the
+/// command that started them.
 pub fn own_scope(name: &str, pids: &[u32]) -> Result<(), BusError> {
     on_bus(async |bus| {
         let properties: Vec<(&str, Variant<'_>)> = vec![
@@ -20,7 +21,8 @@ pub fn own_scope(name: &str, pids: &[u32]) -> Result<(), BusError> {
     })
 }
 
-/// Whether systemd is restarting the unit that this process belongs to: what it stops, it starts again at once.
+/// Whether systemd is restarting the unit that this process belongs to: what it stops, it starts
+/// again at once.
 pub fn is_restarting() -> Result<bool, BusError> {
     let pid = std::process::id();
     /// Number, unit, type, state, the job's object, the unit's object.

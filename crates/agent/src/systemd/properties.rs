@@ -1,5 +1,6 @@
-//! The properties that systemd was told for a unit, over which: written down before it is told, like every knob. It is a file of its own beside
-//! the ledger, because these values belong to a unit and outlive its group.
+//! The properties that systemd was told for a unit, over which: written down before it is told,
+//! like every knob. It is a file of its own beside the ledger, because these values belong to a
+//! unit and outlive its group.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,8 @@ use tracing::warn;
 use super::bus::{self, BusError, CpuValues};
 use crate::paths::RunDir;
 
-/// Where systemd keeps what `SetUnitProperties` was told until the next boot, and the files that ours come to.
+/// Where systemd keeps what `SetUnitProperties` was told until the next boot, and the files that
+/// ours come to.
 const DROP_INS: [&str; 2] = ["/run/systemd/system.control", "/run/systemd/transient"];
 const FILES: [&str; 3] = [
     "50-CPUQuota.conf",
@@ -36,7 +38,8 @@ pub struct PropertyRecord {
     pub was: CpuValues,
     pub ours: CpuValues,
     pub had: Vec<PathBuf>,
-    /// Without an agent it is taken back after so long; never, where the gate's fallback is the floor.
+    /// Without an agent it is taken back after so long; never, where the gate's fallback is the
+    /// floor.
     pub revert_after_s: Option<u64>,
 }
 
@@ -89,8 +92,8 @@ pub fn drop_ins(unit: &UnitName) -> Vec<PathBuf> {
     all.filter(|path| path.exists()).collect()
 }
 
-/// Has systemd write again what it would have before, if what it holds is still ours, and removes our drop-ins, which would
-/// outlive it.
+/// Has systemd write again what it would have before, if what it holds is still ours, and removes
+/// our drop-ins, which would outlive it.
 pub fn revert(record: &PropertyRecord) -> Result<(), BusError> {
     if !bus::state(&record.unit)?.is_known() {
         return Ok(());
@@ -116,8 +119,8 @@ pub fn revert(record: &PropertyRecord) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Takes back those that are `wanted`; a line for each that could not be. What was changed since is forgotten, what could
-/// not be reached is tried again by the next repair.
+/// Takes back those that are `wanted`; a line for each that could not be. What was changed since is
+/// forgotten, what could not be reached is tried again by the next repair.
 pub fn revert_where(
     fs: &dyn KernelFs,
     run_dir: &RunDir,

@@ -1,4 +1,5 @@
-//! Limits of their own: on every kind of target and class, on v1 and v2, beside moving quotas, and put back.
+//! Limits of their own: on every kind of target and class, on v1 and v2, beside moving quotas, and
+//! put back.
 
 use std::sync::atomic::Ordering;
 
@@ -216,8 +217,8 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
     }
 }
 
-/// systemd writes what it was told at each start in a slice: a pod's gate is for the group, not for the unit. Another
-/// program is answered once.
+/// systemd writes what it was told at each start in a slice: a pod's gate is for the group, not for
+/// the unit. Another program is answered once.
 #[test]
 fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
     for kind in KINDS {
@@ -278,7 +279,8 @@ fn a_max_burst_is_the_quota_or_what_the_groups_above_leave() {
             agent.groups().create(&path("/other/web")).unwrap();
             let max = [("class", class), ("quota", "30ms"), ("burst", "max")];
             bed.main_uses(100_000);
-            // The quota that the loop moves is at its floor when a command enters, and takes nothing from its burst.
+            // The quota that the loop moves is at its floor when a command enters, and takes
+            // nothing from its burst.
             let command = run(&agent, PIDS[0], &max).unwrap();
             set(&agent, "cgroup:/other/web", &max).unwrap();
             steps(&bed, &agent, 400);

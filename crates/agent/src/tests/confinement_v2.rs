@@ -1,4 +1,5 @@
-//! On v2 a user's command stays below its own group, or leaves one that restricts nothing: whatever controller or program it is.
+//! On v2 a user's command stays below its own group, or leaves one that restricts nothing: whatever
+//! controller or program it is.
 
 use std::path::Path;
 

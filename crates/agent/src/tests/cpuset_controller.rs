@@ -1,4 +1,5 @@
-//! Idle kept by the cpuset: confined while side work runs, in the journal first, taken off whichever process dies and whatever fails.
+//! Idle kept by the cpuset: confined while side work runs, in the journal first, taken off
+//! whichever process dies and whatever fails.
 
 use std::path::Path;
 
@@ -206,7 +207,8 @@ fn repair_takes_it_off() {
     }
 }
 
-/// Each operation fails once, with each answer: side work keeps its quota, and nothing is left behind in the end.
+/// Each operation fails once, with each answer: side work keeps its quota, and nothing is left
+/// behind in the end.
 #[test]
 fn whatever_fails_side_work_is_limited_and_nothing_stays() {
     let mut faults = 0;

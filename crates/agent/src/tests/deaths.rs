@@ -1,12 +1,13 @@
-//! The agent dies after each operation of a `set`; the next one finds what is there, and everything comes back. `matrix` has
-//! the other calls.
+//! The agent dies after each operation of a `set`; the next one finds what is there, and everything
+//! comes back. `matrix` has the other calls.
 
 use tidegate_cgroup::testkit::{Fault, Rule};
 
 use super::{Bed, KINDS, PIDS, alerts, gate_names, in_journal, set_limited, unset};
 use crate::agent::Agent;
 
-/// A `set` that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
+/// A `set` that is cut off at its `nth` operation, and the agent that comes after; `None` once the
+/// call is shorter.
 fn death_at(bed: &Bed, nth: u64, target: &str) -> Option<Agent> {
     let agent = bed.agent().unwrap();
     bed.fs.add(Rule {

@@ -1,4 +1,5 @@
-//! Each kind of event that no command provokes, provoked here; the others are in the command's own tests and in `policy`.
+//! Each kind of event that no command provokes, provoked here; the others are in the command's own
+//! tests and in `policy`.
 
 use super::sched_ext::{bed as sched_ext_bed, eject};
 use super::sched_ext_outside::supervise;

@@ -1,4 +1,5 @@
-//! The kernel as the sched_ext supervisor sees it: it loads what it is given, and keeps what it was told.
+//! The kernel as the sched_ext supervisor sees it: it loads what it is given, and keeps what it was
+//! told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

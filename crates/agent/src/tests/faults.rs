@@ -1,5 +1,5 @@
-//! Each operation on a kernel file fails once, with each errno that matters, in each call that makes or ends a gate:
-//! whatever is refused leaves nothing half done, and the next call works.
+//! Each operation on a kernel file fails once, with each errno that matters, in each call that
+//! makes or ends a gate: whatever is refused leaves nothing half done, and the next call works.
 
 use tidegate_api::{ApiError, ErrorKind, UnsetRequest};
 use tidegate_cgroup::Op;
@@ -34,7 +34,8 @@ fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), ApiError>) -> u64 
     bed.fs.count() - before
 }
 
-/// Fails the call at each operation with each errno and hands what is left to `check`, with the call's answer.
+/// Fails the call at each operation with each errno and hands what is left to `check`, with the
+/// call's answer.
 fn at_each_fault(
     call: impl Fn(&Agent) -> Result<(), ApiError> + Copy,
     check: impl Fn(&Bed, &Agent, Result<(), ApiError>, &str),
@@ -64,7 +65,8 @@ fn a_run_that_is_refused_leaves_nothing() {
     let call = |agent: &Agent| run_limited(agent, PIDS[0]).map(drop);
     at_each_fault(call, |bed, agent, answer, what| {
         if answer.is_err() && !gate_names(agent).is_empty() {
-            // Placed, listed and limited, but not written down: the command is told, and ends or runs in its gate.
+            // Placed, listed and limited, but not written down: the command is told, and ends or
+            // runs in its gate.
             assert!(
                 bed.is_limited("/tg-side") && bed.place(PIDS[0]).contains("/tg-side/job"),
                 "{what}"
@@ -244,7 +246,8 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
     }
 }
 
-/// An agent that dies while it had taken starved side work out of the idle class: what its guardian then puts back stays so.
+/// An agent that dies while it had taken starved side work out of the idle class: what its guardian
+/// then puts back stays so.
 #[test]
 fn what_falls_back_to_what_it_was_does_not_yield_again() {
     for kind in KINDS {
@@ -321,7 +324,8 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
     }
 }
 
-/// A guardian that goes on writing for a moment after the agent thawed: what the call puts back is put back afterwards, and stays.
+/// A guardian that goes on writing for a moment after the agent thawed: what the call puts back is
+/// put back afterwards, and stays.
 #[test]
 fn what_is_put_back_waits_for_a_guardian_that_writes() {
     for kind in KINDS {

@@ -1,4 +1,5 @@
-//! Latency hints: on commands, processes and groups, given, kept, changed and taken back, with other writers on the tasks.
+//! Latency hints: on commands, processes and groups, given, kept, changed and taken back, with
+//! other writers on the tasks.
 
 use std::path::Path;
 

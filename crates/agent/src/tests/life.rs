@@ -1,5 +1,5 @@
-//! A whole life of an agent: everything that it is asked to do, in order, on a machine in memory. `matrix` meets it with one
-//! fault at each of its operations.
+//! A whole life of an agent: everything that it is asked to do, in order, on a machine in memory.
+//! `matrix` meets it with one fault at each of its operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +19,14 @@ use crate::lifecycle::repair as fallback;
 use crate::paths::RunDir;
 use crate::{After, MachineError};
 
-/// The process that `run --side` becomes, the one that `set` moves, and the one that `run --main` becomes.
+/// The process that `run --side` becomes, the one that `set` moves, and the one that `run --main`
+/// becomes.
 pub const SIDE: usize = 0;
 pub const LENT: usize = 1;
 pub const MAIN: usize = 2;
 
-/// One thing that an agent is asked. What it answers does not matter: the contract holds either way.
+/// One thing that an agent is asked. What it answers does not matter: the contract holds either
+/// way.
 pub type Ask = (&'static str, fn(&Bed, &Agent));
 
 pub const RISE: &[Ask] = &[
@@ -135,7 +137,8 @@ fn commands_end(bed: &Bed, agent: &Agent) {
     }
 }
 
-/// What the guardian of a frozen agent does on this machine; the flag tells the agent when it has thawed.
+/// What the guardian of a frozen agent does on this machine; the flag tells the agent when it has
+/// thawed.
 pub fn guardian_acts(
     machine: Arc<dyn KernelFs>,
     run_dir: &RunDir,

@@ -1,4 +1,5 @@
-//! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
+//! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal
+//! first, and whichever process dies.
 
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::sched::{BATCH, DEADLINE, NORMAL};

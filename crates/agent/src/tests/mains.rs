@@ -1,4 +1,5 @@
-//! Main gates: what they ask for while they have no tasks, and what `explain` says of CPUs of their own.
+//! Main gates: what they ask for while they have no tasks, and what `explain` says of CPUs of their
+//! own.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! The failure contract over a whole life: a fault at each operation of the agent, of its guardian, of `repair` and of the
-//! next agent's start; after each, what must hold holds, and the next process leaves nothing behind.
+//! The failure contract over a whole life: a fault at each operation of the agent, of its guardian,
+//! of `repair` and of the next agent's start; after each, what must hold holds, and the next
+//! process leaves nothing behind.
 //!
-//! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise at every change, with two refusals of
-//! seven, deaths after each and freezes at an eighth of the looks between.
+//! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise at every change, with two refusals
+//! of seven, deaths after each and freezes at an eighth of the looks between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -54,8 +55,9 @@ impl Strike {
         }
     }
 
-    /// Some are answers, not faults: to a look, that this kernel has no such file, that there is no ledger, that one
-    /// may not write there; to a removal, that it is gone already, and so is a task.
+    /// Some are answers, not faults: to a look, that this kernel has no such file, that there is no
+    /// ledger, that one may not write there; to a removal, that it is gone already, and so is a
+    /// task.
     fn is_answer(self, op: Op) -> bool {
         let says_gone = matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV));
         let ends = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
@@ -63,7 +65,8 @@ impl Strike {
         refusal && op == Op::Access || says_gone && (ends || !changes(op))
     }
 
-    /// Between two changes nothing that lasts happens: there, a death at one look is a death at each.
+    /// Between two changes nothing that lasts happens: there, a death at one look is a death at
+    /// each.
     fn is_worth(self, op: Op, after_a_change: bool, nth: usize) -> bool {
         let short = match self {
             // Each change meets two of the seven.
@@ -115,7 +118,8 @@ struct Tally {
     broken: Vec<String>,
 }
 
-/// Strikes `act` at each of its operations on every kind of machine; `after` says what is wrong then.
+/// Strikes `act` at each of its operations on every kind of machine; `after` says what is wrong
+/// then.
 ///
 /// `before` brings the machine to where `act` begins, without a fault.
 fn at_each_operation(

@@ -1,4 +1,5 @@
-//! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
+//! An agent on kernel files in memory, for tests: the production code with another file system and
+//! another sensor.
 
 mod bandwidth;
 mod budgets;
@@ -267,7 +268,8 @@ impl Bed {
         text.unwrap_or_default().trim().to_owned()
     }
 
-    /// What is left of ours on this machine, a line each: groups, values, processes that are not back, files.
+    /// What is left of ours on this machine, a line each: groups, values, processes that are not
+    /// back, files.
     pub fn left_behind(&self, fresh: &[String]) -> Vec<String> {
         let mut left = Vec::new();
         for mount in [cpu_mount(self.kind), "/sys/fs/cgroup/cpuacct"] {
@@ -333,7 +335,8 @@ fn begun(kind: Kind) -> (Bed, Agent) {
     (bed, agent)
 }
 
-/// The moving limits are mapped from a real file: on a disk its making would be most of a bed's time.
+/// The moving limits are mapped from a real file: on a disk its making would be most of a bed's
+/// time.
 fn directory_in_memory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {

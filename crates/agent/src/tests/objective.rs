@@ -1,4 +1,5 @@
-//! An objective on a latency that is reported from outside: what the reports lead to, and who may make them.
+//! An objective on a latency that is reported from outside: what the reports lead to, and who may
+//! make them.
 
 use tidegate_api::{ApiError, Done, ErrorKind, ObjectiveView, ReportRequest};
 
@@ -10,7 +11,8 @@ use crate::peer::Peer;
 
 const SECOND: u32 = 200;
 
-/// Main at 30 % of two CPUs on a sensor that does not tell waits, side work that takes all that it is given.
+/// Main at 30 % of two CPUs on a sensor that does not tell waits, side work that takes all that it
+/// is given.
 fn bed() -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::V2);
     bed.main_uses(300_000);

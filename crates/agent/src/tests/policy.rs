@@ -1,4 +1,5 @@
-//! Rules on groups of every kind of machine: applied, changed, refused, gone back from, and on what starts later.
+//! Rules on groups of every kind of machine: applied, changed, refused, gone back from, and on what
+//! starts later.
 
 use std::path::Path;
 use std::time::Duration;
@@ -170,7 +171,8 @@ fn a_refusal_half_way_goes_back() {
     }
 }
 
-/// What the refused policy was about to do to a gate that it never came to is not done later, as if it had been lost.
+/// What the refused policy was about to do to a gate that it never came to is not done later, as if
+/// it had been lost.
 #[test]
 fn what_was_only_written_down_is_not_done_afterwards() {
     let mut refused = 0;

@@ -1,4 +1,5 @@
-//! The engine sched_ext with a kernel of the test's own: copies before loading, takeover in one turn, the way back.
+//! The engine sched_ext with a kernel of the test's own: copies before loading, takeover in one
+//! turn, the way back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -255,7 +256,8 @@ fn gates_that_come_change_and_go_are_told() {
     enter(&main);
     poll_vacant(&agent.gates, &agent.runtime);
     assert_eq!(lock(&kernel.told).machine, (300_000, 10_000));
-    // A group that is not ours: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
+    // A group that is not ours: its cap is the scheduler's and its quota a copy; a quota of its own
+    // is enforced as it stands.
     set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
     let other = id(&agent, "/other");
     let cap = CapTerms {

@@ -1,5 +1,6 @@
-//! The engine sched_ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, who goes on
-//! without an agent keeps its caps, counts go on from one load to the next, and what is told of caps is what the engine in force does.
+//! The engine sched_ext at its edges: who writes over its copies, who has another scheduler, what
+//! is refused leaves nothing, who goes on without an agent keeps its caps, counts go on from one
+//! load to the next, and what is told of caps is what the engine in force does.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Agents of several versions after one another, as at an upgrade and its undoing: what one does not know, it leaves as it is,
-//! tells of and keeps for the other. No work is without its limits meanwhile.
+//! Agents of several versions after one another, as at an upgrade and its undoing: what one does
+//! not know, it leaves as it is, tells of and keeps for the other. No work is without its limits
+//! meanwhile.
 
 use std::path::PathBuf;
 

@@ -48,7 +48,7 @@ pub(crate) fn explain(
             ErrorKind::NotFound,
             format!("{target}: the gate has just ended"),
         )
-        .with_mend("see `tidegate status`")
+        .with_remedy("see `tidegate status`")
     })?;
     let control = runtime.control();
     let now_ns = kernel.clock.now_ns();

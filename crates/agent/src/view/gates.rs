@@ -21,7 +21,8 @@ use crate::sched_ext::view::{engine, limit_stat, sched_ext_counts, sched_ext_not
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     Whole,
-    /// What metrics have: neither terms nor notes, and gates without series of their own as they were last polled.
+    /// What metrics have: neither terms nor notes, and gates without series of their own as they
+    /// were last polled.
     Figures,
     /// No gate is shown, and no kernel file of one is read.
     NoGates,
@@ -74,7 +75,8 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     let record = &gate.record;
     let group = record.attachment.group();
     let limited = kernel.limited_group(gate);
-    // Where no limit of its own or of its tasks and processes counts, that of the group does that is limited with it in it.
+    // Where no limit of its own or of its tasks and processes counts, that of the group does that
+    // is limited with it in it.
     let of_root = |group: &GroupPath| {
         let read = || limit_stat(&runtime.sched_ext, kernel, group).unwrap_or_default();
         *roots.entry(group.clone()).or_insert_with(read)

@@ -1,5 +1,5 @@
-//! Main gates whose cpusets give them fewer CPUs than the machine has: headroom is idle CPU of the whole machine, and need
-//! not be on theirs.
+//! Main gates whose cpusets give them fewer CPUs than the machine has: headroom is idle CPU of the
+//! whole machine, and need not be on theirs.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,8 @@ impl Main {
     }
 }
 
-/// One sentence for each of the main gates whose CPUs side work may use as well, while others are not theirs.
+/// One sentence for each of the main gates whose CPUs side work may use as well, while others are
+/// not theirs.
 pub fn advice<'v>(
     groups: &Groups,
     online: &[u32],

@@ -1,4 +1,5 @@
-//! What the agent shows of the machine and itself. Why a gate runs at its present rate is in `explain`.
+//! What the agent shows of the machine and itself. Why a gate runs at its present rate is in
+//! `explain`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::sched_ext::view::{engine, sched_ext_alerts, sched_ext_view};
 
-/// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out after 2 s.
+/// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out
+/// after 2 s.
 const LATENESS_NS: [u64; 8] = [
     100_000,
     500_000,
@@ -51,7 +53,8 @@ pub(crate) fn status(
 ) -> StatusView {
     let kernel = &runtime.kernel;
     let now_ns = kernel.clock.now_ns();
-    // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
+    // The loop waits for this lock: what is wanted of its state is copied, files are read
+    // afterwards.
     let mut view = StatusView {
         engine: engine(&runtime.sched_ext).to_owned(),
         sched_ext: sched_ext_view(&runtime.sched_ext, now_ns),

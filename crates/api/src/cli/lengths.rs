@@ -6,7 +6,7 @@ const WEEK_S: u64 = 7 * 24 * 3_600;
 
 /// Whole seconds of a time as people write it: `10m`, `10min`, `1h 30m`, `7d`.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let mend = "write a time from 1s to 7d, as in 10m";
+    let remedy = "write a time from 1s to 7d, as in 10m";
     // Days are no fixed length to the library.
     let days = text
         .strip_suffix('d')
@@ -14,12 +14,12 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     let seconds = match days {
         Some(days) => days.checked_mul(24 * 3_600),
         None => {
-            let span: SignedDuration = text.parse().map_err(|_| format!("is no time; {mend}"))?;
+            let span: SignedDuration = text.parse().map_err(|_| format!("is no time; {remedy}"))?;
             u64::try_from(span.as_secs()).ok()
         }
     };
     let within = seconds.filter(|seconds| (1..=WEEK_S).contains(seconds));
-    within.ok_or_else(|| format!("is out of range; {mend}"))
+    within.ok_or_else(|| format!("is out of range; {remedy}"))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use clap::{ArgMatches, Command, FromArgMatches};
 use super::{Failure, program};
 use crate::Exit;
 
-/// Reads the command line. Help and version are printed here, and there is nothing left to do. What is wrong is printed
-/// after the program's name and `prefix`.
+/// Reads the command line. Help and version are printed here, and there is nothing left to do. What
+/// is wrong is printed after the program's name and `prefix`.
 pub fn parse<C: FromArgMatches>(
     command: Command,
     words: &[OsString],
@@ -34,7 +34,8 @@ pub fn parse<C: FromArgMatches>(
         _ => {
             let text = error.render().to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-            // clap's text has a usage line and a hint after the first line, which alone gets the program's name.
+            // clap's text has a usage line and a hint after the first line, which alone gets the
+            // program's name.
             let _ = writeln!(anstream::stderr(), "{}: {prefix}{text}", program());
         }
     }

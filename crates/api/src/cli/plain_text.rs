@@ -1,6 +1,7 @@
 //! Text of others on a terminal.
 
-/// With characters that act on a terminal, or change the order in which others are shown, as escapes: a command line may hold any.
+/// With characters that act on a terminal, or change the order in which others are shown, as
+/// escapes: a command line may hold any.
 pub fn escaped(text: &str) -> String {
     let acts = |c: char| {
         // Marks, embeddings, overrides and isolates of bidirectional text, and what has no width.

@@ -53,7 +53,8 @@ fn finished(written: std::io::Result<()>, output: BorrowedFd<'_>) -> Result<Exit
         Ok(()) => Ok(Exit::Ok),
         // The reader has seen enough (`tidegate status | head -3`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
-        // The terminal is gone, which a write is told as an error of input and output, as a broken disk's is.
+        // The terminal is gone, which a write is told as an error of input and output, as a broken
+        // disk's is.
         Err(error) if is_io(&error) && !has_reader(output) => Ok(Exit::Ok),
         Err(error) => Err(Failure::new(
             Exit::Failure,
@@ -85,7 +86,8 @@ mod tests {
 
     /// The window and the other side of a new terminal.
     fn terminal() -> (std::fs::File, std::fs::File) {
-        // SAFETY: each call gets a descriptor that is open, or a buffer as long as it is told; the name ends in a zero.
+        // SAFETY: each call gets a descriptor that is open, or a buffer as long as it is told; the
+        // name ends in a zero.
         unsafe {
             let window = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
             assert!(window >= 0, "{}", std::io::Error::last_os_error());

@@ -19,7 +19,8 @@ pub fn cpus(amount: f64) -> String {
 }
 
 pub fn span(seconds: f64) -> String {
-    // Views carry times since a start: never negative, and far below 2^63 seconds; `as` saturates anyway.
+    // Views carry times since a start: never negative, and far below 2^63 seconds; `as` saturates
+    // anyway.
     let whole = seconds.max(0.0) as u64;
     match whole {
         0..10 => format!("{seconds:.1} s"),
@@ -43,8 +44,8 @@ pub fn fit(text: &str, width: usize) -> String {
         .collect()
 }
 
-/// Words in lines of at most [`WIDTH`], the first after `label`, the rest below it. A word that is longer than a line (a
-/// path) goes on in the next.
+/// Words in lines of at most [`WIDTH`], the first after `label`, the rest below it. A word that is
+/// longer than a line (a path) goes on in the next.
 pub fn wrapped(label: &str, text: &str) -> String {
     let indent = label.chars().count();
     // A label that leaves no room would leave no progress either.

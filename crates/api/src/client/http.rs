@@ -40,8 +40,9 @@ pub(crate) fn refusal(path: &str, status: StatusCode, bytes: &[u8]) -> ApiError 
     })
 }
 
-/// Waits for an answer for this many polls, so long each; `None` when there was none. Polls are counted, not time: `run` waits
-/// in the gate that it was just put into, and its quota may stop it for longer than any patience while the answer is there.
+/// Waits for an answer for this many polls, so long each; `None` when there was none. Polls are
+/// counted, not time: `run` waits in the gate that it was just put into, and its quota may stop it
+/// for longer than any patience while the answer is there.
 pub(crate) async fn patiently<T>(
     answer: impl Future<Output = T>,
     (poll, polls): (std::time::Duration, u32),

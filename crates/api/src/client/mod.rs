@@ -41,7 +41,8 @@ pub struct Client {
 
 pub type StartNext = Box<dyn Fn() -> Result<(), ApiError>>;
 
-/// How often an agent that dies or leaves under a call is followed by the next, and the pause between.
+/// How often an agent that dies or leaves under a call is followed by the next, and the pause
+/// between.
 const AGENTS_MAX: u32 = 20;
 const NEXT_AGENT: Duration = Duration::from_millis(50);
 
@@ -72,7 +73,8 @@ impl Client {
         }
     }
 
-    /// The same, which starts the next agent where one dies or leaves under a call that may be repeated.
+    /// The same, which starts the next agent where one dies or leaves under a call that may be
+    /// repeated.
     pub fn with_start_next(self, start_next: StartNext) -> Self {
         Self {
             start_next: Some(start_next),
@@ -80,8 +82,8 @@ impl Client {
         }
     }
 
-    /// A call that the next agent may be asked again when this one dies or leaves under it: doing it twice must come to the
-    /// same as doing it once.
+    /// A call that the next agent may be asked again when this one dies or leaves under it: doing
+    /// it twice must come to the same as doing it once.
     fn call_any_agent<B: Serialize, R: DeserializeOwned>(
         &self,
         path: &str,
@@ -199,13 +201,13 @@ impl Client {
         std::os::unix::net::UnixStream::connect(path)
             .map(drop)
             .map_err(|error| {
-                let mend = "start it with `tidegate agent run` (or `systemctl start tidegate`)";
+                let remedy = "start it with `tidegate agent run` (or `systemctl start tidegate`)";
                 let detail = format!("agent: {}: {error}", path.display());
                 let kind = match error.kind() {
                     std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
                     _ => ErrorKind::Unreachable,
                 };
-                ApiError::new(kind, detail).with_mend(mend)
+                ApiError::new(kind, detail).with_remedy(remedy)
             })
     }
 
@@ -256,7 +258,7 @@ impl Client {
         let detail = format!("agent: {path}: no answer within {waited_s} s");
         let error = ApiError::new(ErrorKind::NoAnswer, detail);
         match &self.log {
-            Some(log) => error.with_mend(format!("see {}", log.display())),
+            Some(log) => error.with_remedy(format!("see {}", log.display())),
             None => error,
         }
     }
@@ -275,7 +277,7 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::Unreachable);
         assert!(
             error.detail.contains("tidegate.sock")
-                && error.mend.unwrap().contains("tidegate agent")
+                && error.remedy.unwrap().contains("tidegate agent")
         );
     }
 }

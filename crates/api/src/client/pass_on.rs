@@ -10,7 +10,8 @@ use hyper::{Method, Response};
 use super::CALL_PATIENCE;
 use super::http::{JSON, begin, patiently, request};
 
-/// Asks the agent at `socket`: its answer as it comes, whatever its status. `last_event` is the header `Last-Event-ID` of a stream.
+/// Asks the agent at `socket`: its answer as it comes, whatever its status. `last_event` is the
+/// header `Last-Event-ID` of a stream.
 pub async fn pass_on(
     socket: &Path,
     path_and_query: &str,

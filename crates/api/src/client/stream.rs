@@ -72,7 +72,8 @@ impl<'a> EventStream<'a> {
         self.agent_pid
     }
 
-    /// The next message, which is waited for; `None` where the agent has ended the stream, or is gone.
+    /// The next message, which is waited for; `None` where the agent has ended the stream, or is
+    /// gone.
     pub fn next_message(&mut self) -> Result<Option<Message>, ApiError> {
         loop {
             if let Some(block) = self.parser.blocks.pop_front() {

@@ -10,8 +10,9 @@ pub struct EventView {
     pub seq: u64,
     /// When, since 1970.
     pub time_unix_seconds: f64,
-    /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`, `outside_write`, `lease.expired`,
-    /// `guardian.replaced`, `agent.adopted`, `sched_ext.loaded`, `sched_ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
+    /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`,
+    /// `outside_write`, `lease.expired`, `guardian.replaced`, `agent.adopted`, `sched_ext.loaded`,
+    /// `sched_ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
     /// `policy.rolled_back`, `objective.missed` or `objective.met`.
     pub kind: String,
     /// The gate, where it is about one.

@@ -87,6 +87,7 @@ pub struct PolicyChangeView {
     pub observed: Vec<ObservedView>,
     /// Kernel files.
     pub writes: Vec<KernelWriteView>,
-    /// What a person should know: settings that count from the next start on, work that is gated already.
+    /// What a person should know: settings that count from the next start on, work that is gated
+    /// already.
     pub notes: Vec<String>,
 }

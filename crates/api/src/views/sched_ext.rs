@@ -20,7 +20,8 @@ pub struct SchedExtView {
     pub loads: u64,
     /// Times that it ended without our doing.
     pub ends: u64,
-    /// The last end: the kernel's number for its kind (`enum scx_exit_kind`; from 1024 on a failure),
+    /// The last end: the kernel's number for its kind (`enum scx_exit_kind`; from 1024 on a
+    /// failure),
     pub last_kind: Option<u32>,
     /// ... its words for that,
     pub last_reason: Option<String>,

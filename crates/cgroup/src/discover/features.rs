@@ -82,7 +82,8 @@ pub(super) fn look(fs: &dyn KernelFs, version: CgroupVersion, cpu: &Hierarchy) -
     }
 }
 
-/// Makes a group for a moment and looks at the files it shows. For `doctor`, when no other group shows them.
+/// Makes a group for a moment and looks at the files it shows. For `doctor`, when no other group
+/// shows them.
 pub fn probe_features(
     fs: &dyn KernelFs,
     version: CgroupVersion,

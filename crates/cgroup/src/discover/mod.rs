@@ -1,5 +1,6 @@
-//! What this machine offers: which cgroup hierarchy carries the cpu controller, where in it we may make groups, and what
-//! the kernel can do. Discovery only reads; nothing is created, moved or enabled (except [`probe_features`], on request).
+//! What this machine offers: which cgroup hierarchy carries the cpu controller, where in it we may
+//! make groups, and what the kernel can do. Discovery only reads; nothing is created, moved or
+//! enabled (except [`probe_features`], on request).
 
 mod features;
 mod mountinfo;
@@ -131,8 +132,8 @@ impl Machine {
             Writable::Yes => None,
             Writable::No(why) => Some(why.clone()),
         });
-        let lacking = |feature: &Feature, mend: &str| match feature.present {
-            Some(false) => Some(format!("{}{mend}", feature.how)),
+        let lacking = |feature: &Feature, remedy: &str| match feature.present {
+            Some(false) => Some(format!("{}{remedy}", feature.how)),
             _ => None,
         };
         not_writable
@@ -155,7 +156,8 @@ impl Machine {
     }
 }
 
-/// Where a process is in one hierarchy; `None` when that group cannot be named through our mount (another namespace).
+/// Where a process is in one hierarchy; `None` when that group cannot be named through our mount
+/// (another namespace).
 pub fn group_in(
     fs: &dyn KernelFs,
     hierarchy: &Hierarchy,
@@ -165,7 +167,8 @@ pub fn group_in(
     let file = format!("/proc/{pid}/cgroup");
     let lines = parse_proc_cgroup(&file, &fs.read(Path::new(&file))?)?;
     let group = place::group_below(&lines, version, &hierarchy.controllers, &hierarchy.root);
-    // A name that is not text was read with U+FFFD in it, which is another group's name, or no group's.
+    // A name that is not text was read with U+FFFD in it, which is another group's name, or no
+    // group's.
     Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
 }
 

@@ -1,5 +1,5 @@
-//! /proc/self/mountinfo and /proc/PID/cgroup as text: which mounts are cgroup trees, which group a process is in, and
-//! how the one maps onto the other (cgroup namespaces, bind-mounted subtrees).
+//! /proc/self/mountinfo and /proc/PID/cgroup as text: which mounts are cgroup trees, which group a
+//! process is in, and how the one maps onto the other (cgroup namespaces, bind-mounted subtrees).
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,8 @@ pub struct CgroupMount {
     /// v1: the controllers, and `name=...`; v2: empty, `cgroup.controllers` tells.
     pub controllers: Vec<String>,
     pub mount: PathBuf,
-    /// Which group of the tree lies at the mount, as seen from this cgroup namespace (may begin with `/..`).
+    /// Which group of the tree lies at the mount, as seen from this cgroup namespace (may begin
+    /// with `/..`).
     pub root: String,
     /// Mounted read-only, here or as a file system.
     pub read_only: bool,
@@ -71,8 +72,8 @@ pub fn parse_mountinfo(file: &str, text: &str) -> Result<Vec<CgroupMount>, Parse
     Ok(seen.filter_map(|line| line.cgroup.clone()).collect())
 }
 
-/// A mount at or above `line`'s place that `line` is not mounted on (through however many mounts) lies over it. The file's
-/// order tells nothing: moved mounts and pivot_root change it.
+/// A mount at or above `line`'s place that `line` is not mounted on (through however many mounts)
+/// lies over it. The file's order tells nothing: moved mounts and pivot_root change it.
 fn is_hidden(line: &MountLine, lines: &[MountLine]) -> bool {
     let mut below = vec![line.id];
     let mut parent = line.parent;
@@ -92,7 +93,8 @@ fn is_hidden(line: &MountLine, lines: &[MountLine]) -> bool {
 }
 
 fn parse_mount(line: &str) -> Result<MountLine, &'static str> {
-    // 36 35 98:0 /root /mount/point rw,noatime master:1 - type source super,options  (proc_pid_mountinfo(5))
+    // 36 35 98:0 /root /mount/point rw,noatime master:1 - type source super,options
+    // (proc_pid_mountinfo(5))
     let fields: Vec<&str> = line.split(' ').collect();
     let [id, parent, _dev, root, mount, options, rest @ ..] = fields.as_slice() else {
         return Err("fewer than six fields");
@@ -228,13 +230,14 @@ pub fn parse_proc_cgroup(file: &str, text: &str) -> Result<Vec<CgroupLine>, Pars
     Ok(lines)
 }
 
-/// Where the group `path` lies below a mount whose root is the group `root`, both as seen from one namespace: `/`, `/a/b`.
-/// `None`: not below this mount, or not nameable through it (a namespace whose own root has an unknown name).
+/// Where the group `path` lies below a mount whose root is the group `root`, both as seen from one
+/// namespace: `/`, `/a/b`. `None`: not below this mount, or not nameable through it (a namespace
+/// whose own root has an unknown name).
 pub fn below_mount(root: &str, path: &str) -> Option<String> {
     let (root_ups, root_names) = split_ups(root)?;
     let (path_ups, path_names) = split_ups(path)?;
-    // Both climb from the namespace's root; names after the climb must start equal, and the climb must be the same:
-    // after a longer climb the names on the way down are not known to us.
+    // Both climb from the namespace's root; names after the climb must start equal, and the climb
+    // must be the same: after a longer climb the names on the way down are not known to us.
     let rest = match (
         root_ups == path_ups,
         path_names.strip_prefix(root_names.as_slice()),

@@ -1,4 +1,5 @@
-//! Where in the trees: the mount that carries a controller, our own group, and the base for the groups we make.
+//! Where in the trees: the mount that carries a controller, our own group, and the base for the
+//! groups we make.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +8,8 @@ use super::{CgroupVersion, DiscoverError, Feature, Hierarchy, Writable};
 use crate::KernelFs;
 use crate::group_path::GroupPath;
 
-/// The mount that carries cpu: v1's by its options, else v2's by `cgroup.controllers`. A controller is on one hierarchy
-/// only, so at most one of the two is true.
+/// The mount that carries cpu: v1's by its options, else v2's by `cgroup.controllers`. A controller
+/// is on one hierarchy only, so at most one of the two is true.
 pub(super) fn find_cpu<'a>(
     fs: &dyn KernelFs,
     mounts: &'a [CgroupMount],
@@ -27,7 +28,8 @@ fn v2_lists(fs: &dyn KernelFs, mount: &Path, controller: &str) -> bool {
         .is_ok_and(|text| text.split_ascii_whitespace().any(|own| own == controller))
 }
 
-/// Among mounts of one hierarchy: writable before read-only, the whole tree before a part, the shortest path.
+/// Among mounts of one hierarchy: writable before read-only, the whole tree before a part, the
+/// shortest path.
 fn best(mounts: &[CgroupMount], wanted: impl Fn(&CgroupMount) -> bool) -> Option<&CgroupMount> {
     mounts
         .iter()
@@ -112,8 +114,8 @@ pub(super) fn hierarchy(
     Ok(found)
 }
 
-/// The topmost group on the way from the mount to our own where we may make groups: there side's branch and main's
-/// divide highest. With none, the mount itself and what refuses there.
+/// The topmost group on the way from the mount to our own where we may make groups: there side's
+/// branch and main's divide highest. With none, the mount itself and what refuses there.
 fn find_base(
     fs: &dyn KernelFs,
     hierarchy: &Hierarchy,
@@ -158,7 +160,8 @@ fn writable_at(
     }
 }
 
-/// v1's cpuacct where it is a hierarchy of its own. Without a usable one, groups have no usage figure: said, not fatal.
+/// v1's cpuacct where it is a hierarchy of its own. Without a usable one, groups have no usage
+/// figure: said, not fatal.
 pub(super) fn find_cpuacct(
     fs: &dyn KernelFs,
     mounts: &[CgroupMount],
@@ -223,7 +226,8 @@ pub(super) fn cpu_enabled(fs: &dyn KernelFs, cpu: &Hierarchy) -> Feature {
     }
 }
 
-/// The real root may have processes and children with controllers; every other group only one of the two.
+/// The real root may have processes and children with controllers; every other group only one of
+/// the two.
 fn can_enable(fs: &dyn KernelFs, cpu: &Hierarchy) -> Feature {
     let real_root = !fs.exists(&cpu.file(&cpu.base, "cgroup.type"));
     let empty = fs

@@ -58,8 +58,9 @@ impl Groups {
         self.cpu_list(parent, name)
     }
 
-    /// The CPUs that the processes of the group may use by their cpusets, ascending; `None` where that cannot be told: without the
-    /// controller, without processes (v1), with more of them than are worth a look.
+    /// The CPUs that the processes of the group may use by their cpusets, ascending; `None` where
+    /// that cannot be told: without the controller, without processes (v1), with more of them than
+    /// are worth a look.
     pub fn cpus_of_work(&self, group: &GroupPath) -> GroupResult<Option<Vec<u32>>> {
         if self.tree.cpuset.is_none() {
             return Ok(None);
@@ -67,7 +68,8 @@ impl Groups {
         if self.tree.version == CgroupVersion::V2 {
             let mut at = Some(group.clone());
             while let Some(here) = at {
-                // The file is where the parent has the controller switched on; below that the nearest above counts.
+                // The file is where the parent has the controller switched on; below that the
+                // nearest above counts.
                 let file = self.cpuset_dir(&here).join("cpuset.cpus.effective");
                 if self.tree.fs.exists(&file) {
                     return self.cpuset_allowed(&here).map(Some);
@@ -124,7 +126,8 @@ impl Groups {
         // A group without memory nodes or CPUs takes no process in.
         let mems = self.read_cpuset(&parent, "cpuset.effective_mems")?;
         self.write_cpuset_file(group, "cpuset.mems", mems.trim())?;
-        // The parent balances over all CPUs; a second balancer over ours would rebuild the machine's domains at each write.
+        // The parent balances over all CPUs; a second balancer over ours would rebuild the
+        // machine's domains at each write.
         self.write_cpuset_file(group, "cpuset.sched_load_balance", "0")?;
         if self.cpuset(group)?.is_empty() {
             let all = self.cpuset_allowed(&parent)?;
@@ -138,15 +141,15 @@ impl Groups {
             return Err(GroupError::NotPossible {
                 group: group.clone(),
                 why: "a cpuset without CPUs".to_owned(),
-                mend: "this is a fault in tidegate, please report it".to_owned(),
+                remedy: "this is a fault in tidegate, please report it".to_owned(),
             });
         }
         self.write_cpuset_file(group, CPUS, &format_list(cpus))
     }
 
-    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that another program put into
-    /// another, and those that have left the group back to the parent's: nothing else ties the two hierarchies together.
-    /// v2: nothing to do.
+    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those
+    /// that another program put into another, and those that have left the group back to the
+    /// parent's: nothing else ties the two hierarchies together. v2: nothing to do.
     pub fn gather_cpuset(&self, group: &GroupPath) -> GroupResult<GatherReport> {
         let mut gathered = GatherReport::default();
         if self.tree.version == CgroupVersion::V2 {
@@ -198,8 +201,8 @@ impl Groups {
             // A write of nothing does not reach the kernel.
             let taken_off = self.write_cpuset_file(group, CPUS, "\n");
             return match taken_off {
-                // Nor is a group with processes to be without CPUs of its own, on v2 either (validate_change): all that there
-                // can be are the parent's.
+                // Nor is a group with processes to be without CPUs of its own, on v2 either
+                // (validate_change): all that there can be are the parent's.
                 Err(GroupError::Kfs { source, .. }) if source.errno == libc::ENOSPC => {
                     self.write_cpuset_file(group, CPUS, &format_list(&self.every_cpu()?))
                 }
@@ -238,11 +241,12 @@ impl Groups {
         all.map_err(|error| GroupError::NotPossible {
             group: GroupPath::root(),
             why: error.to_string(),
-            mend: "check that /sys is mounted".to_owned(),
+            remedy: "check that /sys is mounted".to_owned(),
         })
     }
 
-    /// Whether these are all that the group could have: what taking its cpuset off leaves where a process is in it.
+    /// Whether these are all that the group could have: what taking its cpuset off leaves where a
+    /// process is in it.
     pub fn is_every_cpu(&self, cpus: &[u32]) -> bool {
         self.every_cpu().is_ok_and(|all| all == cpus)
     }

@@ -47,13 +47,14 @@ pub enum GroupError {
         back: Box<KfsError>,
         file: PathBuf,
     },
-    #[error("group {group}: {why}; {mend}")]
+    #[error("group {group}: {why}; {remedy}")]
     NotPossible {
         group: GroupPath,
         why: String,
-        mend: String,
+        remedy: String,
     },
-    /// Some of several writes were made. What stands is no looser than both what was and what was asked.
+    /// Some of several writes were made. What stands is no looser than both what was and what was
+    /// asked.
     #[error("group {group}: bandwidth half changed from {} to {}: {source}; what stands is no looser than either", .ends.0, .ends.1)]
     HalfBandwidth {
         group: GroupPath,

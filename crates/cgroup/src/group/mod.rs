@@ -1,8 +1,9 @@
-//! One gate's group in every hierarchy that is used: making, filling, reading, limiting and removing it.
+//! One gate's group in every hierarchy that is used: making, filling, reading, limiting and
+//! removing it.
 //!
-//! v1 and v2 differ in file names, units, order of writes and in where a group has to be made; that is behind the small
-//! [`Files`] trait. Everything here does what it is told, once; what to write and when is the plan's business, and what
-//! stood before is the ledger's.
+//! v1 and v2 differ in file names, units, order of writes and in where a group has to be made; that
+//! is behind the small [`Files`] trait. Everything here does what it is told, once; what to write
+//! and when is the plan's business, and what stood before is the ledger's.
 
 mod cpuset;
 mod error;
@@ -39,7 +40,8 @@ const DEPTH_MAX: u32 = 16;
 
 pub type GroupResult<T> = Result<T, GroupError>;
 
-/// What the kernel counts for a group with a limit, in the kernel's own names; times in ns on v1 and v2 alike.
+/// What the kernel counts for a group with a limit, in the kernel's own names; times in ns on v1
+/// and v2 alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CpuStat {
     pub nr_periods: u64,
@@ -61,7 +63,8 @@ impl CpuStat {
     }
 }
 
-/// A group's standing against its siblings, as the kernel's files hold it (so that a restore is exact).
+/// A group's standing against its siblings, as the kernel's files hold it (so that a restore is
+/// exact).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuClass {
     /// `cpu.idle`; `None` where the kernel has no such file.
@@ -159,8 +162,9 @@ impl Groups {
         self.tree.children_in(&self.tree.cpu, group)
     }
 
-    /// Makes the group (and those between it and the base) in every hierarchy; what is there already is kept. On v2 the
-    /// cpu controller is enabled on the way down. True when the group itself was made in the cpu hierarchy.
+    /// Makes the group (and those between it and the base) in every hierarchy; what is there
+    /// already is kept. On v2 the cpu controller is enabled on the way down. True when the group
+    /// itself was made in the cpu hierarchy.
     pub fn create(&self, group: &GroupPath) -> GroupResult<bool> {
         let mut way = Vec::new();
         let mut at = Some(group.clone());
@@ -189,7 +193,8 @@ impl Groups {
                 }
                 Err(error) if error.errno == libc::EEXIST => {}
                 Err(error) => {
-                    // A gate with a group in one hierarchy only would be half a gate: take back what was made here.
+                    // A gate with a group in one hierarchy only would be half a gate: take back
+                    // what was made here.
                     for dir in made_in.iter().rev() {
                         if let Err(error) = self.tree.fs.rmdir(dir) {
                             tracing::warn!(%error, "a group that was made in part stays");
@@ -202,13 +207,14 @@ impl Groups {
         Ok(made_in_cpu)
     }
 
-    /// Removes the group and the empty groups in it, leaf first, in every hierarchy. What is gone is fine (false).
+    /// Removes the group and the empty groups in it, leaf first, in every hierarchy. What is gone
+    /// is fine (false).
     pub fn remove(&self, group: &GroupPath) -> GroupResult<bool> {
         if group.is_root() || group == self.base() {
             return Err(GroupError::NotPossible {
                 group: group.clone(),
                 why: "it is the tree's own group, not one of ours".to_owned(),
-                mend: "name a gate's group".to_owned(),
+                remedy: "name a gate's group".to_owned(),
             });
         }
         if self.version() == CgroupVersion::V1 {
@@ -256,8 +262,8 @@ impl Groups {
         }
     }
 
-    /// The processes in the group itself (not those in groups in it). On v2 a threaded group's are not readable there:
-    /// its threads' processes are given instead.
+    /// The processes in the group itself (not those in groups in it). On v2 a threaded group's are
+    /// not readable there: its threads' processes are given instead.
     pub fn procs(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
         match self.tree.pids(group) {
             Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => {
@@ -286,7 +292,8 @@ impl Groups {
         self.files.is_frozen(&self.tree, group)
     }
 
-    /// CPU time used by the group since it was made; `None` where the machine does not account it (v1 without cpuacct).
+    /// CPU time used by the group since it was made; `None` where the machine does not account it
+    /// (v1 without cpuacct).
     pub fn usage_ns(&self, group: &GroupPath) -> GroupResult<Option<u64>> {
         self.files.usage_ns(&self.tree, group)
     }
@@ -299,9 +306,10 @@ impl Groups {
         self.files.bandwidth(&self.tree, group)
     }
 
-    /// Changes the limit from what stands (`from`; read when not given) to `to`, in an order in which no state between is
-    /// invalid or looser than both. Returns how many writes that took: **each is a refill** of the group's pool and
-    /// forgives its debt. 0 when nothing differs; 1 when only the quota does (v2: or the period).
+    /// Changes the limit from what stands (`from`; read when not given) to `to`, in an order in
+    /// which no state between is invalid or looser than both. Returns how many writes that took:
+    /// **each is a refill** of the group's pool and forgives its debt. 0 when nothing differs; 1
+    /// when only the quota does (v2: or the period).
     pub fn set_bandwidth(
         &self,
         group: &GroupPath,
@@ -337,7 +345,8 @@ impl Groups {
         self.tree.has_idle != Some(false)
     }
 
-    /// Puts the group into the idle class or takes it out. Taking it out leaves the default weight (the kernel's doing).
+    /// Puts the group into the idle class or takes it out. Taking it out leaves the default weight
+    /// (the kernel's doing).
     pub fn set_idle(&self, group: &GroupPath, idle: bool) -> GroupResult<()> {
         self.tree
             .write(group, "cpu.idle", if idle { "1" } else { "0" })
@@ -348,7 +357,8 @@ impl Groups {
         Ok(self.files.weight_of_raw(self.class(group)?.weight_raw))
     }
 
-    /// Sets the group's weight on v2's scale; clamped to 1 to 10000. The kernel refuses it (EINVAL) while idle is set.
+    /// Sets the group's weight on v2's scale; clamped to 1 to 10000. The kernel refuses it (EINVAL)
+    /// while idle is set.
     pub fn set_weight(&self, group: &GroupPath, weight: u32) -> GroupResult<()> {
         let raw = self.files.weight_raw(weight.clamp(WEIGHT_MIN, WEIGHT_MAX));
         self.set_weight_raw(group, raw)

@@ -13,7 +13,8 @@ use crate::target::{is_real_time, process_of, threads_of};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     pub mount: std::path::PathBuf,
-    /// The group, below it; `None` when it could not be named (another cgroup namespace): no way back then.
+    /// The group, below it; `None` when it could not be named (another cgroup namespace): no way
+    /// back then.
     pub group: Option<GroupPath>,
 }
 
@@ -38,8 +39,9 @@ pub enum PlacementUndo {
 }
 
 impl Groups {
-    /// Moves a process with all its threads into an existing group, in every hierarchy. When one refuses, those already
-    /// done are taken back: the process is never half moved, unless even the way back fails ([`GroupError::HalfMoved`]).
+    /// Moves a process with all its threads into an existing group, in every hierarchy. When one
+    /// refuses, those already done are taken back: the process is never half moved, unless even the
+    /// way back fails ([`GroupError::HalfMoved`]).
     pub fn place(&self, group: &GroupPath, pid: i32) -> GroupResult<Placement> {
         check_pid(group, pid)?;
         let mut from = Vec::new();
@@ -65,8 +67,9 @@ impl Groups {
         })
     }
 
-    /// What placing a process in place is going to do, for the ledger; nothing is touched. Undoing the plan ([`Groups::place_back`])
-    /// is right after any part of it was done: the group made ([`Groups::make_planned`]), the process placed in it.
+    /// What placing a process in place is going to do, for the ledger; nothing is touched. Undoing
+    /// the plan ([`Groups::place_back`]) is right after any part of it was done: the group made
+    /// ([`Groups::make_planned`]), the process placed in it.
     pub fn plan_in_place(
         &self,
         pid: i32,
@@ -80,8 +83,9 @@ impl Groups {
                 "process {pid} is in a group that cannot be named here (another cgroup namespace, or a name that is no \
                  text)"
             ),
-            mend: "run tidegate on the host or its agent with --host-cgroups, or rename the group"
-                .to_owned(),
+            remedy:
+                "run tidegate on the host or its agent with --host-cgroups, or rename the group"
+                    .to_owned(),
         };
         let own = self.group_of(pid)?.ok_or_else(nameless)?;
         let (group, parent) = match self.tree.version {
@@ -115,9 +119,10 @@ impl Groups {
         })
     }
 
-    /// Makes the group of a plan, for the process to be placed in: for one that must stay below its own group (v2: memory accounting,
-    /// KillMode) a child group there, threaded, or plain where the process is in the root group. On v1 the cpu hierarchies carry
-    /// nothing else, so it may be anywhere.
+    /// Makes the group of a plan, for the process to be placed in: for one that must stay below its
+    /// own group (v2: memory accounting, KillMode) a child group there, threaded, or plain where
+    /// the process is in the root group. On v1 the cpu hierarchies carry nothing else, so it may be
+    /// anywhere.
     pub fn make_planned(&self, plan: &Placement) -> GroupResult<()> {
         match plan.group.parent() {
             Some(own) if self.tree.version == CgroupVersion::V2 => {
@@ -127,8 +132,8 @@ impl Groups {
         }
     }
 
-    /// v2: makes `group` below `own`, which has processes of its own, for some of these to be limited in it: threaded, so that
-    /// they stay in `own`, or plain where that is the root group.
+    /// v2: makes `group` below `own`, which has processes of its own, for some of these to be
+    /// limited in it: threaded, so that they stay in `own`, or plain where that is the root group.
     pub fn make_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
         match self.tree.fs.mkdir(&self.tree.cpu.dir(group)) {
             Err(error) if error.errno != libc::EEXIST => {
@@ -136,7 +141,8 @@ impl Groups {
             }
             _ => {}
         }
-        // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
+        // Only the real root has no type, and takes any child beside its processes; a namespace's
+        // root does not.
         if self.tree.fs.exists(&self.tree.cpu_file(own, "cgroup.type")) {
             self.make_threaded(own, group)?;
         }
@@ -144,8 +150,8 @@ impl Groups {
         Ok(())
     }
 
-    /// v2: removes what [`Groups::make_below`] made. Where that was the last group below `own`, the cpu controller that it hands down
-    /// serves none; without it, `own` is an ordinary group again.
+    /// v2: removes what [`Groups::make_below`] made. Where that was the last group below `own`, the
+    /// cpu controller that it hands down serves none; without it, `own` is an ordinary group again.
     pub fn remove_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
         let kind = self.tree.read(own, "cgroup.type").unwrap_or_default();
         self.remove(group)?;
@@ -165,9 +171,10 @@ impl Groups {
         )?)
     }
 
-    /// Undoes a placement, or as much of a planned one as was done: in each hierarchy where the process is in our group
-    /// it goes back to where it was, or to the nearest ancestor that is still there. Where another program has moved it
-    /// since, it is left. What was made for it is removed. Idempotent.
+    /// Undoes a placement, or as much of a planned one as was done: in each hierarchy where the
+    /// process is in our group it goes back to where it was, or to the nearest ancestor that is
+    /// still there. Where another program has moved it since, it is left. What was made for it is
+    /// removed. Idempotent.
     pub fn place_back(&self, placement: &Placement) -> GroupResult<PlacementUndo> {
         let mut returned = PlacementUndo::AtHome;
         for (hierarchy, ours) in self.tree.places(&placement.group) {
@@ -290,7 +297,8 @@ impl Groups {
         refusal
     }
 
-    /// A threaded child shares its parent's memory and io accounting and still has a cpu controller of its own.
+    /// A threaded child shares its parent's memory and io accounting and still has a cpu controller
+    /// of its own.
     pub(super) fn make_threaded(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
         if self.tree.read(group, "cgroup.type")?.trim() == "threaded" {
             return Ok(());
@@ -300,13 +308,14 @@ impl Groups {
                 group: own.clone(),
                 why: "it hands down memory or io, or has groups with processes in it, so it cannot have a threaded child"
                     .to_owned(),
-                mend: format!("limit the whole group instead: cgroup:{own}"),
+                remedy: format!("limit the whole group instead: cgroup:{own}"),
             }),
             result => result,
         }
     }
 
-    /// Only when no group is left below: turning the controller off would wipe the limits that others set there since.
+    /// Only when no group is left below: turning the controller off would wipe the limits that
+    /// others set there since.
     fn disable_cpu_below(&self, parent: &GroupPath) -> GroupResult<()> {
         match self.children(parent) {
             Ok(children) if children.is_empty() => {}
@@ -329,7 +338,7 @@ pub(super) fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
     Err(GroupError::NotPossible {
         group: group.clone(),
         why: format!("{pid} is no process id"),
-        mend: "give a positive one".to_owned(),
+        remedy: "give a positive one".to_owned(),
     })
 }
 

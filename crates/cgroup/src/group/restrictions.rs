@@ -2,7 +2,8 @@
 
 use super::{GroupError, GroupPath, GroupResult, Groups};
 
-/// Files of controllers with the value that restricts nothing, by the kernel's `Documentation/admin-guide/cgroup-v2.rst`.
+/// Files of controllers with the value that restricts nothing, by the kernel's
+/// `Documentation/admin-guide/cgroup-v2.rst`.
 const UNRESTRICTED: &[(&str, &str)] = &[
     ("cpu.weight", "100"),
     ("cpu.idle", "0"),
@@ -29,14 +30,16 @@ const UNRESTRICTED: &[(&str, &str)] = &[
     ("cpuset.cpus.partition", "member"),
 ];
 
-/// Controllers whose files `….max` have a limit for each kind of thing: `max`, or words that end so.
+/// Controllers whose files `….max` have a limit for each kind of thing: `max`, or words that end
+/// so.
 const OF_KINDS: [&str; 4] = ["hugetlb.", "rdma.", "misc.", "dmem."];
 
 fn is_of_kinds(file: &str) -> bool {
     file.ends_with(".max") && OF_KINDS.iter().any(|kind| file.starts_with(kind))
 }
 
-/// Whether this text in a file of a controller restricts nothing; `None` for a file that restricts in no case.
+/// Whether this text in a file of a controller restricts nothing; `None` for a file that restricts
+/// in no case.
 fn is_unrestricted(file: &str, text: &str) -> Option<bool> {
     let text = text.trim();
     if file == "cpu.max" {
@@ -58,8 +61,9 @@ fn is_unrestricted(file: &str, text: &str) -> Option<bool> {
     known.map(|(_, value)| text == *value)
 }
 
-/// The first thing of `group` alone (not of those above it) that restricts its processes, as a clause; `None` for nothing. What
-/// cannot be read, for another reason than that it is not there, counts as one.
+/// The first thing of `group` alone (not of those above it) that restricts its processes, as a
+/// clause; `None` for nothing. What cannot be read, for another reason than that it is not there,
+/// counts as one.
 pub fn restriction(groups: &Groups, group: &GroupPath) -> GroupResult<Option<String>> {
     let dir = groups.dir(group);
     let fs = groups.fs();

@@ -5,7 +5,8 @@ use super::{Files, GroupError, GroupPath, GroupResult, Groups, v2};
 use crate::discover::{CgroupVersion, Hierarchy, group_in};
 
 impl Groups {
-    /// Moves one task into an existing group, in every hierarchy; taken back where one refuses. Says where it was.
+    /// Moves one task into an existing group, in every hierarchy; taken back where one refuses.
+    /// Says where it was.
     pub fn place_task(&self, group: &GroupPath, tid: i32) -> GroupResult<Option<GroupPath>> {
         check_pid(group, tid)?;
         let file = match self.tree.version {
@@ -32,7 +33,8 @@ impl Groups {
         Ok(from)
     }
 
-    /// Makes a group for one process or task; on v2 a threaded one, where it lies below a group with processes in it.
+    /// Makes a group for one process or task; on v2 a threaded one, where it lies below a group
+    /// with processes in it.
     pub fn create_subgroup(&self, subgroup: &GroupPath, threaded: bool) -> GroupResult<()> {
         if self.tree.version == CgroupVersion::V1 || !threaded {
             return self.create(subgroup).map(drop);

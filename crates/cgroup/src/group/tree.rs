@@ -37,7 +37,8 @@ impl Tree {
         std::iter::once((&self.cpu, in_cpu)).chain(elsewhere)
     }
 
-    /// Where the bases differ (containers without a cgroup namespace), what lies below one lies below the other.
+    /// Where the bases differ (containers without a cgroup namespace), what lies below one lies
+    /// below the other.
     pub fn translate(&self, group: &GroupPath, other: &Hierarchy) -> GroupPath {
         if other.base == self.cpu.base || !group.is_within(&self.cpu.base) {
             return group.clone();
@@ -83,7 +84,8 @@ impl Tree {
         Bandwidth::parse_us(&text).map_err(GroupError::bandwidth(group, path))
     }
 
-    /// A file that some kernels lack. Where this one has it, its absence means that the group is gone.
+    /// A file that some kernels lack. Where this one has it, its absence means that the group is
+    /// gone.
     pub fn read_optional(
         &self,
         group: &GroupPath,

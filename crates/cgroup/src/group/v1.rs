@@ -1,4 +1,5 @@
-//! v1's files: `cpu.cfs_*`, `cpu.shares`, `cpuacct.usage`; three files for one limit, hence an order of writes.
+//! v1's files: `cpu.cfs_*`, `cpu.shares`, `cpuacct.usage`; three files for one limit, hence an
+//! order of writes.
 
 use super::{
     CpuStat, Files, GroupError, GroupPath, GroupResult, Tree, shares_from_weight,
@@ -128,10 +129,11 @@ pub(super) fn field(tree: &Tree, group: &GroupPath, text: &str, name: &str) -> G
 
 /// The writes that lead from one limit to another.
 ///
-/// Burst goes down first and up last, because the kernel refuses a burst above the quota. Of quota and period, the one
-/// goes first that makes the tighter state in between: the two candidates' rates multiply to the product of the old and
-/// the new rate, so the smaller is at most their geometric mean, and therefore never looser than both ends. From "no
-/// limit" the period goes first (it limits nothing yet), to "no limit" the quota does.
+/// Burst goes down first and up last, because the kernel refuses a burst above the quota. Of quota
+/// and period, the one goes first that makes the tighter state in between: the two candidates'
+/// rates multiply to the product of the old and the new rate, so the smaller is at most their
+/// geometric mean, and therefore never looser than both ends. From "no limit" the period goes first
+/// (it limits nothing yet), to "no limit" the quota does.
 fn order(from: Bandwidth, to: Bandwidth) -> Vec<(&'static str, String)> {
     let mut steps = Vec::new();
     if to.burst_us < from.burst_us {
@@ -164,7 +166,8 @@ fn quota_first(from: Bandwidth, to: Bandwidth) -> bool {
     }
 }
 
-/// After a refusal: the writes already made are taken back, last first, as far as the kernel lets us.
+/// After a refusal: the writes already made are taken back, last first, as far as the kernel lets
+/// us.
 fn undo(
     tree: &Tree,
     group: &GroupPath,

@@ -72,7 +72,8 @@ impl Files for V2 {
             if done == 0 {
                 return Err(GroupError::kfs(group)(source));
             }
-            // Burst went down, or quota went up to where its burst could not follow: neither is looser than both ends.
+            // Burst went down, or quota went up to where its burst could not follow: neither is
+            // looser than both ends.
             let writes = done as u32;
             return Err(GroupError::HalfBandwidth {
                 group: group.clone(),
@@ -130,10 +131,10 @@ impl Files for V2 {
         match tree.write(parent, "cgroup.subtree_control", "+cpu") {
             Ok(()) => Ok(true),
             Err(error) => match error.errno().and_then(refused) {
-                Some((why, mend)) => Err(GroupError::NotPossible {
+                Some((why, remedy)) => Err(GroupError::NotPossible {
                     group: parent.clone(),
                     why: why.to_owned(),
-                    mend: mend.to_owned(),
+                    remedy: remedy.to_owned(),
                 }),
                 None => Err(error),
             },

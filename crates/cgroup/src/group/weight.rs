@@ -1,5 +1,6 @@
-//! Weights on v2's scale and v1's shares, converted as the kernel itself does (`include/linux/sched.h`,
-//! `sched_weight_from_cgroup`): 100 is 1024 shares, linear, rounded to the nearest.
+//! Weights on v2's scale and v1's shares, converted as the kernel itself does
+//! (`include/linux/sched.h`, `sched_weight_from_cgroup`): 100 is 1024 shares, linear, rounded to
+//! the nearest.
 
 pub const WEIGHT_MIN: u32 = 1;
 pub const WEIGHT_MAX: u32 = 10_000;

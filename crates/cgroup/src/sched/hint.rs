@@ -1,8 +1,9 @@
 //! A gate's hint on its tasks: who has it, who lacks it, and how all of it is taken back.
 //!
-//! The kernel does not say whether a slice is a task's own: what reads as the default is taken for it, what reads as ours for
-//! ours, and anything else for another program's. What was another program's when the hint came is written down first, and put
-//! back afterwards; what becomes so later is left alone.
+//! The kernel does not say whether a slice is a task's own: what reads as the default is taken for
+//! it, what reads as ours for ours, and anything else for another program's. What was another
+//! program's when the hint came is written down first, and put back afterwards; what becomes so
+//! later is left alone.
 
 use std::collections::BTreeSet;
 
@@ -149,7 +150,8 @@ pub struct Undone {
     pub failed: Option<KfsError>,
 }
 
-/// Takes a hint back from all tasks that have it. `at_boot_ns` is when it came, on the clock that counts from boot.
+/// Takes a hint back from all tasks that have it. `at_boot_ns` is when it came, on the clock that
+/// counts from boot.
 pub fn undo(
     groups: &Groups,
     group: &GroupPath,

@@ -1,11 +1,14 @@
-//! Latency hints on a stock kernel: a hint becomes a slice of the fair class's own (6.12 and later), written task by task.
+//! Latency hints on a stock kernel: a hint becomes a slice of the fair class's own (6.12 and
+//! later), written task by task.
 //!
-//! The fair class runs, of those it owes time, the task with the earliest deadline, and a task's deadline is one slice ahead:
-//! a shorter slice gets a task its turn sooner, and makes each turn as much shorter. Its share stays ([`tidegate_law::latency`]).
-//! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nothing as it wakes; one below 0 has no effect.
+//! The fair class runs, of those it owes time, the task with the earliest deadline, and a task's
+//! deadline is one slice ahead: a shorter slice gets a task its turn sooner, and makes each turn as
+//! much shorter. Its share stays ([`tidegate_law::latency`]). Before 6.12 a hint above 0 becomes
+//! SCHED_BATCH, which preempts nothing as it wakes; one below 0 has no effect.
 //!
-//! [`crate::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
-//! `requeue` uses the same call for another end: tasks that wait with a weight that their group no longer has.
+//! [`crate::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`]
+//! gives them the slice and takes it back. `requeue` uses the same call for another end: tasks that
+//! wait with a weight that their group no longer has.
 
 pub mod hint;
 pub(crate) mod requeue;
@@ -22,8 +25,8 @@ use crate::{KernelFs, KfsError, KfsResult, Op, task_path};
 /// A slice that no default is, for the probe.
 const PROBE_NS: u64 = 7_123_456;
 
-/// The kernel's default slice is a constant times this many steps, `1 + log2` of the CPUs online, of which it counts 8 at
-/// most (`get_update_sysctl_factor`).
+/// The kernel's default slice is a constant times this many steps, `1 + log2` of the CPUs online,
+/// of which it counts 8 at most (`get_update_sysctl_factor`).
 const STEPS_MAX: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +37,20 @@ pub struct Support {
 }
 
 impl Support {
-    /// Whether this is the default slice, now or before a CPU went on or off: a task that slept since has the old one.
+    /// Whether this is the default slice, now or before a CPU went on or off: a task that slept
+    /// since has the old one.
     pub fn is_default(&self, slice_ns: u64) -> bool {
         let of = |steps: u64| self.base_ns / self.steps * steps;
-        // The kernel's own multiplication has no rest; the base as it was read may, after a person wrote it.
+        // The kernel's own multiplication has no rest; the base as it was read may, after a person
+        // wrote it.
         slice_ns == self.base_ns || (1..=STEPS_MAX).any(|steps| slice_ns == of(steps))
     }
 }
 
 static KNOWN: Mutex<Option<(usize, Support)>> = Mutex::new(None);
 
-/// Tries on a thread of our own, which then ends: whether a task can have a slice, and what the default is. The running
-/// kernel is asked once for each number of CPUs, which changes the default.
+/// Tries on a thread of our own, which then ends: whether a task can have a slice, and what the
+/// default is. The running kernel is asked once for each number of CPUs, which changes the default.
 pub fn probe(fs: &dyn KernelFs) -> KfsResult<Support> {
     let cpus = crate::cpus::online(fs).map_or(1, |cpus| cpus.len());
     if !fs.is_machine() {

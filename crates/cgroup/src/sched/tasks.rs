@@ -1,4 +1,5 @@
-//! Which tasks a hint is for: those of a group with the groups in it, or the threads of one process.
+//! Which tasks a hint is for: those of a group with the groups in it, or the threads of one
+//! process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -100,8 +101,8 @@ pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
     tids.iter().filter_map(of).collect()
 }
 
-/// Threads of the processes that `process` has forked since `since_ticks`, and of those that these have: what a hint came
-/// to by inheritance. One whose parent has exited is not found any more.
+/// Threads of the processes that `process` has forked since `since_ticks`, and of those that these
+/// have: what a hint came to by inheritance. One whose parent has exited is not found any more.
 pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
     let mut tids = Vec::new();
     let mut open = vec![process];

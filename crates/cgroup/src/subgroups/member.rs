@@ -1,5 +1,5 @@
-//! One process or task on its way from group to group. Its number may mean another one by then, which is none of ours: so it
-//! is looked at right before the move, and after it.
+//! One process or task on its way from group to group. Its number may mean another one by then,
+//! which is none of ours: so it is looked at right before the move, and after it.
 
 use std::path::Path;
 

@@ -29,15 +29,16 @@ impl GateName {
         if !name.bytes().all(is_name_byte) {
             return Err(bad("a character that is no letter, digit, '.', '_' or '-'"));
         }
-        // "cpu.max" or "cgroup.procs" as a group's name collides with the kernel's files in its parent.
+        // "cpu.max" or "cgroup.procs" as a group's name collides with the kernel's files in its
+        // parent.
         if name.starts_with("cgroup.") || name.starts_with("cpu.") || is_v1_file(name) {
             return Err(bad("the kernel has a file of that name"));
         }
         Ok(Self(name.to_owned()))
     }
 
-    /// A name made from a command: the program's own name with everything odd replaced, and `number` to tell equal
-    /// commands apart (0 is left out).
+    /// A name made from a command: the program's own name with everything odd replaced, and
+    /// `number` to tell equal commands apart (0 is left out).
     pub fn from_command(program: &str, number: u32) -> Self {
         let own = program
             .rsplit('/')

@@ -18,8 +18,8 @@ pub struct ProcessRef {
     pub pid: i32,
     /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start_ticks: u64,
-    /// Whose it is: its user; root's where real, effective and saved user differ (a server that acts for a user for a
-    /// moment, a program that became root).
+    /// Whose it is: its user; root's where real, effective and saved user differ (a server that
+    /// acts for a user for a moment, a program that became root).
     pub uid: u32,
     pub comm: String,
 }
@@ -61,7 +61,8 @@ impl ProcessRef {
         })
     }
 
-    /// Whether the number still means this process, alive. An exec does not change it, a reuse of the number does.
+    /// Whether the number still means this process, alive. An exec does not change it, a reuse of
+    /// the number does.
     pub fn is_same(&self, fs: &dyn KernelFs) -> Result<bool, TargetError> {
         match Self::look_up(fs, self.pid) {
             Ok(now) => Ok(now.start_ticks == self.start_ticks),
@@ -71,11 +72,13 @@ impl ProcessRef {
     }
 }
 
-/// A process that is held from the moment it was looked up: its number cannot become another's unnoticed.
+/// A process that is held from the moment it was looked up: its number cannot become another's
+/// unnoticed.
 #[derive(Debug)]
 pub struct HeldProcess {
     pub process: ProcessRef,
-    /// `None` where the kernel has no pidfds (before 5.3): then start times tell processes apart, to a tick.
+    /// `None` where the kernel has no pidfds (before 5.3): then start times tell processes apart,
+    /// to a tick.
     fd: Option<OwnedFd>,
 }
 
@@ -94,7 +97,8 @@ impl HeldProcess {
         Ok(Self { process, fd })
     }
 
-    /// Whether the number still means this process. Asked after a move: what was moved was this one.
+    /// Whether the number still means this process. Asked after a move: what was moved was this
+    /// one.
     pub fn is_same(&self, fs: &dyn KernelFs) -> bool {
         let has_exited = self.fd.as_ref().is_some_and(|fd| {
             let mut fds = [PollFd::new(fd, PollFlags::IN)];

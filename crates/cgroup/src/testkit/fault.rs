@@ -1,7 +1,8 @@
-//! Faults on demand: wraps any [`KernelFs`] and makes chosen operations fail, shorten, lie, or vanish.
+//! Faults on demand: wraps any [`KernelFs`] and makes chosen operations fail, shorten, lie, or
+//! vanish.
 //!
-//! Each operation has a number, from 1, over the life of the wrapper. A test runs its scenario once to count the
-//! operations and then once for each (operation, errno).
+//! Each operation has a number, from 1, over the life of the wrapper. A test runs its scenario once
+//! to count the operations and then once for each (operation, errno).
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -26,7 +27,8 @@ pub enum Fault {
     Meanwhile(Meanwhile),
 }
 
-/// What another program does during an operation. It must not use the file system that it is a fault of.
+/// What another program does during an operation. It must not use the file system that it is a
+/// fault of.
 #[derive(Clone)]
 pub struct Meanwhile(pub Arc<dyn Fn() + Send + Sync>);
 

@@ -42,7 +42,8 @@ impl Journal {
             .is_some()
     }
 
-    /// Of the entries with these numbers, those whose knob holds what we did not write, with what was found.
+    /// Of the entries with these numbers, those whose knob holds what we did not write, with what
+    /// was found.
     pub fn outside_writes(&self, which: impl Iterator<Item = usize>) -> Vec<(Entry, String)> {
         let differs = |entry: &Entry| {
             if entry.change.is_bandwidth()

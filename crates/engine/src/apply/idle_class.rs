@@ -1,5 +1,5 @@
-//! How side work yields: in the idle class (or, on kernels without one, by the least weight); and, while it is confined to some
-//! CPUs, by the least weight in place of the idle class.
+//! How side work yields: in the idle class (or, on kernels without one, by the least weight); and,
+//! while it is confined to some CPUs, by the least weight in place of the idle class.
 
 use std::sync::Arc;
 

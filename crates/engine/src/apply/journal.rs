@@ -1,4 +1,5 @@
-//! The journal: what is written over what, by gate and group, and always before the kernel file. Opening it, putting back, forgetting.
+//! The journal: what is written over what, by gate and group, and always before the kernel file.
+//! Opening it, putting back, forgetting.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,7 +40,8 @@ pub struct Journal {
     pub(super) quota_tree: QuotaTree,
 }
 
-/// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this machine.
+/// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this
+/// machine.
 pub fn fallback_of(wanted: terms::Fallback, floor: Bandwidth) -> Fallback {
     match wanted {
         terms::Fallback::Floor => Fallback::Floor { bandwidth: floor },
@@ -91,10 +93,12 @@ impl Journal {
         })
     }
 
-    /// Puts back all that is in the journal for `gate`, newest first. Says of each what became of it, and whether it is back.
+    /// Puts back all that is in the journal for `gate`, newest first. Says of each what became of
+    /// it, and whether it is back.
     ///
-    /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
-    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the journal for the next agent or `repair`.
+    /// Groups for one each that are still there could not be dissolved just before, without this
+    /// lock: that is not tried again under it, for the loop waits; nor is who is in them moved
+    /// home. Both stay in the journal for the next agent or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
         let is_subgroups = |entry: &Entry| matches!(entry.change, Change::Subgroups(_));
         let of_gate = || self.ledger.of_gate(gate);
@@ -121,7 +125,8 @@ impl Journal {
         }
     }
 
-    /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).
+    /// Newest first; and again what was refused because a group above it was not yet back (v1: no
+    /// quota above its parent's).
     fn put_back(&mut self, ids: &[u64]) -> Vec<(Entry, Outcome)> {
         let mut outcomes = self.ledger.restore(&self.groups, ids);
         let failed = |(entry, outcome): &(Entry, Outcome)| {
@@ -176,8 +181,9 @@ impl Journal {
             .collect()
     }
 
-    /// What happens without an agent, `dead_seconds` after its death. Limits come before processes: moving one waits for
-    /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
+    /// What happens without an agent, `dead_seconds` after its death. Limits come before processes:
+    /// moving one waits for every fork on the machine, and seconds of that were seen where side
+    /// work forks on a full one.
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();
         let mut order = ledger::RestoreOrder::default();
@@ -202,7 +208,8 @@ impl Journal {
         report
     }
 
-    /// Groups that an agent had taken out of the idle class for a while go back: no process is left to do it when main needs it.
+    /// Groups that an agent had taken out of the idle class for a while go back: no process is left
+    /// to do it when main needs it.
     pub fn yield_again(&mut self) -> Vec<String> {
         self.yield_again_but(&BTreeSet::new())
     }
@@ -224,7 +231,8 @@ impl Journal {
         report
     }
 
-    /// On v1, quotas that stand in the way of a floor above them are lifted; main comes before what is written down of it.
+    /// On v1, quotas that stand in the way of a floor above them are lifted; main comes before what
+    /// is written down of it.
     fn make_way(&mut self) -> Vec<String> {
         let floors: Vec<(GroupPath, Bandwidth)> = self
             .ledger

@@ -1,9 +1,11 @@
-//! Quotas below quotas, which v1 makes an art: a group's quota may not be above its parent's, so while a child stands above
-//! it, also the parent cannot be lowered (v2 takes any, and the least of them holds).
+//! Quotas below quotas, which v1 makes an art: a group's quota may not be above its parent's, so
+//! while a child stands above it, also the parent cannot be lowered (v2 takes any, and the least of
+//! them holds).
 //!
-//! Main's protection must not wait for that. Lowering a quota here first lifts what stands above it further down (a
-//! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
-//! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
+//! Main's protection must not wait for that. Lowering a quota here first lifts what stands above it
+//! further down (a gate's own quota, or one that side work gave to a group that it made): a group
+//! without a quota has its parent's, which is the lower one just then. When the parent's rises
+//! again, the child gets its own back. So on v1, too, the least holds.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -44,7 +46,8 @@ fn lifted(own: Bandwidth) -> Bandwidth {
     }
 }
 
-/// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two is taken.
+/// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two
+/// is taken.
 fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
     let ratio = |quota_us, period_us| {
         Bandwidth {
@@ -88,7 +91,8 @@ impl Journal {
         }
     }
 
-    /// Writes a moving quota: into the journal, then to the group, with what stands in its way further down.
+    /// Writes a moving quota: into the journal, then to the group, with what stands in its way
+    /// further down.
     pub fn write_quota(
         &mut self,
         group: &GroupPath,
@@ -100,8 +104,8 @@ impl Journal {
             .inspect_err(|_| self.write_failed(group))
     }
 
-    /// Gives `group` a quota of its own, which stays until it is set again or taken back. What stands as it should is not
-    /// written: a write is a refill.
+    /// Gives `group` a quota of its own, which stays until it is set again or taken back. What
+    /// stands as it should is not written: a write is a refill.
     pub fn set_own(
         &mut self,
         group: &GroupPath,
@@ -223,7 +227,8 @@ impl Journal {
         let near = near.take_while(|(group, _)| begins_with(group, root));
         let due: Vec<_> = near.filter_map(in_the_way).collect();
         for (group, own) in due {
-            // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
+            // Main does not wait for a full /run: then a restore may leave the group without a
+            // limit alone.
             if let Err(error) = self.note_lifted(&group, &own) {
                 warn!("{error}");
             }
@@ -274,8 +279,8 @@ impl Journal {
             .map(drop)
     }
 
-    /// Quotas above `low` that were given to groups below `root` (side work to groups that it made) are written down and
-    /// lifted; says how many.
+    /// Quotas above `low` that were given to groups below `root` (side work to groups that it made)
+    /// are written down and lifted; says how many.
     fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, JournalError> {
         let mut count = 0;
         for child in self.groups.children(root)? {
@@ -283,8 +288,8 @@ impl Journal {
                 Err(error) if error.is_gone() => continue,
                 found => found?,
             };
-            // Leaves first: a parent cannot be narrowed, nor its limit lifted past its own parent's, but no quota is always
-            // allowed.
+            // Leaves first: a parent cannot be narrowed, nor its limit lifted past its own
+            // parent's, but no quota is always allowed.
             if depth > 0 {
                 count += self.lift_found(&child, low, depth - 1)?;
             }
@@ -353,8 +358,8 @@ impl Journal {
         }
     }
 
-    /// The gate of `group` has no quota of its own any more: it must not be given it again, even where what stood before could
-    /// not be put back yet.
+    /// The gate of `group` has no quota of its own any more: it must not be given it again, even
+    /// where what stood before could not be put back yet.
     pub fn end_own(&mut self, group: &GroupPath) {
         self.quota_tree.remove(group);
     }
@@ -364,7 +369,8 @@ fn is_refused(error: &GroupError) -> bool {
     error.errno() == Some(libc::EINVAL)
 }
 
-/// The nearest group above whose quota is below `own`, and that quota: v1 refuses to go above it, v2 holds to it.
+/// The nearest group above whose quota is below `own`, and that quota: v1 refuses to go above it,
+/// v2 holds to it.
 pub fn limited_above(
     groups: &Groups,
     group: &GroupPath,

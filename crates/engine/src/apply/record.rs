@@ -92,7 +92,8 @@ impl Journal {
         intended: &Bandwidth,
     ) -> Result<(), JournalError> {
         let id = self.id_of(group, Change::is_bandwidth);
-        // What another writer wrote over ours does not become ours by being written over: it would be taken for it later.
+        // What another writer wrote over ours does not become ours by being written over: it would
+        // be taken for it later.
         let known = id.and_then(|id| self.ledger.moving().get(id));
         let standing = match &known {
             Some(moved) if !moved.may_be(standing) => &moved.intended,
@@ -126,7 +127,8 @@ impl Journal {
         Ok(())
     }
 
-    /// `group`, which is of class `was`, is about to go into the background and out of it by its soft cap.
+    /// `group`, which is of class `was`, is about to go into the background and out of it by its
+    /// soft cap.
     pub fn record_background(
         &mut self,
         group: &GroupPath,
@@ -160,7 +162,8 @@ impl Journal {
         Ok(())
     }
 
-    /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
+    /// A group with a soft cap is to have another weight whenever it is not in the background.
+    /// False where it has no such cap.
     pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
         let Some(id) = self.id_of(group, Change::is_background) else {
             return Ok(false);
@@ -185,7 +188,8 @@ impl Journal {
         Ok(self.ledger.record(entry)?)
     }
 
-    /// `group` is about to be confined to these CPUs; where it is not in the journal yet, it had `was`.
+    /// `group` is about to be confined to these CPUs; where it is not in the journal yet, it had
+    /// `was`.
     pub fn record_cpuset(
         &mut self,
         group: &GroupPath,
@@ -206,7 +210,8 @@ impl Journal {
             previous: was.to_vec(),
             ours: to.to_vec(),
         };
-        // Without an agent side work stays where it is: that costs main nothing, and the quota is at the floor.
+        // Without an agent side work stays where it is: that costs main nothing, and the quota is
+        // at the floor.
         let entry = self.new_entry(group, "", change, Fallback::Stay)?;
         self.ledger.record(entry)?;
         Ok(())
@@ -235,8 +240,8 @@ impl Journal {
         entry.ok_or(JournalError::Ledger(LedgerError::NoEntry { id }))
     }
 
-    /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an empty group with our
-    /// name, which the next start finds by that.
+    /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an
+    /// empty group with our name, which the next start finds by that.
     pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), JournalError> {
         if self
             .entry(group, |change| matches!(change, Change::Group))
@@ -281,7 +286,8 @@ impl Journal {
         }
     }
 
-    /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has just ended.
+    /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has
+    /// just ended.
     pub fn start_boost(&self, id: u64) -> Result<bool, JournalError> {
         let Some(entry) = self.ledger.get(id) else {
             return Ok(false);

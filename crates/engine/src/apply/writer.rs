@@ -40,7 +40,8 @@ impl Apply for QuotaWriter {
         }
         journal.record_idle_class_change(group, yielding)?;
         set_yielding(&self.groups, group, yielding).map_err(|error| {
-            // It stands as before; a ledger that says otherwise would take that for an outside write.
+            // It stands as before; a ledger that says otherwise would take that for an outside
+            // write.
             let _ = journal.record_idle_class_change(group, !yielding);
             error.into()
         })

@@ -6,8 +6,8 @@ use tidegate_cgroup::group::GroupPath;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApplyError {
-    /// Not for what was to be written, nor since the group is gone: this process cannot write (no descriptor left, a read-only
-    /// tree). Another one may.
+    /// Not for what was to be written, nor since the group is gone: this process cannot write (no
+    /// descriptor left, a read-only tree). Another one may.
     pub is_incapable: bool,
     pub message: String,
 }

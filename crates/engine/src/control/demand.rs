@@ -9,7 +9,8 @@ pub struct Demand {
     pub headroom_ppm: u32,
     pub headroom_from: String,
     pub tolerance_ppm: u32,
-    /// How long main may wait to run, where an objective says so: then headroom is found on top of what is asked.
+    /// How long main may wait to run, where an objective says so: then headroom is found on top of
+    /// what is asked.
     pub objective: Option<Objective>,
 }
 

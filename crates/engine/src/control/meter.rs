@@ -1,12 +1,14 @@
 //! What the loop tells of itself and of the machine: last second, last minute, since start.
 //!
-//! Everything is of fixed size and nothing is allocated after construction, since the loop feeds it at each step.
+//! Everything is of fixed size and nothing is allocated after construction, since the loop feeds it
+//! at each step.
 
 use std::collections::VecDeque;
 
 const MINUTE_S: usize = 60;
 
-/// Durations by size: eight buckets to each doubling, so a percentile read from it is at most 9 % off.
+/// Durations by size: eight buckets to each doubling, so a percentile read from it is at most 9 %
+/// off.
 #[derive(Clone)]
 pub struct Durations {
     counts: [u64; Self::BUCKETS],
@@ -225,7 +227,8 @@ impl Meter {
         sum
     }
 
-    /// Forgets the minute: side work has just begun or ended, and reclaim counts only while it is there.
+    /// Forgets the minute: side work has just begun or ended, and reclaim counts only while it is
+    /// there.
     pub fn restart(&mut self) {
         self.seconds.clear();
         self.open = Use::default();

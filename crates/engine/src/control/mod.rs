@@ -1,11 +1,13 @@
 //! One control step: sample, estimate, plan, apply; and what it tells of itself.
 //!
-//! The agent process runs it against the kernel's files, the simulator against a simulated machine: the same code.
-//! Nothing here reads a clock or a file; time comes in with the call and with the sample.
+//! The agent process runs it against the kernel's files, the simulator against a simulated machine:
+//! the same code. Nothing here reads a clock or a file; time comes in with the call and with the
+//! sample.
 //!
-//! The step is short: it reads the sensor's counters, runs the law and a planner for each group that carries a moving
-//! quota (normally one, the side root), and writes a quota a few times a second. It allocates only when it writes.
-//! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
+//! The step is short: it reads the sensor's counters, runs the law and a planner for each group
+//! that carries a moving quota (normally one, the side root), and writes a quota a few times a
+//! second. It allocates only when it writes. What the step needs of the outside comes in through
+//! [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
 mod decision;
@@ -38,9 +40,11 @@ use crate::sense::{Counters, Group as SensedGroup, Sensor, WaitHistogram, Waits}
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
-/// What side work on every CPU does to main where CPUs share cores, for [`Control::set_contention`]. The kernel used to take two
-/// threads of a core for 1.15 of one, so main beside busy siblings takes up to 1.7 times as long; and a main that takes longer is in
-/// its own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself (law/headroom.md).
+/// What side work on every CPU does to main where CPUs share cores, for
+/// [`Control::set_contention`]. The kernel used to take two threads of a core for 1.15 of one, so
+/// main beside busy siblings takes up to 1.7 times as long; and a main that takes longer is in its
+/// own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself
+/// (law/headroom.md).
 pub const SHARED_CORES_PPM: u32 = 800_000;
 
 pub struct Control {
@@ -109,8 +113,8 @@ impl Control {
         }
     }
 
-    /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand. When that is over, both are
-    /// written at the next step, for the law has gone on meanwhile.
+    /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand.
+    /// When that is over, both are written at the next step, for the law has gone on meanwhile.
     pub fn set_enforced_by_sched_ext(&mut self, enforced_by_sched_ext: bool) {
         if enforced_by_sched_ext {
             self.quotas.forget_failed_cuts();
@@ -136,7 +140,8 @@ impl Control {
         }
     }
 
-    /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side work, and no CPU is kept from it.
+    /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side
+    /// work, and no CPU is kept from it.
     pub fn keeps_idle(&self) -> bool {
         self.headroom_ppm() > 0
     }
@@ -163,7 +168,8 @@ impl Control {
         self.protect.protection(self.sensor.as_ref())
     }
 
-    /// How long neutral tasks and main's waited to run since the sensor was opened; `None` where it cannot tell.
+    /// How long neutral tasks and main's waited to run since the sensor was opened; `None` where it
+    /// cannot tell.
     pub fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
         self.sensor.waits_by_class()
     }
@@ -182,8 +188,8 @@ impl Control {
         &self.demand
     }
 
-    /// Which groups are side and main work. Nothing happens when they are what they were: another gate in the side root is
-    /// no news to the sensor.
+    /// Which groups are side and main work. Nothing happens when they are what they were: another
+    /// gate in the side root is no news to the sensor.
     pub fn set_groups(&mut self, side: Vec<SensedGroup>, main: Vec<SensedGroup>) {
         let groups = (side, main);
         if self.groups == groups {
@@ -198,7 +204,8 @@ impl Control {
         self.meter.restart();
     }
 
-    /// How much longer main's work takes beside side work on every CPU: what the law may put down to side work.
+    /// How much longer main's work takes beside side work on every CPU: what the law may put down
+    /// to side work.
     pub fn set_contention(&mut self, contend_ppm: u32) {
         self.law.set_contention(contend_ppm);
         self.pulses.set_contention(contend_ppm);
@@ -226,7 +233,8 @@ impl Control {
         &self.decision
     }
 
-    /// One step that began at `began_ns`, `late_ns` after its time. The sample's own time counts where there is one.
+    /// One step that began at `began_ns`, `late_ns` after its time. The sample's own time counts
+    /// where there is one.
     pub fn step(&mut self, began_ns: u64, late_ns: u64, apply: &mut dyn Apply) {
         let mut now = Counters::default();
         let sampled = self.sensor.sample(&mut now);

@@ -1,9 +1,11 @@
-//! How often a step is taken: at the loop's own period while a step of main may call for a cut at once, else as without BPF.
+//! How often a step is taken: at the loop's own period while a step of main may call for a cut at
+//! once, else as without BPF.
 //!
-//! A cut is urgent where it leaves main idle CPU: where idle is to be kept, and side work has something to do. That is so from half
-//! of its tolerance on, in the mean of a second: what is held at the tolerance wants more, and is given it as soon as main rests.
-//! Without idle to keep, side work is in the idle class without a quota: such steps keep figures, and help side work that starves
-//! below its tolerance.
+//! A cut is urgent where it leaves main idle CPU: where idle is to be kept, and side work has
+//! something to do. That is so from half of its tolerance on, in the mean of a second: what is held
+//! at the tolerance wants more, and is given it as soon as main rests. Without idle to keep, side
+//! work is in the idle class without a quota: such steps keep figures, and help side work that
+//! starves below its tolerance.
 
 use tidegate_law::HeadroomDecision;
 
@@ -11,11 +13,13 @@ use super::Control;
 
 /// While no cut is urgent. A wakeup costs more than what is done in it.
 const CALM_NS: u64 = 50_000_000;
-/// While nothing is kept: the law leaves out a window of more than 250 ms, which one late step must not make.
+/// While nothing is kept: the law leaves out a window of more than 250 ms, which one late step must
+/// not make.
 const NOTHING_KEPT_NS: u64 = 100_000_000;
 
 impl Control {
-    /// How long after the last step the next one is due, in a loop that steps every `period_ns` where that is urgent.
+    /// How long after the last step the next one is due, in a loop that steps every `period_ns`
+    /// where that is urgent.
     pub fn period_ns(&self, period_ns: u64) -> u64 {
         // An objective may ask for idle at any moment.
         let keeps_idle = self.keeps_idle() || self.demand.objective.is_some();
@@ -49,7 +53,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const STEP_NS: u64 = 50 * MS;
 
-    /// Two CPUs, main on a tenth of them. Side work has so many per cent of them; more than all of them cannot be true.
+    /// Two CPUs, main on a tenth of them. Side work has so many per cent of them; more than all of
+    /// them cannot be true.
     #[derive(Default)]
     struct Machine {
         side_pct: Arc<AtomicU64>,

@@ -1,9 +1,9 @@
-//! Headroom that is found: main's run delay, or a latency that is reported from outside, against its objective, and what that adds to
-//! the headroom asked for.
+//! Headroom that is found: main's run delay, or a latency that is reported from outside, against
+//! its objective, and what that adds to the headroom asked for.
 //!
-//! The arithmetic is `law/delay.h`; here are the objective as the gates word it, the evidence from window to window, and
-//! what there is to show. A sensor that does not know run delay leaves the extra headroom where it started; so does a reporter that
-//! is silent.
+//! The arithmetic is `law/delay.h`; here are the objective as the gates word it, the evidence from
+//! window to window, and what there is to show. A sensor that does not know run delay leaves the
+//! extra headroom where it started; so does a reporter that is silent.
 
 use tidegate_law::HeadroomSample;
 use tidegate_law::delay::{Config, Delay, Evidence, State};
@@ -13,8 +13,9 @@ use crate::sense::{Sensor, WAIT_BUCKETS, Waits, percentile_ns};
 /// Seconds that the figures to show look back over, at least; at most twice as many.
 const SHOWN_NS: u64 = 60_000_000_000;
 
-/// The law judges runs of which a share may be late. A report counts for so many, and a half of them may be late: then each report
-/// that misses the objective is an alarm, and two in a row that meet it are enough to tell that main is well.
+/// The law judges runs of which a share may be late. A report counts for so many, and a half of
+/// them may be late: then each report that misses the objective is an alarm, and two in a row that
+/// meet it are enough to tell that main is well.
 const RUNS_PER_REPORT: u64 = 32;
 const REPORTED_SHARE_PPM: u32 = 500_000;
 const LATENCY_MOST_NS: u64 = 3_600_000_000_000;
@@ -37,8 +38,8 @@ impl Figure {
         }
     }
 
-    /// A reported figure is one of the last seconds and comes every few seconds: a raise needs longer to show, and what was raised
-    /// stands until several reports have told that it may go.
+    /// A reported figure is one of the last seconds and comes every few seconds: a raise needs
+    /// longer to show, and what was raised stands until several reports have told that it may go.
     fn tuning(self) -> Config {
         match self {
             Figure::RunDelay { .. } => Config::default(),
@@ -68,11 +69,13 @@ pub struct Protection {
     pub objective: Objective,
     pub extra_ppm: u32,
     pub state: State,
-    /// Whether the figure is known at all: the sensor tells run delay; there was a report in the last minute or two.
+    /// Whether the figure is known at all: the sensor tells run delay; there was a report in the
+    /// last minute or two.
     pub measured: bool,
     /// Main's waits in the last minute or two; reports count as runs of that wait.
     pub recent: Waits,
-    /// The wait that main's percentile was not above since the sensor was opened, up to twice too long; the last report.
+    /// The wait that main's percentile was not above since the sensor was opened, up to twice too
+    /// long; the last report.
     pub percentile_ns: u64,
     pub raises: u32,
     /// How often a raise was given back since it did not help.
@@ -90,7 +93,8 @@ pub struct Protect {
 }
 
 impl Protect {
-    /// Follows this objective from now on. What was found under another stands as long as there is one.
+    /// Follows this objective from now on. What was found under another stands as long as there is
+    /// one.
     pub fn follow(&mut self, objective: Option<&Objective>, sensor: &mut dyn Sensor) {
         if self.law.as_ref().map(|(old, _)| old) == objective {
             return;
@@ -119,7 +123,8 @@ impl Protect {
         };
     }
 
-    /// Main's latency as it was reported; judged in the next step, where several came the last of them.
+    /// Main's latency as it was reported; judged in the next step, where several came the last of
+    /// them.
     pub fn report(&mut self, latency_ns: u64) {
         self.reported_ns = Some(latency_ns.min(LATENCY_MOST_NS));
     }

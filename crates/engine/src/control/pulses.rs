@@ -1,13 +1,15 @@
 //! A main that comes in pulses: side work has what main leaves on average.
 //!
-//! Main displaces side work of the idle class at once, in a pulse as elsewhere. So a cut for each of many pulses gives main
-//! nothing, and costs side work most of its due. Where CPUs share cores a cut does give main something: the other half of
-//! its core (simulated, 16 CPUs of 8 cores: without cuts 38 % more p99 beside such a main). There pulses are cut for.
+//! Main displaces side work of the idle class at once, in a pulse as elsewhere. So a cut for each
+//! of many pulses gives main nothing, and costs side work most of its due. Where CPUs share cores a
+//! cut does give main something: the other half of its core (simulated, 16 CPUs of 8 cores: without
+//! cuts 38 % more p99 beside such a main). There pulses are cut for.
 
 use tidegate_law::{HeadroomDecision, Reason};
 
 const SECOND_US: u64 = 1_000_000;
-/// So many steps of main in a second are pulses, where main is the same over a quarter of a second as over all of it.
+/// So many steps of main in a second are pulses, where main is the same over a quarter of a second
+/// as over all of it.
 const STEPS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
@@ -26,7 +28,8 @@ impl Pulses {
         self.shared_cores = contend_ppm > 0;
     }
 
-    /// What the law decided for a window of `dt_ns`; beside a main in pulses, what main leaves on average.
+    /// What the law decided for a window of `dt_ns`; beside a main in pulses, what main leaves on
+    /// average.
     pub fn smooth(&mut self, dt_ns: u64, decision: HeadroomDecision) -> HeadroomDecision {
         if decision.reason.is_unusable() || decision.reason == Reason::Warmup {
             return decision;
@@ -71,7 +74,8 @@ fn mean(of_ucpu: &mut u64, now_ucpu: u64, dt_us: u64, span_us: u64) {
 mod tests {
     use super::*;
 
-    /// Windows of 5 ms on two CPUs, 30 % asked: main has all of them in the first `on` of each `every`, and each pulse is an alarm.
+    /// Windows of 5 ms on two CPUs, 30 % asked: main has all of them in the first `on` of each
+    /// `every`, and each pulse is an alarm.
     fn pulses(on: u32, every: u32, windows: u32) -> HeadroomDecision {
         let mut pulses = Pulses::default();
         let mut decision = HeadroomDecision::default();

@@ -1,5 +1,5 @@
-//! The groups that carry a moving quota: whose part of the allowance is what, when it is written, and what happens to side
-//! work that starves at the tolerance.
+//! The groups that carry a moving quota: whose part of the allowance is what, when it is written,
+//! and what happens to side work that starves at the tolerance.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,8 @@ pub struct Target {
     relief: Relief,
     class_error: WriteError,
     quota_error: WriteError,
-    /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
+    /// Unequal weights were seen. A period that came and went with gates would be a write, and so a
+    /// refill, each time.
     unequal: bool,
 }
 
@@ -58,7 +59,8 @@ impl Target {
             .filter_map(WriteError::get)
     }
 
-    /// The most that it may be given: side work out of the idle class is bounded by its tolerance alone.
+    /// The most that it may be given: side work out of the idle class is bounded by its tolerance
+    /// alone.
     fn most_ucpu(&self, floor_ucpu: u64) -> u64 {
         match self.relief.holds_at_floor() {
             true => self.cap_ucpu.min(floor_ucpu),
@@ -86,14 +88,17 @@ pub struct QuotaTarget {
     pub weight: u32,
     pub first_weight: u32,
     pub unequal: bool,
-    /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
+    /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we
+    /// never loosen.
     pub cap_ucpu: u64,
-    /// The limit that its own gate asks for: never exceeded, and written as it is where the allowance leaves all of it.
+    /// The limit that its own gate asks for: never exceeded, and written as it is where the
+    /// allowance leaves all of it.
     pub own: Option<Bandwidth>,
 }
 
-/// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
-/// of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask vm kernel-weights-under-quota`).
+/// The kernel keeps weights below a quota only while the group runs for long enough at a time: with
+/// a period of 10 ms, gates of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask
+/// vm kernel-weights-under-quota`).
 fn period_us(unequal: bool) -> u64 {
     if unequal {
         50_000
@@ -145,7 +150,8 @@ impl Quotas {
             target.weight = one.weight;
             let own_ucpu = one.own.and_then(|own| own.rate_ucpu());
             target.cap_ucpu = one.cap_ucpu.min(own_ucpu.unwrap_or(u64::MAX));
-            // A limit from before us that is the lower one stays in the shape that the planner gives it.
+            // A limit from before us that is the lower one stays in the shape that the planner
+            // gives it.
             let own = one.own.filter(|_| own_ucpu == Some(target.cap_ucpu));
             target.planner.set_own(own);
             target.unequal |= one.unequal;
@@ -167,7 +173,8 @@ impl Quotas {
         self.targets.iter().flat_map(Target::write_errors)
     }
 
-    /// Steps in a row in which this process could not cut side work: from a few on, the loop is alive and no longer in control.
+    /// Steps in a row in which this process could not cut side work: from a few on, the loop is
+    /// alive and no longer in control.
     pub fn failed_cuts(&self) -> u32 {
         self.failed_cuts
     }
@@ -176,13 +183,15 @@ impl Quotas {
         self.failed_cuts = 0;
     }
 
-    /// Another program insists on its own quota for `group`: it is not written again, whatever gates come and go.
+    /// Another program insists on its own quota for `group`: it is not written again, whatever
+    /// gates come and go.
     pub fn leave_alone(&mut self, group: &GroupPath) {
         self.drop(group);
         self.left_alone.insert(group.clone());
     }
 
-    /// The gate of `group` was set again: from the next [`Quotas::set`] on, its quota is ours again.
+    /// The gate of `group` was set again: from the next [`Quotas::set`] on, its quota is ours
+    /// again.
     pub fn take_again(&mut self, group: &GroupPath) {
         self.left_alone.remove(group);
     }
@@ -210,7 +219,8 @@ impl Quotas {
             .any(|target| target.group == *group && target.relief.is_out())
     }
 
-    /// Outside write of the quota of `group`: ours is written again. The others' stand, since each write is a refill.
+    /// Outside write of the quota of `group`: ours is written again. The others' stand, since each
+    /// write is a refill.
     pub fn invalidate(&mut self, group: &GroupPath) {
         for target in &mut self.targets {
             if target.group == *group {
@@ -219,7 +229,8 @@ impl Quotas {
         }
     }
 
-    /// The guardian wrote the fallback: every quota is unknown, and all side work is back in the idle class.
+    /// The guardian wrote the fallback: every quota is unknown, and all side work is back in the
+    /// idle class.
     pub fn fell_back(&mut self) {
         self.floor_span = Use::default();
         for target in &mut self.targets {
@@ -228,8 +239,8 @@ impl Quotas {
         }
     }
 
-    /// One step: what `decision` gives, shared out and written where that is worth a write. `window` is the use since the step
-    /// before.
+    /// One step: what `decision` gives, shared out and written where that is worth a write.
+    /// `window` is the use since the step before.
     pub fn step(
         &mut self,
         now_ns: u64,
@@ -242,8 +253,9 @@ impl Quotas {
         if self.targets.is_empty() {
             return;
         }
-        // With little or no headroom the allowance hovers about the floor on a full machine, for what side work gets main does
-        // not: being at the tolerance is over where the allowance is clear of it, by 2 % of the machine.
+        // With little or no headroom the allowance hovers about the floor on a full machine, for
+        // what side work gets main does not: being at the tolerance is over where the allowance is
+        // clear of it, by 2 % of the machine.
         let clear_ucpu = decision
             .floor_ucpu
             .saturating_add(decision.capacity_ucpu / 50);

@@ -1,9 +1,11 @@
-//! Soft caps: the law's bucket over a group's use; empty, the group is in the background until it is above zero again.
+//! Soft caps: the law's bucket over a group's use; empty, the group is in the background until it
+//! is above zero again.
 //!
-//! In the background a group runs only where nothing beside it wants the CPU: `cpu.idle`, or the least weight where the
-//! kernel has no such file. The bucket needs no exact instant, only sums that do not drift: a group's own usage file, which
-//! the kernel brings up to date at ticks, is late by a tick and never wrong by more. So the granularity of the law
-//! (`law/cap.md`) is the time between two polls and a tick, whatever senses the headroom.
+//! In the background a group runs only where nothing beside it wants the CPU: `cpu.idle`, or the
+//! least weight where the kernel has no such file. The bucket needs no exact instant, only sums
+//! that do not drift: a group's own usage file, which the kernel brings up to date at ticks, is
+//! late by a tick and never wrong by more. So the granularity of the law (`law/cap.md`) is the time
+//! between two polls and a tick, whatever senses the headroom.
 //!
 //! A cap of 0 is the background for good: set once, never looked at again.
 
@@ -17,7 +19,8 @@ use tidegate_cgroup::group::GroupPath;
 pub const POLL_NS: u64 = 5_000_000;
 /// After a write that failed: not before.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// So many polls a step; with more groups each has its turn less often (and a granularity that is as much coarser).
+/// So many polls a step; with more groups each has its turn less often (and a granularity that is
+/// as much coarser).
 const POLLS_PER_STEP: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,8 +83,8 @@ impl Soft {
         self.soft_ppt == 0 && self.background == Some(true)
     }
 
-    /// Takes in what the group has used up to now; whether it is to be in the background from now on. Nothing read means that
-    /// nobody knows, which is no reason to take CPU from others.
+    /// Takes in what the group has used up to now; whether it is to be in the background from now
+    /// on. Nothing read means that nobody knows, which is no reason to take CPU from others.
     pub fn poll(&mut self, now_ns: u64, used_ns: Option<u64>) -> bool {
         let dt_ns = now_ns.saturating_sub(self.polled_ns);
         let Some(used_ns) = used_ns else {
@@ -92,10 +95,12 @@ impl Soft {
         match self.used_ns.replace(used_ns) {
             None => self.set(now_ns),
             Some(before_ns) => {
-                // A counter never goes back; one that does is another group's, and counts from here.
+                // A counter never goes back; one that does is another group's, and counts from
+                // here.
                 let spent_ns = used_ns.saturating_sub(before_ns);
-                // Use is told late by a tick, and the kernel's change of mind takes as long: what the first look in the
-                // background finds was taken from others. Forgiven, it was 4 % of a CPU beside a hog.
+                // Use is told late by a tick, and the kernel's change of mind takes as long: what
+                // the first look in the background finds was taken from others. Forgiven, it was 4
+                // % of a CPU beside a hog.
                 let background = self.background == Some(true) && self.is_told;
                 self.cap.charge(spent_ns, now_ns, background, 0);
                 self.stats.capped_ns += dt_ns;
@@ -160,22 +165,25 @@ struct Target {
     wanted: bool,
 }
 
-/// Every group with a soft cap. The loop waits while this is changed, so that costs no more than one walk, however many there are.
+/// Every group with a soft cap. The loop waits while this is changed, so that costs no more than
+/// one walk, however many there are.
 #[derive(Default)]
 pub struct SoftCaps {
     targets: Vec<Target>,
     index: BTreeMap<GroupPath, usize>,
-    /// Those that are to be looked at: not what is in the background for good, however much there is of it.
+    /// Those that are to be looked at: not what is in the background for good, however much there
+    /// is of it.
     turns: Vec<usize>,
     next: usize,
     stale: bool,
-    /// Times that a group was put into the background or taken out. They come and go too fast for the log of writes.
+    /// Times that a group was put into the background or taken out. They come and go too fast for
+    /// the log of writes.
     pub writes: u64,
 }
 
 impl SoftCaps {
-    /// The groups that have one now. Known ones keep their bucket: setting a cap again is no way to get CPU. The background
-    /// of groups that are left out is the caller's to end.
+    /// The groups that have one now. Known ones keep their bucket: setting a cap again is no way to
+    /// get CPU. The background of groups that are left out is the caller's to end.
     pub fn set(&mut self, wanted: &[SoftCapped], now_ns: u64) {
         for target in &mut self.targets {
             target.wanted = false;

@@ -1,6 +1,7 @@
 //! Why the last write of a value failed.
 
-/// Kept until a write succeeds. A reason goes to the log when it is not the last one that did: the loop writes many times a second.
+/// Kept until a write succeeds. A reason goes to the log when it is not the last one that did: the
+/// loop writes many times a second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteError {
     now: Option<String>,

@@ -1,6 +1,7 @@
-//! Many entries in a short time. Where thousands of groups get terms at once, replacing the whole file for each entry would keep the last
-//! group waiting for a minute: in a batch each entry is a line that is added to a second file, before its knob as ever, and the end of the
-//! batch stores the whole.
+//! Many entries in a short time. Where thousands of groups get terms at once, replacing the whole
+//! file for each entry would keep the last group waiting for a minute: in a batch each entry is a
+//! line that is added to a second file, before its knob as ever, and the end of the batch stores
+//! the whole.
 //!
 //! ```text
 //! ledger.json    {"next_id":17, "entries":[..]}    as it was when the batch began
@@ -8,8 +9,9 @@
 //!                {"id":18, ..}                     new entries, and new forms of earlier ones: the last form counts
 //! ```
 //!
-//! What is forgotten meanwhile stays in both, which is harmless: its knob will be found at its old value, or gone. A batch whose removal
-//! failed does not count any more: the whole that its end stored is a later state, and has all its numbers.
+//! What is forgotten meanwhile stays in both, which is harmless: its knob will be found at its old
+//! value, or gone. A batch whose removal failed does not count any more: the whole that its end
+//! stored is a later state, and has all its numbers.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -39,7 +41,8 @@ impl Ledger {
         self.store_when = StoreWhen::Never;
     }
 
-    /// Until [`Ledger::end_batch`], an entry is written down by itself, and what is forgotten stays in the files.
+    /// Until [`Ledger::end_batch`], an entry is written down by itself, and what is forgotten stays
+    /// in the files.
     pub fn begin_batch(&mut self) -> Result<(), LedgerError> {
         if self.store_when != StoreWhen::Always {
             return Ok(());
@@ -96,7 +99,8 @@ impl Ledger {
         self.fs.append(&self.batch_file(), &line).map_err(unwritten)
     }
 
-    /// An entry that is still in the file must have its slot, or its limit could not be told for ours.
+    /// An entry that is still in the file must have its slot, or its limit could not be told for
+    /// ours.
     pub(super) fn let_slots_go(&self) {
         self.moving.retain(|id| self.has(id));
     }

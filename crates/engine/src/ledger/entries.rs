@@ -1,4 +1,5 @@
-//! The entries in memory: by their number, their group and their gate. With thousands of gates, those of one are still found at once.
+//! The entries in memory: by their number, their group and their gate. With thousands of gates,
+//! those of one are still found at once.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 

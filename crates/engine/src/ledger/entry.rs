@@ -1,4 +1,5 @@
-//! One line of the ledger: which knob of which group was written, over what, and what becomes of it when no agent is left.
+//! One line of the ledger: which knob of which group was written, over what, and what becomes of it
+//! when no agent is left.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,8 @@ pub enum Change {
     Group,
     /// `cpu.idle`. The weight is kept as well, because the kernel resets it when idle ends.
     Idle { was: CpuClass, ours: bool },
-    /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times a second, as a soft cap has
-    /// it: what stood before and the background are both ours.
+    /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times
+    /// a second, as a soft cap has it: what stood before and the background are both ours.
     Background {
         /// Idle and weight before, and whenever it is not in the background.
         was: CpuClass,
@@ -27,12 +28,14 @@ pub enum Change {
     Bandwidth {
         was: Bandwidth,
         ours: Bandwidth,
-        /// What stood when that was noted, for one without a slot: its writer may have died before the write or between v1's
-        /// three. Also what it may go back to while a parent on v1 is tighter.
+        /// What stood when that was noted, for one without a slot: its writer may have died before
+        /// the write or between v1's three. Also what it may go back to while a parent on v1 is
+        /// tighter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous: Option<Bandwidth>,
     },
-    /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for it). An empty list is none of its own.
+    /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for
+    /// it). An empty list is none of its own.
     Cpuset {
         was: Vec<u32>,
         /// What we wrote before the last; its writer may have died before it wrote that.
@@ -44,11 +47,14 @@ pub enum Change {
         start_ticks: u64,
         placement: Placement,
     },
-    /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
+    /// Processes or tasks of the group get groups of their own, as they come: moved back, and the
+    /// groups removed.
     Subgroups(Family),
-    /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
+    /// A latency hint on tasks. Where they are one process's, the group is the root and its
+    /// identity of no account.
     Latency(Latency),
-    /// A holder of a lock that main waits for goes first. The group is the root and its identity of no account.
+    /// A holder of a lock that main waits for goes first. The group is the root and its identity of
+    /// no account.
     Boost(Boost),
 }
 
@@ -72,7 +78,8 @@ impl Change {
         matches!(self, Self::Bandwidth { .. })
     }
 
-    /// Whether it puts a group into the idle class, or gives it the least weight where there is none.
+    /// Whether it puts a group into the idle class, or gives it the least weight where there is
+    /// none.
     pub fn is_idle_class(&self) -> bool {
         matches!(self, Self::Idle { .. } | Self::Weight { .. })
     }
@@ -107,7 +114,8 @@ pub enum Fallback {
 pub struct NewEntry {
     pub gate: String,
     pub group: GroupPath,
-    /// Its inode, so that a later group of the same name is left alone. Of no account for a membership.
+    /// Its inode, so that a later group of the same name is left alone. Of no account for a
+    /// membership.
     pub group_id: u64,
     pub change: Change,
     pub fallback: Fallback,

@@ -1,10 +1,11 @@
-//! What was written, over what, until when: written before the knob, so that the next agent can tell after a crash our
-//! values from others' and put back what stood.
+//! What was written, over what, until when: written before the knob, so that the next agent can
+//! tell after a crash our values from others' and put back what stood.
 //!
-//! `ledger.json` in the run directory is small and replaced whole (new file, rename; the directory is on tmpfs, which
-//! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]), and where many
-//! groups get terms at once, their entries come line by line (`batch`).
-//! Entries of another boot mean nothing: cgroups do not survive a boot.
+//! `ledger.json` in the run directory is small and replaced whole (new file, rename; the directory
+//! is on tmpfs, which needs no fsync). A limit that moves several times a second has its newest two
+//! values in `ledger.moving` ([`Moving`]), and where many groups get terms at once, their entries
+//! come line by line (`batch`). Entries of another boot mean nothing: cgroups do not survive a
+//! boot.
 
 mod batch;
 mod entries;
@@ -76,8 +77,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of the run directory, or starts one. Never fails over what it finds: a damaged file is set aside,
-    /// entries of another boot or of groups that are no more are dropped, and all that is reported.
+    /// Opens the ledger of the run directory, or starts one. Never fails over what it finds: a
+    /// damaged file is set aside, entries of another boot or of groups that are no more are
+    /// dropped, and all that is reported.
     pub fn open(
         fs: Arc<dyn KernelFs>,
         dir: &Path,
@@ -106,7 +108,8 @@ impl Ledger {
                 let (entries, unread) = stored.into_entries();
                 ledger.adopt(entries, groups, &mut report);
                 ledger.keep_unread(unread, groups, &mut report);
-                // Slots of ids still to come belong to an agent that records just now (the guardian reads beside it).
+                // Slots of ids still to come belong to an agent that records just now (the guardian
+                // reads beside it).
                 let next_id = ledger.next_id;
                 let keep = |id: u64| id >= next_id || ledger.has(id);
                 ledger.moving.retain(keep);
@@ -196,7 +199,8 @@ impl Ledger {
         }
     }
 
-    /// Another version's entries stay in the file as they are, for as long as their groups are there.
+    /// Another version's entries stay in the file as they are, for as long as their groups are
+    /// there.
     fn keep_unread(&mut self, unread: Vec<Unread>, groups: &Groups, report: &mut OpenReport) {
         for entry in unread {
             self.next_id = self.next_id.max(entry.id().unwrap_or(0).saturating_add(1));
@@ -231,7 +235,8 @@ impl Ledger {
         self.entries.get(id)
     }
 
-    /// The entries of this group, oldest first; those of groups for one each also by the group that these are in.
+    /// The entries of this group, oldest first; those of groups for one each also by the group that
+    /// these are in.
     pub fn of_group(&self, group: &GroupPath) -> impl Iterator<Item = &Entry> {
         self.entries.of_group(group)
     }
@@ -240,8 +245,8 @@ impl Ledger {
         &self.moving
     }
 
-    /// Records a change. **Before the knob is written**; when this fails, the knob must not be written, unless the write
-    /// tightens what stands and can be told by its group's name.
+    /// Records a change. **Before the knob is written**; when this fails, the knob must not be
+    /// written, unless the write tightens what stands and can be told by its group's name.
     pub fn record(&mut self, new: NewEntry) -> Result<u64, LedgerError> {
         let id = self.next_id;
         let entry = Entry {
@@ -277,14 +282,15 @@ impl Ledger {
         self.record(new).inspect_err(|_| self.moving.give_back(id))
     }
 
-    /// Notes, before a write, what a moving limit is at and what it will be. Costs a few stores; false when the entry is
-    /// not a moving one: then do not write.
+    /// Notes, before a write, what a moving limit is at and what it will be. Costs a few stores;
+    /// false when the entry is not a moving one: then do not write.
     #[must_use]
     pub fn note_moving(&self, id: u64, standing: &Bandwidth, intended: &Bandwidth) -> bool {
         self.moving.note(id, standing, intended)
     }
 
-    /// Changes an entry before its knob is written again. The old form comes back when the file cannot be written.
+    /// Changes an entry before its knob is written again. The old form comes back when the file
+    /// cannot be written.
     pub fn update(&mut self, id: u64, change: impl FnOnce(&mut Entry)) -> Result<(), LedgerError> {
         let old = self.get(id).cloned().ok_or(LedgerError::NoEntry { id })?;
         let mut new = old.clone();
@@ -294,8 +300,8 @@ impl Ledger {
         self.write_down(id).inspect_err(|_| self.entries.put(old))
     }
 
-    /// Forgets entries after their knobs were put back. When /run is full they stay in the file, which is harmless: their
-    /// knobs will be found to be at their old values, or gone.
+    /// Forgets entries after their knobs were put back. When /run is full they stay in the file,
+    /// which is harmless: their knobs will be found to be at their old values, or gone.
     pub fn forget(&mut self, ids: &[u64]) -> Result<usize, LedgerError> {
         let gone = ids.iter().filter_map(|id| self.entries.remove(*id));
         let count = gone.count();
@@ -316,14 +322,15 @@ impl Ledger {
         wanted.map(|entry| entry.id).collect()
     }
 
-    /// Puts back everything, newest first (so that a group is emptied before it is removed, and parents come after their
-    /// children), and forgets what is settled.
+    /// Puts back everything, newest first (so that a group is emptied before it is removed, and
+    /// parents come after their children), and forgets what is settled.
     pub fn restore_all(&mut self, groups: &Groups) -> Vec<(Entry, Outcome)> {
         let all = self.ids_where(|_| true);
         self.restore(groups, &all)
     }
 
-    /// Puts back the entries with these numbers, the last first, and forgets those that are settled.
+    /// Puts back the entries with these numbers, the last first, and forgets those that are
+    /// settled.
     pub fn restore(&mut self, groups: &Groups, ids: &[u64]) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
         let mut order = RestoreOrder::default();

@@ -1,10 +1,12 @@
-//! The moving quota's side file: fixed slots, memory-mapped, so that noting a change costs a few stores.
+//! The moving quota's side file: fixed slots, memory-mapped, so that noting a change costs a few
+//! stores.
 //!
-//! A slot holds the limit before the last write and the limit intended. A later reader of the knob takes it for ours
-//! when each of its parts (quota, period, burst) is one of the two. The order of stores keeps that true at each moment
-//! for a writer that dies: while the knob stands at A the slot is {any, A}; first `previous` becomes A, word by word,
-//! while `intended` still says A; then `intended` becomes B while `previous` says A; then the knob is written.
-//! The file is on tmpfs and its pages are allocated when it is made, so a full /run is found then and not by SIGBUS.
+//! A slot holds the limit before the last write and the limit intended. A later reader of the knob
+//! takes it for ours when each of its parts (quota, period, burst) is one of the two. The order of
+//! stores keeps that true at each moment for a writer that dies: while the knob stands at A the
+//! slot is {any, A}; first `previous` becomes A, word by word, while `intended` still says A; then
+//! `intended` becomes B while `previous` says A; then the knob is written. The file is on tmpfs and
+//! its pages are allocated when it is made, so a full /run is found then and not by SIGBUS.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +51,8 @@ pub struct MovingSlot {
 }
 
 impl MovingSlot {
-    /// Whether a limit that was found may be what we wrote, wholly or in part (v1 changes quota and period apart).
+    /// Whether a limit that was found may be what we wrote, wholly or in part (v1 changes quota and
+    /// period apart).
     pub fn may_be(&self, found: &Bandwidth) -> bool {
         let (previous, intended) = (&self.previous, &self.intended);
         (found.quota_us == previous.quota_us || found.quota_us == intended.quota_us)
@@ -142,7 +145,8 @@ impl Moving {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < WORDS, "slot arithmetic");
-        // SAFETY: the mapping holds `WORDS` words, page-aligned, which are only ever used as atomics.
+        // SAFETY: the mapping holds `WORDS` words, page-aligned, which are only ever used as
+        // atomics.
         unsafe { &*self.words.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
@@ -175,7 +179,8 @@ impl Moving {
         }
     }
 
-    /// Notes, before a write, what stands and what is intended. False when the entry has no slot: then do not write.
+    /// Notes, before a write, what stands and what is intended. False when the entry has no slot:
+    /// then do not write.
     #[must_use]
     pub fn note(&self, entry: u64, standing: &Bandwidth, intended: &Bandwidth) -> bool {
         let Some(slot) = self.find(entry).filter(|_| entry != 0) else {

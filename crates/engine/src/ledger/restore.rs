@@ -1,4 +1,5 @@
-//! Putting knobs back: only where the value found is ours; everything else is reported and left alone.
+//! Putting knobs back: only where the value found is ours; everything else is reported and left
+//! alone.
 
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::locks::boost::{Boost, take};
@@ -36,7 +37,8 @@ impl Outcome {
         !matches!(self, Self::Failed { .. } | Self::Kept)
     }
 
-    /// Only what is really gone is settled by being gone: a file that is missing from a group that stands is a failure.
+    /// Only what is really gone is settled by being gone: a file that is missing from a group that
+    /// stands is a failure.
     fn of(groups: &Groups, group: &GroupPath, result: GroupResult<Outcome>) -> Self {
         match result {
             Ok(outcome) => outcome,
@@ -72,11 +74,12 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             if found == *was {
                 return Ok(Outcome::Restored);
             }
-            // The end of idle leaves the default weight: the saved one is put back also after a restore that died between
-            // the two writes.
+            // The end of idle leaves the default weight: the saved one is put back also after a
+            // restore that died between the two writes.
             let half_restored =
                 found.idle == was.idle && found.weight_raw == groups.weight_raw(WEIGHT_DEFAULT);
-            // Who died between the note that a group is relieved and the write left it as it was before: idle, by us.
+            // Who died between the note that a group is relieved and the write left it as it was
+            // before: idle, by us.
             let not_relieved = !*ours && found.idle == Some(true);
             if found.idle != Some(*ours) && !half_restored && !not_relieved {
                 return Ok(Outcome::NotOurs {
@@ -165,7 +168,8 @@ fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> Gro
     Ok(Outcome::Restored)
 }
 
-/// Without an agent nothing takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
+/// Without an agent nothing takes it out again in time, so it stays in: a cap is never exceeded at
+/// others' expense.
 fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome {
     let done = || -> GroupResult<Outcome> {
         if !same_group(groups, &entry.group, entry.group_id)? {
@@ -194,8 +198,9 @@ fn subgroups_to_background(groups: &Groups, entry: &Entry, family: &subgroups::F
     Outcome::of(groups, &entry.group, done())
 }
 
-/// A limit is ours when each of its parts is what was recorded, or stood before that, or before us; one that moves, when its
-/// slot allows it: a writer may have died between the note and the write, or between v1's three writes.
+/// A limit is ours when each of its parts is what was recorded, or stood before that, or before us;
+/// one that moves, when its slot allows it: a writer may have died between the note and the write,
+/// or between v1's three writes.
 fn is_ours(moving: &Moving, entry: &Entry, found: &Bandwidth) -> bool {
     if let Some(moved) = moving.get(entry.id) {
         return moved.may_be(found);
@@ -265,7 +270,8 @@ fn restore_membership(
     Ok(Outcome::Gone)
 }
 
-/// v1's group is ours whatever is in it: it was made for this, and a CPU that went away went from it, too.
+/// v1's group is ours whatever is in it: it was made for this, and a CPU that went away went from
+/// it, too.
 fn restore_cpuset(
     groups: &Groups,
     group: &GroupPath,
@@ -323,9 +329,10 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     Outcome::of(groups, &entry.group, result)
 }
 
-/// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is ours. For the agent,
-/// while it is not writing itself; after a write that failed it notes what stands first ([`super::Ledger::note_moving`]
-/// with that value twice), so that its own failure is not taken for an outside write.
+/// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is
+/// ours. For the agent, while it is not writing itself; after a write that failed it notes what
+/// stands first ([`super::Ledger::note_moving`] with that value twice), so that its own failure is
+/// not taken for an outside write.
 pub fn standing_differs(
     groups: &Groups,
     moving: &Moving,
@@ -380,8 +387,9 @@ pub fn standing_differs(
     })
 }
 
-/// Our groups by their names, for when the ledger is lost: `PREFIX-side` and `PREFIX-main` at the base with all below
-/// them, and `PREFIX-*` children in other groups. Parents come before their children.
+/// Our groups by their names, for when the ledger is lost: `PREFIX-side` and `PREFIX-main` at the
+/// base with all below them, and `PREFIX-*` children in other groups. Parents come before their
+/// children.
 pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> {
     const DEPTH_MAX: u32 = 8;
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! What must come before or after a restore, because another process may act on the same things meanwhile.
+//! What must come before or after a restore, because another process may act on the same things
+//! meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +7,9 @@ use super::{Change, Entry, Fallback, MovingSlot, Outcome};
 use tidegate_cgroup::class;
 use tidegate_cgroup::group::{GroupResult, Groups};
 
-/// A latency hint is found by the group that its tasks are in, and who is in a group of its own is not where it was put: a
-/// process whose hint could not be taken back, or that could not be moved back out of its own group, stays for the next try,
-/// or it would never be found again.
+/// A latency hint is found by the group that its tasks are in, and who is in a group of its own is
+/// not where it was put: a process whose hint could not be taken back, or that could not be moved
+/// back out of its own group, stays for the next try, or it would never be found again.
 #[derive(Debug, Default)]
 pub struct RestoreOrder {
     waits: BTreeMap<String, &'static str>,
@@ -37,9 +38,10 @@ impl RestoreOrder {
     }
 }
 
-/// A guardian that finds its agent frozen in the midst of a restore writes the floor over what was just put back, by an entry
-/// that is still in the file, or takes a group back into the idle class; the agent thaws and forgets the entry. So the process that
-/// has restored looks once more afterwards.
+/// A guardian that finds its agent frozen in the midst of a restore writes the floor over what was
+/// just put back, by an entry that is still in the file, or takes a group back into the idle class;
+/// the agent thaws and forgets the entry. So the process that has restored looks once more
+/// afterwards.
 pub fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
     if let Change::Idle { was, ours: false } = &entry.change
         && was.idle != Some(true)

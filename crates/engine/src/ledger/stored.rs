@@ -1,5 +1,5 @@
-//! The ledger's file. It is read entry by entry: one that another version wrote in its own way costs no other entry, and is
-//! written back as it was.
+//! The ledger's file. It is read entry by entry: one that another version wrote in its own way
+//! costs no other entry, and is written back as it was.
 
 use std::fmt;
 
@@ -43,7 +43,8 @@ impl StoredEntry {
 #[serde(transparent)]
 pub(super) struct Unread(Value);
 
-/// What is stored, on its way to the file: that is written at each record, so nothing is copied and no space is wasted.
+/// What is stored, on its way to the file: that is written at each record, so nothing is copied and
+/// no space is wasted.
 #[derive(Serialize)]
 struct Storing<'a> {
     format: u32,
@@ -71,8 +72,9 @@ impl Stored {
         }
     }
 
-    /// Takes in what a batch has written down since. An entry whose number was not given yet counts whatever the batch goes on from: a
-    /// guardian may have stored the ledger while its agent was frozen in the batch.
+    /// Takes in what a batch has written down since. An entry whose number was not given yet counts
+    /// whatever the batch goes on from: a guardian may have stored the ledger while its agent was
+    /// frozen in the batch.
     pub fn go_on(&mut self, batch: &str) {
         let mut lines = batch.lines();
         let head: Option<BatchHead> = lines

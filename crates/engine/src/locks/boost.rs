@@ -1,8 +1,9 @@
 //! A holder goes first: for a turn it is a deadline task of the kernel's.
 //!
-//! Such a task runs before all of the fair class, whatever the quota and the idle class of its group, and gets its turn once in
-//! each period and not more: the kernel itself bounds it, also when nobody is left to take it back. It leaves its neighbours in
-//! the group as limited as they are. What it forks meanwhile is ordinary (`SCHED_FLAG_RESET_ON_FORK`). The kernel refuses a task
+//! Such a task runs before all of the fair class, whatever the quota and the idle class of its
+//! group, and gets its turn once in each period and not more: the kernel itself bounds it, also
+//! when nobody is left to take it back. It leaves its neighbours in the group as limited as they
+//! are. What it forks meanwhile is ordinary (`SCHED_FLAG_RESET_ON_FORK`). The kernel refuses a task
 //! that may not run on every CPU of its domain, and there nothing is given.
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,8 @@ use tidegate_cgroup::{KernelFs, KfsError, KfsResult};
 /// The kernel gives a turn once in this.
 pub const PERIOD_NS: u64 = 100_000_000;
 
-/// What a task is given before its turn ends: next to nothing (see [`put_back`]); the least turn in the longest period.
+/// What a task is given before its turn ends: next to nothing (see [`put_back`]); the least turn in
+/// the longest period.
 const SHRUNK: SchedWrite = SchedWrite::Deadline {
     runtime_ns: SHRUNK_NS,
     period_ns: 4_000_000_000,
@@ -36,7 +38,8 @@ pub struct Boost {
 }
 
 impl Boost {
-    /// What is to be written down before [`give`]: tasks of the fair class, with what they have now. Their turn is still open.
+    /// What is to be written down before [`give`]: tasks of the fair class, with what they have
+    /// now. Their turn is still open.
     pub fn plan(fs: &dyn KernelFs, tids: &[i32]) -> Self {
         let of = |tid: &i32| {
             let task = TaskId::now(fs, *tid)?;
@@ -101,9 +104,9 @@ pub fn take(fs: &dyn KernelFs, first: &Boost) -> Undone {
     undone
 }
 
-/// A task that sleeps as it stops being a deadline task keeps its part of what the kernel admits of them (seen on 6.18:
-/// `switched_from_dl` leaves it to a timer that need not be armed), and after a hundred such turns nobody gets one. So the turn is
-/// first made so small that it is no part.
+/// A task that sleeps as it stops being a deadline task keeps its part of what the kernel admits of
+/// them (seen on 6.18: `switched_from_dl` leaves it to a timer that need not be armed), and after a
+/// hundred such turns nobody gets one. So the turn is first made so small that it is no part.
 fn put_back(fs: &dyn KernelFs, lifted: &Lifted) -> KfsResult<()> {
     let was = lifted.was;
     // The default slice reads as a number, too; written as one it would be the task's own.
@@ -167,7 +170,8 @@ mod tests {
         let during = fs.sched(tid).unwrap();
         let undone = take(&fs, &first);
         for _ in 0..40 {
-            // Asleep throughout: were any of it left, the kernel would admit no more after twenty on two CPUs.
+            // Asleep throughout: were any of it left, the kernel would admit no more after twenty
+            // on two CPUs.
             if given.is_ok() {
                 give(&fs, &first).unwrap();
             }

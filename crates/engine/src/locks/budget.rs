@@ -1,8 +1,9 @@
-//! How much of going first there is: a process, and all of them together, may spend what runs into a budget.
+//! How much of going first there is: a process, and all of them together, may spend what runs into
+//! a budget.
 //!
-//! What is spent is paid before it is given and the kernel bounds what is given, so in any stretch `t` a process gets at most
-//! [`DEPTH_NS`] `+ t / 10`, and all together at most as much at once and the machine's part of `t`: whoever takes locks in
-//! order to go first gains that and no more.
+//! What is spent is paid before it is given and the kernel bounds what is given, so in any stretch
+//! `t` a process gets at most [`DEPTH_NS`] `+ t / 10`, and all together at most as much at once and
+//! the machine's part of `t`: whoever takes locks in order to go first gains that and no more.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,8 @@ impl BoostBudgets {
         }
     }
 
-    /// Takes all that there is for a turn of each of `threads` of `process`; says how long each is, where that is worth it.
+    /// Takes all that there is for a turn of each of `threads` of `process`; says how long each is,
+    /// where that is worth it.
     pub fn pay(&mut self, now_ns: u64, process: TaskId, threads: usize) -> Option<u64> {
         // A full budget is as good as none.
         self.each.retain(|_, budget| {
@@ -91,8 +93,8 @@ impl BoostBudgets {
         Some(turn_ns)
     }
 
-    /// A turn that began at `began_ns` was used up: the kernel has the next one when its period is over, and until then the
-    /// task is better off without one.
+    /// A turn that began at `began_ns` was used up: the kernel has the next one when its period is
+    /// over, and until then the task is better off without one.
     pub fn used_up(&mut self, process: TaskId, began_ns: u64) {
         if let Some(budget) = self.each.get_mut(&process) {
             budget.not_before_ns = began_ns.saturating_add(PERIOD_NS);
@@ -122,7 +124,8 @@ mod tests {
         }
     }
 
-    /// What processes get that want to go first at each millisecond, and hold on or let go after half.
+    /// What processes get that want to go first at each millisecond, and hold on or let go after
+    /// half.
     fn greedy(cpus: u32, processes: i32, threads: usize, hold_on: bool) -> Vec<(u64, u64)> {
         let mut budgets = BoostBudgets::new(0, cpus);
         let mut given = Vec::new();

@@ -1,8 +1,10 @@
-//! File locks that main waits for while side work holds them: who waits, who holds, and how the holder goes first.
+//! File locks that main waits for while side work holds them: who waits, who holds, and how the
+//! holder goes first.
 //!
-//! `/proc/locks` names each lock and who waits for it; `/proc/PID/fdinfo` says whose open files hold it. Both are the kernel's
-//! own word; [`watch`] has it told as it happens. [`boost`] gives a holder its turn, [`budget`] bounds how much of that there is. Of a futex the kernel does not know
-//! the owner, so there is nothing here for futexes.
+//! `/proc/locks` names each lock and who waits for it; `/proc/PID/fdinfo` says whose open files
+//! hold it. Both are the kernel's own word; [`watch`] has it told as it happens. [`boost`] gives a
+//! holder its turn, [`budget`] bounds how much of that there is. Of a futex the kernel does not
+//! know the owner, so there is nothing here for futexes.
 
 pub mod boost;
 pub mod budget;
@@ -52,7 +54,8 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
     pub kind: Kind,
-    /// The process that asked for it: for flock(2) it may have ended, or handed the open file on; -1 for an open file's.
+    /// The process that asked for it: for flock(2) it may have ended, or handed the open file on;
+    /// -1 for an open file's.
     pub pid: i32,
     /// The file, as `major:minor:inode`.
     pub file: String,
@@ -135,7 +138,8 @@ pub fn holds(fs: &dyn KernelFs, pid: i32, lock: &Lock) -> KfsResult<bool> {
     Ok(false)
 }
 
-/// The threads of `pid` that want to run, at most `max`, from `offset` on: which of several holds a lock cannot be seen.
+/// The threads of `pid` that want to run, at most `max`, from `offset` on: which of several holds a
+/// lock cannot be seen.
 pub fn runnable(fs: &dyn KernelFs, pid: i32, offset: usize, max: usize) -> Vec<i32> {
     let mut tids = threads_of(fs, pid);
     tids.retain(|tid| {

@@ -1,7 +1,8 @@
-//! Who begins to wait for a file lock, told by the kernel as it happens (`bpf/locks.bpf.c`): nothing is read while no task waits.
+//! Who begins to wait for a file lock, told by the kernel as it happens (`bpf/locks.bpf.c`):
+//! nothing is read while no task waits.
 //!
-//! Needs root, BTF and a kernel from 6.9, and to be in the machine's own pid namespace, whose numbers it tells. Without it
-//! `/proc/locks` is read again and again.
+//! Needs root, BTF and a kernel from 6.9, and to be in the machine's own pid namespace, whose
+//! numbers it tells. Without it `/proc/locks` is read again and again.
 
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};

@@ -14,10 +14,10 @@
 //!   a move (10 ms apart at least), after a change of the roots, and to a CPU that has run the
 //!   same task for 100 ms (moves that no tracepoint tells: `cgroup.subtree_control`). So one
 //!   moved task is off by at most a sample period, or 100 ms for the last kind.
-//! - A kernel may not tell all switches (see `ran_class` in the program). It is noticed by the
-//!   next one that is told, and the time goes to the task that was really there. While that
-//!   happens, a CPU whose task is in no gate is looked at after 1 ms instead of 100 (an idle one
-//!   after 4, if it hid one), and what was wrong is made up for later ([`settled`](super::settled)).
+//! - A kernel may not tell all switches (see `ran_class` in the program). It is noticed by the next
+//!   one that is told, and the time goes to the task that was really there. While that happens, a
+//!   CPU whose task is in no gate is looked at after 1 ms instead of 100 (an idle one after 4, if
+//!   it hid one), and what was wrong is made up for later ([`settled`](super::settled)).
 //! - Interrupt and softirq time counts for whatever it interrupted, idle included. Where that is
 //!   much of the load (a busy network card without threaded NAPI) idle reads high by it.
 //! - On v2 a group counts by its nearest ancestor with the cpu controller enabled.
@@ -53,8 +53,9 @@ const MOVE_INTERVAL_NS: u64 = 10_000_000;
 /// A CPU that runs the same task for so long is looked at again.
 const LOOK_AFTER_NS: u64 = 100_000_000;
 
-/// The same where the kernel was caught hiding a switch in the last [`HIDDEN_MEMORY_NS`], by class. What was hidden so far is
-/// the end of visits of tasks that are in no gate (neutral): elsewhere each look would interrupt work for nothing.
+/// The same where the kernel was caught hiding a switch in the last [`HIDDEN_MEMORY_NS`], by class.
+/// What was hidden so far is the end of visits of tasks that are in no gate (neutral): elsewhere
+/// each look would interrupt work for nothing.
 const LOOK_AFTER_HIDDEN_NS: [u64; CLASSES] = [1_000_000, LOOK_AFTER_NS, LOOK_AFTER_NS, 4_000_000];
 /// Without that, by class: an idle CPU is left alone.
 const LOOK_AFTER_USUAL_NS: [u64; CLASSES] = [LOOK_AFTER_NS, LOOK_AFTER_NS, LOOK_AFTER_NS, u64::MAX];
@@ -93,11 +94,11 @@ impl BpfSensor {
     pub fn open(config: &SenseConfig, side: &[Group], main: &[Group]) -> Result<Self, SenseError> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             let why = "/sys/kernel/btf/vmlinux does not exist".to_owned();
-            let mend = "use a kernel built with CONFIG_DEBUG_INFO_BTF";
+            let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF";
             return Err(SenseError::Bpf {
                 step: "look for BTF",
                 why,
-                mend,
+                remedy,
             });
         }
         let (skel, cpus) = load().map_err(|why| failed("load", &why))?;
@@ -129,7 +130,7 @@ impl BpfSensor {
         let errno = |why: std::io::Error| SenseError::Bpf {
             step: "map the slots",
             why: why.to_string(),
-            mend: "see `tidegate doctor`",
+            remedy: "see `tidegate doctor`",
         };
         let slots = Mapped::new(skel.maps.slots.as_fd(), cpus).map_err(errno)?;
         let control = Mapped::<Control>::new(skel.maps.control.as_fd(), 1).map_err(errno)?;
@@ -185,7 +186,7 @@ impl BpfSensor {
         Err(SenseError::Bpf {
             step: "run a program on a CPU",
             why: std::io::Error::from_raw_os_error(-result).to_string(),
-            mend: "use a kernel from 5.11, or usage sensing",
+            remedy: "use a kernel from 5.11, or usage sensing",
         })
     }
 
@@ -257,7 +258,8 @@ impl Sensor for BpfSensor {
         self.steal.update(began_ns)?;
         self.watch_hidden(began_ns);
         self.look_where_due(began_ns)?;
-        // After the looks, which a hypervisor can hold up for milliseconds: all CPUs are read at one moment.
+        // After the looks, which a hypervisor can hold up for milliseconds: all CPUs are read at
+        // one moment.
         let now_ns = monotonic_ns();
         valid &= now_ns >= self.total.now_ns;
         let mut ran_ns = [0_u64; CLASSES];

@@ -1,4 +1,5 @@
-//! What single groups have used, by their own usage files, which stay open: for laws that count one group alone.
+//! What single groups have used, by their own usage files, which stay open: for laws that count one
+//! group alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Opens what is not yet open, at the place that `usage_file` tells, and closes what is no longer asked for. Groups that
-    /// are not there are left out.
+    /// Opens what is not yet open, at the place that `usage_file` tells, and closes what is no
+    /// longer asked for. Groups that are not there are left out.
     pub fn set(
         &mut self,
         groups: &BTreeSet<GroupPath>,
@@ -46,7 +47,8 @@ impl Meters {
         match read_usage(kept) {
             Ok(Read::Ns(used_ns)) => Some(used_ns),
             Ok(Read::Gone) => {
-                // Another of the same name may be there by now: its use is told from the next time on.
+                // Another of the same name may be there by now: its use is told from the next time
+                // on.
                 if let Ok(file) = KeptFile::open(kept.path()) {
                     *kept = file;
                 }

@@ -5,9 +5,9 @@
 //!
 //! - **bpf** ([`bpf`]): a program at every context switch, exact to the nanosecond, good for
 //!   windows of 5 ms and less. Reading it takes no system call per CPU.
-//! - **usage** ([`usage`]): cgroup usage, `/proc/schedstat` and `/proc/stat`, good for windows of 50 ms and more,
-//!   on every kernel. The kernel accounts a running task at ticks, so a reading is off by up to
-//!   [`Sensor::granularity_ns`] per CPU; the error does not add up over readings.
+//! - **usage** ([`usage`]): cgroup usage, `/proc/schedstat` and `/proc/stat`, good for windows of
+//!   50 ms and more, on every kernel. The kernel accounts a running task at ticks, so a reading is
+//!   off by up to [`Sensor::granularity_ns`] per CPU; the error does not add up over readings.
 //!
 //! # What the numbers mean
 //!
@@ -16,18 +16,19 @@
 //! answers an invalid sample with a cut, never with a hold.
 //!
 //! - `capacity_ns`: time of the online CPUs, less steal;
-//! - `busy_ns`: time not idle (by schedstat: without interrupts on an idle CPU), less steal; so `capacity_ns - busy_ns` is idle time as the guest
-//!   saw it, which is never negative;
+//! - `busy_ns`: time not idle (by schedstat: without interrupts on an idle CPU), less steal; so
+//!   `capacity_ns - busy_ns` is idle time as the guest saw it, which is never negative;
 //! - `side_ns`, `main_ns`: the part of it that tasks in those groups took; the nearest root
 //!   decides where roots are nested.
 //!
 //! # Waits
 //!
-//! `waits` counts how long a task of main waited each time before it ran: woken and not yet running, preempted and not yet
-//! back. It is told when the task leaves its CPU again, so that a run of 10 ms tells its wait 10 ms late; a wait that is
-//! still going on is not in it. Waits of main groups only, for an objective is the word of a main gate, and the machine's
-//! own threads (neutral), of which there are many that wait for nothing, would dilute it; where there is no main group
-//! everything but side work is meant, as by headroom.
+//! `waits` counts how long a task of main waited each time before it ran: woken and not yet
+//! running, preempted and not yet back. It is told when the task leaves its CPU again, so that a
+//! run of 10 ms tells its wait 10 ms late; a wait that is still going on is not in it. Waits of
+//! main groups only, for an objective is the word of a main gate, and the machine's own threads
+//! (neutral), of which there are many that wait for nothing, would dilute it; where there is no
+//! main group everything but side work is meant, as by headroom.
 //!
 //! # Steal
 //!
@@ -35,9 +36,10 @@
 //! must be taken off exactly once: off the capacity alone would charge main for it twice (it is
 //! inside the time of the task that ran), off neither would promise CPU that does not exist. So it
 //! leaves both sides: capacity shrinks by it, and so does the time of the classes that ran, in
-//! proportion to how long each ran ([`steal`]). Idle time is untouched by construction. The
-//! figure in `/proc/stat` has 10 ms steps and is read every 250 ms, so a quarter of what
-//! is pending is taken off in each such interval: until then it looks like main's demand, which errs on main's side.
+//! proportion to how long each ran ([`steal`]). Idle time is untouched by construction. The figure
+//! in `/proc/stat` has 10 ms steps and is read every 250 ms, so a quarter of what is pending is
+//! taken off in each such interval: until then it looks like main's demand, which errs on main's
+//! side.
 
 pub mod bpf;
 mod files;
@@ -79,8 +81,8 @@ pub struct Counters {
     pub main_ns: u64,
     /// Steal that was taken off capacity and busy time.
     pub steal_ns: u64,
-    /// How long main waited to run: tasks in main groups, or where there are none all that is not side work. All zero
-    /// from a sensor that cannot tell ([`Sensor::tells_waits`]).
+    /// How long main waited to run: tasks in main groups, or where there are none all that is not
+    /// side work. All zero from a sensor that cannot tell ([`Sensor::tells_waits`]).
     pub waits: Waits,
     pub valid: bool,
 }
@@ -110,8 +112,9 @@ pub trait Sensor: Send {
     fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
         None
     }
-    /// Main's time on each CPU since the sensor was opened, by the number of the CPU: of main groups, or where there are none of
-    /// all that is not side work. Left empty by a sensor that cannot tell.
+    /// Main's time on each CPU since the sensor was opened, by the number of the CPU: of main
+    /// groups, or where there are none of all that is not side work. Left empty by a sensor that
+    /// cannot tell.
     fn main_by_cpu(&self, _out: &mut Vec<u64>) {}
 }
 
@@ -182,11 +185,11 @@ impl SenseConfig {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SenseError {
-    #[error("sensing: {path}: {why}; {mend}", path = .path.display())]
+    #[error("sensing: {path}: {why}; {remedy}", path = .path.display())]
     Read {
         path: PathBuf,
         why: io::Error,
-        mend: &'static str,
+        remedy: &'static str,
     },
     #[error("sensing: {path}: expected {expected}, found {found:?}; report the kernel version", path = .path.display())]
     Parse {
@@ -194,11 +197,11 @@ pub enum SenseError {
         expected: &'static str,
         found: String,
     },
-    #[error("sensing: bpf: {step}: {why}; {mend}")]
+    #[error("sensing: bpf: {step}: {why}; {remedy}")]
     Bpf {
         step: &'static str,
         why: String,
-        mend: &'static str,
+        remedy: &'static str,
     },
     #[error("sensing: {count} root groups: the sensor holds {max}; put gates under common parents")]
     TooManyGroups { count: usize, max: usize },
@@ -206,7 +209,7 @@ pub enum SenseError {
 
 impl SenseError {
     fn read(path: &Path, why: io::Error) -> Self {
-        let mend = match why.kind() {
+        let remedy = match why.kind() {
             io::ErrorKind::NotFound => "check that the file system is mounted and the group exists",
             io::ErrorKind::PermissionDenied => "run as root",
             _ => "see `tidegate doctor`",
@@ -214,7 +217,7 @@ impl SenseError {
         Self::Read {
             path: path.to_owned(),
             why,
-            mend,
+            remedy,
         }
     }
 

@@ -1,4 +1,5 @@
-//! The skeleton that build.rs generates from `bpf/sense.bpf.c`: loading it, and errors with their remedies.
+//! The skeleton that build.rs generates from `bpf/sense.bpf.c`: loading it, and errors with their
+//! remedies.
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -36,9 +37,9 @@ pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize)> {
     Ok((open.load()?, cpus))
 }
 
-/// libbpf's error with its last warning, and what is likely to mend it.
+/// libbpf's error with its last warning, and what is likely to help.
 pub fn failed(step: &'static str, why: &libbpf_rs::Error) -> SenseError {
-    let mend = match why.kind() {
+    let remedy = match why.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => "run as root, or with CAP_BPF and CAP_PERFMON",
         _ => "use a kernel from 5.11 with BTF and the cpu controller, or usage sensing",
     };
@@ -49,6 +50,6 @@ pub fn failed(step: &'static str, why: &libbpf_rs::Error) -> SenseError {
     SenseError::Bpf {
         step,
         why: format!("{why:#} ({warning})"),
-        mend,
+        remedy,
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::SenseError;
 use super::files::{KeptFile, each_cpu};
 
-/// How often the list is read where the caller samples more often: at each sample of a loop of 50 ms. In one of 5 ms a reading
-/// would take a fifth of the step.
+/// How often the list is read where the caller samples more often: at each sample of a loop of 50
+/// ms. In one of 5 ms a reading would take a fifth of the step.
 const INTERVAL_NS: u64 = 40_000_000;
 
 /// sysfs never shows more than a page.

@@ -1,8 +1,10 @@
-//! The CPUs' busy time by `/proc/schedstat`: what tasks ran, to the nanosecond, told when a task leaves its CPU.
+//! The CPUs' busy time by `/proc/schedstat`: what tasks ran, to the nanosecond, told when a task
+//! leaves its CPU.
 //!
-//! `/proc/stat` alone does not do: 7.3 counts idle time by ticks unless the tick is stopped, and beside side work that is
-//! throttled for less than a tick in each period it showed 1 to 16 % idle where 23 % were (6.18 shows 23 %). It only answers
-//! what schedstat cannot: whether a CPU without a switch idled throughout a window or ran one task.
+//! `/proc/stat` alone does not do: 7.3 counts idle time by ticks unless the tick is stopped, and
+//! beside side work that is throttled for less than a tick in each period it showed 1 to 16 % idle
+//! where 23 % were (6.18 shows 23 %). It only answers what schedstat cannot: whether a CPU without
+//! a switch idled throughout a window or ran one task.
 
 use std::path::Path;
 
@@ -24,8 +26,9 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// What it ran in a window of `each_ns` that ended with this reading. Without a switch and without ticks that idled (older
-    /// kernels count none on a CPU whose tick is stopped for its one task) a task ran throughout.
+    /// What it ran in a window of `each_ns` that ended with this reading. Without a switch and
+    /// without ticks that idled (older kernels count none on a CPU whose tick is stopped for its
+    /// one task) a task ran throughout.
     fn advance(&mut self, ran_ns: u64, ticks: (u64, u64), each_ns: u64) -> u64 {
         let since_ns = ran_ns.saturating_sub(self.ran_ns);
         let running = ticks.0.saturating_sub(self.ticks.0);
@@ -50,8 +53,9 @@ pub struct Schedstat {
 }
 
 impl Schedstat {
-    /// Opens the files in `proc_dir` and takes the first reading. None where the kernel has no `schedstat`, or one that is not
-    /// understood or not of the same CPUs as `stat` (a container's `/proc` may be made of both).
+    /// Opens the files in `proc_dir` and takes the first reading. None where the kernel has no
+    /// `schedstat`, or one that is not understood or not of the same CPUs as `stat` (a container's
+    /// `/proc` may be made of both).
     pub fn open(proc_dir: &Path) -> Result<Option<Self>, SenseError> {
         let path = proc_dir.join("schedstat");
         if !path.exists() {
@@ -75,7 +79,8 @@ impl Schedstat {
         Ok(Some(schedstat))
     }
 
-    /// What all CPUs ran since the last call, `each_ns` ago; may be more than there was where a task is told late.
+    /// What all CPUs ran since the last call, `each_ns` ago; may be more than there was where a
+    /// task is told late.
     pub fn advance(&mut self, each_ns: u64) -> Result<u64, SenseError> {
         let mut ticks = Vec::new();
         self.stat.whole(&mut self.text)?;
@@ -148,7 +153,8 @@ mod tests {
         assert_eq!(cpu.advance(130 * MS, (13, 7), 50 * MS), 10 * MS);
         // No switch, and the ticks idled.
         assert_eq!(cpu.advance(130 * MS, (13, 12), 50 * MS), 0);
-        // The end of a window was told for a task that had left before it: what it did not run comes off later.
+        // The end of a window was told for a task that had left before it: what it did not run
+        // comes off later.
         assert_eq!(cpu.advance(130 * MS, (18, 12), 50 * MS), 50 * MS);
         assert_eq!(cpu.advance(170 * MS, (20, 14), 50 * MS), 0);
         assert_eq!(cpu.advance(200 * MS, (23, 16), 50 * MS), 20 * MS);

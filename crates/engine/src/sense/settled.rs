@@ -1,13 +1,14 @@
 //! One CPU's times by class, window by window, such that each window is possible.
 //!
-//! A switch that the kernel did not report comes to light at the next one that it did (`ran_class` in the BPF program): then
-//! the true times go back for one class and forward by more than the window for another. Told as they are, such a window
-//! shows side work with more time than all tasks together. So what a class was shown too much of is withheld from it until
-//! its own time has made up for it, and as much is withheld from what the CPU did in truth: from idle time first, since a
-//! hidden switch is nearly always the end of a short visit to an idle CPU.
+//! A switch that the kernel did not report comes to light at the next one that it did (`ran_class`
+//! in the BPF program): then the true times go back for one class and forward by more than the
+//! window for another. Told as they are, such a window shows side work with more time than all
+//! tasks together. So what a class was shown too much of is withheld from it until its own time has
+//! made up for it, and as much is withheld from what the CPU did in truth: from idle time first,
+//! since a hidden switch is nearly always the end of a short visit to an idle CPU.
 //!
-//! In every window each class has 0 or more and all of them together have the window's length; over time the sums are the
-//! true ones, but for what is still withheld.
+//! In every window each class has 0 or more and all of them together have the window's length; over
+//! time the sums are the true ones, but for what is still withheld.
 
 use super::slots::{CLASSES, IDLE, MAIN, NEUTRAL, SIDE};
 

@@ -1,11 +1,11 @@
 //! The memory that the BPF sensor and userspace share, and how to read it without a lock.
 //!
-//! The layout is that of `struct slot` and `struct control` in `bpf/sense.bpf.c`, which is asserted. A CPU's slot is written
-//! by that CPU only. In every complete state the four times add up to the time since `base_ns`,
-//! and the last switch's time shares a word with the class that runs since; so a reader that
-//! catches half a switch sees a sum that is off and reads again. Two stores seen in the wrong
-//! order could cancel each other only if two runs of different classes had the same length to the
-//! nanosecond, and then the reading is off by that one run, once.
+//! The layout is that of `struct slot` and `struct control` in `bpf/sense.bpf.c`, which is
+//! asserted. A CPU's slot is written by that CPU only. In every complete state the four times add
+//! up to the time since `base_ns`, and the last switch's time shares a word with the class that
+//! runs since; so a reader that catches half a switch sees a sum that is off and reads again. Two
+//! stores seen in the wrong order could cancel each other only if two runs of different classes had
+//! the same length to the nanosecond, and then the reading is off by that one run, once.
 
 use std::io;
 use std::marker::PhantomData;

@@ -1,11 +1,12 @@
 //! Steal: what the hypervisor took, and how it is taken off what was measured.
 //!
 //! `/proc/stat` tells steal in steps of 10 ms (USER_HZ) summed over all CPUs, too coarse for a
-//! window of 5 ms. [`Spread`] applies it evenly instead: what is new at a reading (every 250 ms)
-//! is pending, of which a quarter is taken off until the next one, so that one step of the figure moves the
-//! capacity of two CPUs by half a percent and not, on an idle machine, by all of it. Every
-//! nanosecond of steal is taken off once; what exceeds the busy time fell into idle time (a CPU
-//! that was slow to wake) and is dropped, since idle time is what the guest saw and stays as it is.
+//! window of 5 ms. [`Spread`] applies it evenly instead: what is new at a reading (every 250 ms) is
+//! pending, of which a quarter is taken off until the next one, so that one step of the figure
+//! moves the capacity of two CPUs by half a percent and not, on an idle machine, by all of it.
+//! Every nanosecond of steal is taken off once; what exceeds the busy time fell into idle time (a
+//! CPU that was slow to wake) and is dropped, since idle time is what the guest saw and stays as it
+//! is.
 
 use std::path::Path;
 
@@ -17,8 +18,8 @@ pub const STEAL_INTERVAL_NS: u64 = 250_000_000;
 /// Pending steal is taken off at the rate at which it would be gone after this time.
 const SPREAD_NS: u64 = 1_000_000_000;
 
-/// Never more than this part of a window's busy time is taken for steal, so that a broken steal clock
-/// (they have jumped after migrations) cannot make a busy machine look idle.
+/// Never more than this part of a window's busy time is taken for steal, so that a broken steal
+/// clock (they have jumped after migrations) cannot make a busy machine look idle.
 const BUSY_PPM_MAX: u64 = 900_000;
 
 /// The machine's line of `/proc/stat`, in ns since boot.
@@ -87,8 +88,8 @@ pub fn cpu_line<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
 #[derive(Debug, Default)]
 pub struct Spread {
     pending_ns: u64,
-    /// Busy time since the last call of [`Spread::observe`]: no more can have been stolen from it, and what is pending is
-    /// dropped where there is no second's busy time like it to take it off.
+    /// Busy time since the last call of [`Spread::observe`]: no more can have been stolen from it,
+    /// and what is pending is dropped where there is no second's busy time like it to take it off.
     busy_ns: u64,
     /// Pending at that call: what is taken off in [`SPREAD_NS`].
     observed_ns: u64,

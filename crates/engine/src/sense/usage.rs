@@ -6,11 +6,12 @@
 //! - busy, with v1's cpuacct: the root's `cpuacct.usage`, alike. Kernels that keep a steal clock
 //!   leave steal (and with IRQ_TIME_ACCOUNTING, interrupts) out of it; on others steal is still
 //!   inside and idle reads low by it, on main's side.
-//! - busy, without: what tasks ran by `/proc/schedstat` ([`schedstat`](super::schedstat)), exact at switches; what side
-//!   work is known to have used is the least.
-//! - busy, where the kernel has no schedstat either: the online CPUs' time less idle and steal of `/proc/stat`, in steps of
-//!   10 ms for the whole machine: over 50 ms on 2 CPUs that is ± 10 points, over 200 ms 2.5, over a second half a
-//!   point. 7.3 counts idle times shorter than a tick by ticks, which can be off by 20 points for as long as they last.
+//! - busy, without: what tasks ran by `/proc/schedstat` ([`schedstat`](super::schedstat)), exact at
+//!   switches; what side work is known to have used is the least.
+//! - busy, where the kernel has no schedstat either: the online CPUs' time less idle and steal of
+//!   `/proc/stat`, in steps of 10 ms for the whole machine: over 50 ms on 2 CPUs that is ± 10
+//!   points, over 200 ms 2.5, over a second half a point. 7.3 counts idle times shorter than a tick
+//!   by ticks, which can be off by 20 points for as long as they last.
 //!
 //! Files stay open. A group that vanished is dropped; its time up to the last reading stays. A
 //! root inside another of the same class is left out, and a main root inside a side root counts
@@ -170,7 +171,8 @@ pub struct UsageSensor {
     side: Vec<Source>,
     main: Vec<Source>,
     main_read_ns: u64,
-    /// Busy time that was read and not yet told, negative where more was told: files are late, and have steps.
+    /// Busy time that was read and not yet told, negative where more was told: files are late, and
+    /// have steps.
     untold_ns: i64,
     tick_ns: u64,
     /// The last sample failed half way: the next one's difference is not to be used.
@@ -219,7 +221,8 @@ impl UsageSensor {
         }
     }
 
-    /// Of a window of `each_ns`, which is `wall_ns` of the online CPUs: busy time without steal as it was read, and steal.
+    /// Of a window of `each_ns`, which is `wall_ns` of the online CPUs: busy time without steal as
+    /// it was read, and steal.
     fn machine(
         &mut self,
         each_ns: u64,
@@ -246,8 +249,9 @@ impl UsageSensor {
         Ok((busy_ns.saturating_sub(inside_ns) as i64, steal_ns))
     }
 
-    /// What to tell of `busy_ns` more: 0 to all there was, the rest with the next window. Schedstat is late by up to a window,
-    /// `wall_ns`, so at least what side work used is told; where that is more than late, the law shall see what was read.
+    /// What to tell of `busy_ns` more: 0 to all there was, the rest with the next window. Schedstat
+    /// is late by up to a window, `wall_ns`, so at least what side work used is told; where that is
+    /// more than late, the law shall see what was read.
     fn tell(&mut self, busy_ns: i64, side_ns: u64, wall_ns: u64, capacity_ns: u64) -> u64 {
         let most_ns = UNTOLD_MAX_NS * i64::from(self.total.online_cpus);
         self.untold_ns = self

@@ -11,7 +11,8 @@ pub struct WaitHistogram {
 }
 
 impl WaitHistogram {
-    /// How many were shorter than each bucket's upper end in ns. The last bucket has no end, so it is left out.
+    /// How many were shorter than each bucket's upper end in ns. The last bucket has no end, so it
+    /// is left out.
     pub fn below(&self) -> impl Iterator<Item = (u64, u64)> {
         let ends = self.buckets.iter().take(WAIT_BUCKETS - 1).enumerate();
         ends.scan(0, |sum, (at, count)| {
@@ -51,8 +52,8 @@ impl Waits {
     }
 }
 
-/// The wait that `share_ppm` of all were not longer than, from the histogram: the upper end of the bucket that it lies in,
-/// so up to twice too long. 0 where there are none.
+/// The wait that `share_ppm` of all were not longer than, from the histogram: the upper end of the
+/// bucket that it lies in, so up to twice too long. 0 where there are none.
 pub fn percentile_ns(buckets: &[u64; WAIT_BUCKETS], share_ppm: u32) -> u64 {
     let total: u64 = buckets.iter().sum();
     let rank = (u128::from(total) * u128::from(share_ppm)).div_ceil(1_000_000) as u64;

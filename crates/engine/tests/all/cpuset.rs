@@ -18,7 +18,8 @@ fn path(text: &str) -> GroupPath {
     GroupPath::parse(text).unwrap()
 }
 
-/// A machine of 8 CPUs with a side root that has two gates and a process in each; one process is elsewhere.
+/// A machine of 8 CPUs with a side root that has two gates and a process in each; one process is
+/// elsewhere.
 fn bed(fake: FakeFs) -> (Arc<FakeFs>, Groups, GroupPath) {
     let fake = Arc::new(fake);
     fake.set_file(ONLINE, "0-7\n");

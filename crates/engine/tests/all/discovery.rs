@@ -150,7 +150,8 @@ fn a_kernel_without_limits_is_refused_with_its_option() {
     );
 }
 
-/// Access is refused everywhere but in and below one directory: what a user has whom systemd delegated a subtree to.
+/// Access is refused everywhere but in and below one directory: what a user has whom systemd
+/// delegated a subtree to.
 fn delegated(dirs: &[&str], own: &str) -> FaultFs<FakeFs> {
     let fake = FakeFs::v2();
     let root = "/sys/fs/cgroup";

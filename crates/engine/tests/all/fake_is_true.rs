@@ -1,4 +1,5 @@
-//! The fake tree against the running kernel: the same random steps on both have to give the same errno and the same text.
+//! The fake tree against the running kernel: the same random steps on both have to give the same
+//! errno and the same text.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -184,7 +185,8 @@ fn the_fake_refuses_what_the_kernel_refuses_in_v2s_cpu_files() {
     }
 }
 
-/// Steps of the comparison on v2: types, processes, and the controllers that are there (none on a mixed machine).
+/// Steps of the comparison on v2: types, processes, and the controllers that are there (none on a
+/// mixed machine).
 #[derive(Clone, Debug)]
 enum TypeStep {
     Mkdir(usize),
@@ -268,7 +270,8 @@ fn clean(fs: &dyn KernelFs, mount: &Path, top: &Path, pids: &[i32; 2]) {
     }
 }
 
-/// The random test found it: the kernel takes a threaded group below along when one above becomes threaded.
+/// The random test found it: the kernel takes a threaded group below along when one above becomes
+/// threaded.
 #[test]
 fn a_group_that_becomes_threaded_takes_those_below_into_its_domain() {
     let fake = FakeFs::with_mounts(&[(2, "/v2", &["cpu"])]);

@@ -1,4 +1,5 @@
-//! Groups on fake machines with faults: what one refusal, a vanished group or a damaged file leaves behind.
+//! Groups on fake machines with faults: what one refusal, a vanished group or a damaged file leaves
+//! behind.
 
 use tidegate_cgroup::Op;
 use tidegate_cgroup::bandwidth::Bandwidth;

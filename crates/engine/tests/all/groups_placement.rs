@@ -53,7 +53,7 @@ fn a_process_is_moved_whole_or_not_at_all() {
 }
 
 #[test]
-fn when_even_the_way_back_fails_it_is_said_with_the_mend() {
+fn when_even_the_way_back_fails_it_is_said_with_the_remedy() {
     let bed = Bed::new(FakeFs::mixed());
     bed.fs.inner().add_process(FakeProcess::new(7));
     bed.groups.create(&path("/s")).unwrap();

@@ -314,7 +314,8 @@ fn a_damaged_ledger_is_set_aside_and_groups_are_found_by_name() {
     );
 }
 
-/// Another version's entries are for that version: read past, told of, and in the file for as long as their groups are there.
+/// Another version's entries are for that version: read past, told of, and in the file for as long
+/// as their groups are there.
 #[test]
 fn entries_of_another_version_cost_no_other_entry_and_are_kept() {
     let bed = Bed::new(FakeFs::mixed());

@@ -1,5 +1,6 @@
-//! An agent's whole life on fake machines, ended after each single step: what the next start finds must be enough to put
-//! everything back. (Refusals at each step are in crates/agent/src/tests/matrix.rs.)
+//! An agent's whole life on fake machines, ended after each single step: what the next start finds
+//! must be enough to put everything back. (Refusals at each step are in
+//! crates/agent/src/tests/matrix.rs.)
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What the engine does on the running kernel. Skipped with one line where no cgroup tree is writable.
+//! What the engine does on the running kernel. Skipped with one line where no cgroup tree is
+//! writable.
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class;
@@ -108,7 +109,7 @@ fn limits_and_classes_are_changed_and_put_back() {
     assert_eq!(groups.class(group).unwrap(), saved);
 }
 
-/// Without rights BPF is refused; Auto goes on with usage and says why and what would mend it.
+/// Without rights BPF is refused; Auto goes on with usage and says why and what would help.
 #[test]
 fn without_rights_sensing_falls_back_with_a_note() {
     let Some(_bed) = bed() else { return };

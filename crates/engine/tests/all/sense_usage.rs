@@ -213,7 +213,8 @@ fn v2_takes_idle_and_steal_off_wall_time() {
     assert!(!sample(&mut sensor).valid, "idle went back by 300 ms");
 }
 
-/// v2 with schedstat: what tasks ran, whatever ticks make of idle time; at least what side work used.
+/// v2 with schedstat: what tasks ran, whatever ticks make of idle time; at least what side work
+/// used.
 #[test]
 fn v2_takes_busy_time_from_schedstat() {
     let tree = Tree::new();
@@ -267,7 +268,8 @@ fn v2_takes_busy_time_from_schedstat() {
     assert!(sensor.sample(&mut Counters::default()).is_err());
 }
 
-/// Busy time that stands still beside side work that runs: the law shall see it, not a main that uses nothing.
+/// Busy time that stands still beside side work that runs: the law shall see it, not a main that
+/// uses nothing.
 #[test]
 fn v2_does_not_hide_a_schedstat_that_stands_still() {
     let tree = Tree::new();

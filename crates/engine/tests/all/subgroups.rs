@@ -1,4 +1,5 @@
-//! Groups for one each on fake machines: numbers that come to mean others, and the work of one sweep.
+//! Groups for one each on fake machines: numbers that come to mean others, and the work of one
+//! sweep.
 
 use std::sync::Arc;
 

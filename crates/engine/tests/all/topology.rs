@@ -28,7 +28,8 @@ fn core(llc: u32, cpus: &[u32]) -> Core {
     }
 }
 
-/// Two caches of two cores of two threads, numbered as x86 servers do: siblings are half a machine apart.
+/// Two caches of two cores of two threads, numbered as x86 servers do: siblings are half a machine
+/// apart.
 fn server() -> FakeFs {
     let fs = FakeFs::v2();
     fs.set_file("/sys/devices/system/cpu/online", "0-7\n");

@@ -241,7 +241,8 @@ fn main_that_waits_for_a_cpu_is_seen_to() {
         sleep(Duration::from_millis(1_000));
         let (last, after) = (sample(&mut sensor), account());
         let waits = last.waits.since(&first.waits);
-        // The kernel books a wait when it ends, we when the run after it ends: up to a round of slices apart.
+        // The kernel books a wait when it ends, we when the run after it ends: up to a round of
+        // slices apart.
         close(
             "waits",
             waits.wait_ns,
@@ -249,7 +250,8 @@ fn main_that_waits_for_a_cpu_is_seen_to() {
             (after - before) / 20 + 50 * MS,
         )?;
         let mean_ns = waits.wait_ns / waits.runs.max(1);
-        // Where kernel threads interrupt them for a moment, a third of the runs begin after a wait of less than that.
+        // Where kernel threads interrupt them for a moment, a third of the runs begin after a wait
+        // of less than that.
         if waits.late * 2 < waits.runs || mean_ns < MS {
             return Err(format!("hogs in a queue are late mostly: {waits:?}"));
         }

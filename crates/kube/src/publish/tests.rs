@@ -75,7 +75,8 @@ impl Cluster {
     }
 }
 
-/// The cluster, and a publisher whose watch of the node is right and whose watch of pods stands still.
+/// The cluster, and a publisher whose watch of the node is right and whose watch of pods stands
+/// still.
 struct Bed {
     cluster: Arc<Mutex<Cluster>>,
     publisher: Publisher,
@@ -138,7 +139,8 @@ impl Bed {
         self.with(|cluster| cluster.capacity_milli)
     }
 
-    /// Until the capacity is so, with a kubelet that takes it over at once; how many seconds it took.
+    /// Until the capacity is so, with a kubelet that takes it over at once; how many seconds it
+    /// took.
     async fn until(&mut self, surplus_milli: u64, is_so: impl Fn(Option<u64>) -> bool) -> u32 {
         for second in 0..600 {
             if is_so(self.capacity_milli()) {

@@ -36,7 +36,7 @@ fn an_annotation_becomes_the_resource() {
 
 #[test]
 #[ignore = "needs a control plane: make kube"]
-fn what_a_pod_may_not_say_is_refused_with_the_mend() {
+fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
     let bed = bed();
     bed.namespace("refuse", "");
     let refused = [
@@ -225,11 +225,11 @@ fn the_manifests_define_the_policy_as_the_program_does() {
         .expect("it starts");
     let committed =
         include_str!("../../../../packaging/kubernetes/chart/crds/tidegatepolicies.json");
-    let mend =
+    let remedy =
         "target/debug/tidegate-kube crd > packaging/kubernetes/chart/crds/tidegatepolicies.json";
     assert_eq!(
         String::from_utf8_lossy(&printed.stdout),
         committed,
-        "{mend}"
+        "{remedy}"
     );
 }

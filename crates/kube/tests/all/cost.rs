@@ -1,4 +1,5 @@
-//! What a node pays: the DaemonSet's processes on this machine, as root, beside as many pods as kubelet allows: `cargo xtask kube cost`.
+//! What a node pays: the DaemonSet's processes on this machine, as root, beside as many pods as
+//! kubelet allows: `cargo xtask kube cost`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

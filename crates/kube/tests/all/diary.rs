@@ -1,5 +1,6 @@
-//! What happened on the node and when, seen from outside of Tidegate: events that the test tells, the amount that the API server has,
-//! and each two seconds the CPU time that the guest's kernel counts. It is printed, and lies in target/kube-node as run.csv.
+//! What happened on the node and when, seen from outside of Tidegate: events that the test tells,
+//! the amount that the API server has, and each two seconds the CPU time that the guest's kernel
+//! counts. It is printed, and lies in target/kube-node as run.csv.
 
 use std::fmt;
 use std::io::Write;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::bed::Bed;
 use crate::machine::{FOLDER, Machine, NAME};
 
-/// Counts idle time of the machine and CPU time of the groups in /tmp/side and /tmp/main, in ticks and microseconds.
+/// Counts idle time of the machine and CPU time of the groups in /tmp/side and /tmp/main, in ticks
+/// and microseconds.
 const SAMPLER: &str = r#"
 touch /tmp/side /tmp/main
 usage() {

@@ -1,4 +1,5 @@
-//! A node that is a machine: kubelet, containerd and systemd in an emulated guest, on the tests' control plane.
+//! A node that is a machine: kubelet, containerd and systemd in an emulated guest, on the tests'
+//! control plane.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -94,7 +95,8 @@ impl Machine {
         machine
     }
 
-    /// Whether a group is held as side work: in the idle class, or by its quota where it starves at the tolerance (1 % of two CPUs).
+    /// Whether a group is held as side work: in the idle class, or by its quota where it starves at
+    /// the tolerance (1 % of two CPUs).
     pub fn is_side(&self, group: &str) -> bool {
         self.succeeds(&format!(
             "read quota period <{group}/cpu.max; \

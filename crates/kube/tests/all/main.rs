@@ -1,6 +1,7 @@
 //! `tidegate-kube` against a real control plane: `make kube` builds one and runs these.
 //!
-//! The nodes have no machine: [`bed`] starts them with the control plane, and [`agent`] answers for their agents.
+//! The nodes have no machine: [`bed`] starts them with the control plane, and [`agent`] answers for
+//! their agents.
 
 mod admission;
 mod agent;

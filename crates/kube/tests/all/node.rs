@@ -1,6 +1,6 @@
-//! The whole DaemonSet on a node with a real kubelet, from an empty cluster on: side work is placed, gets what the headroom leaves,
-//! survives an upgrade, a kubelet that starts again and an agent that is killed, starves, moves, and keeps running when Tidegate is
-//! removed.
+//! The whole DaemonSet on a node with a real kubelet, from an empty cluster on: side work is
+//! placed, gets what the headroom leaves, survives an upgrade, a kubelet that starts again and an
+//! agent that is killed, starves, moves, and keeps running when Tidegate is removed.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ const SHORT: [&str; 10] = [
 /// Where side work goes that must leave the machine.
 const ELSEWHERE: &str = "node-0";
 
-/// One pod that burns on one thread and comes back where it is evicted: on the machine, or elsewhere.
+/// One pod that burns on one thread and comes back where it is evicted: on the machine, or
+/// elsewhere.
 const ENCODER: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -220,7 +221,8 @@ fn allocatable(bed: &Bed) -> String {
     )
 }
 
-/// Main asks for 30 % and works a fifth of the time; seen from outside, so much stays idle, and side work has the rest.
+/// Main asks for 30 % and works a fifth of the time; seen from outside, so much stays idle, and
+/// side work has the rest.
 fn headroom_is_kept(bed: &Bed, diary: &Diary<'_>) {
     let terms = "tidegate.dev/class: main, tidegate.dev/headroom: 30%";
     bed.apply(&pod("main", terms, "duty, '20', '10000'"));
@@ -283,7 +285,8 @@ fn starved(bed: &Bed, diary: &Diary<'_>) {
     diary.says("the surge is over");
 }
 
-/// All that is in the agent's container is killed: the guardian beside it holds side work, and the next agent takes over.
+/// All that is in the agent's container is killed: the guardian beside it holds side work, and the
+/// next agent takes over.
 fn killed(bed: &Bed, machine: &Machine, side: &str) {
     let state = |when: &str| {
         let shown = machine.shell(&format!(

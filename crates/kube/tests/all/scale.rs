@@ -1,4 +1,5 @@
-//! A thousand nodes publish and five thousand side pods are placed, through what goes wrong in a cluster: `cargo xtask kube scale`.
+//! A thousand nodes publish and five thousand side pods are placed, through what goes wrong in a
+//! cluster: `cargo xtask kube scale`.
 
 mod audit;
 mod faults;

@@ -1,5 +1,5 @@
-//! What only a caller on the edge of its duty sees of the bandwidth law: terms out of range, a throttle that comes late, a throttled
-//! silo that is charged.
+//! What only a caller on the edge of its duty sees of the bandwidth law: terms out of range, a
+//! throttle that comes late, a throttled silo that is charged.
 
 use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
 

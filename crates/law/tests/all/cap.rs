@@ -49,7 +49,8 @@ fn accurate_from_one_to_a_thousand_continuous_and_after_a_sleep() {
 
 #[test]
 fn a_chain_of_forks_leaves_nothing_behind() {
-    // Each link forks the next, runs until it is stopped, and exits: the classic way round a cap of each task.
+    // Each link forks the next, runs until it is stopped, and exits: the classic way round a cap of
+    // each task.
     let tick = TICK_NS;
     let mut root = Cap::default();
     root.set(&Terms::new(Some(100), None, Scope::Task, tick), 0);

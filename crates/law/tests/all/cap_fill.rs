@@ -1,4 +1,5 @@
-//! Filling a bucket: every small case around full, and the longest sleeps, against exact arithmetic; and any input at all.
+//! Filling a bucket: every small case around full, and the longest sleeps, against exact
+//! arithmetic; and any input at all.
 
 use proptest::prelude::*;
 use tidegate_law::cap::{Cap, Family, Loan, NEVER_NS, RATE_MAX_PPT, Scope, State, Terms};

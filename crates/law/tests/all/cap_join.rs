@@ -1,4 +1,5 @@
-//! One bucket under CPUs that start and stop at different moments, in real time: the bound of law/cap.md, and what the rate still gives.
+//! One bucket under CPUs that start and stop at different moments, in real time: the bound of
+//! law/cap.md, and what the rate still gives.
 
 use proptest::prelude::*;
 use tidegate_law::cap::{Cap, Family, Loan, State, Terms};

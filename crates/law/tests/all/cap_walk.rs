@@ -1,8 +1,9 @@
 //! Every state of small machines under a cap, in search of one that breaks a bound of law/cap.md.
 //!
-//! The adversary decides at every instant who starts, who is checked, who stops, who forks, exits or enters, and when terms
-//! change; only the law and the lateness (a CPU is checked at the latest so long after its loan is used up) bind it. A monitor in each
-//! state keeps the worst window that ends here: `max over a of use(a, now) - due(a, now)`.
+//! The adversary decides at every instant who starts, who is checked, who stops, who forks, exits
+//! or enters, and when terms change; only the law and the lateness (a CPU is checked at the latest
+//! so long after its loan is used up) bind it. A monitor in each state keeps the worst window that
+//! ends here: `max over a of use(a, now) - due(a, now)`.
 
 use std::cell::Cell;
 
@@ -14,7 +15,8 @@ const NOW: u64 = 1_000_000;
 /// Longer than any bucket here takes to fill.
 const FULL_NS: u64 = 48;
 
-/// A CPU: idle, or running on a loan for so many unit times since its last check, in the background or not.
+/// A CPU: idle, or running on a loan for so many unit times since its last check, in the background
+/// or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Cpu {
     #[default]
@@ -37,7 +39,8 @@ struct Level {
 }
 
 impl Level {
-    /// As it is one instant from now. A bucket that was not looked at for so long that it fills looks like one of any age.
+    /// As it is one instant from now. A bucket that was not looked at for so long that it fills
+    /// looks like one of any age.
     fn of(bucket: &Bucket) -> Self {
         Self {
             level_ns: bucket.level_ns,
@@ -236,8 +239,8 @@ impl SharedBed {
         println!(
             "{name}: {count} states, all of them; worst windows {worst:?} of {bound} thousandths of a ns over the rate"
         );
-        // A bound that the adversary comes nowhere near to was not tested. What is filled during the last loan and lateness and
-        // the resolution of time are what it cannot have.
+        // A bound that the adversary comes nowhere near to was not tested. What is filled during
+        // the last loan and lateness and the resolution of time are what it cannot have.
         for (which, ppt) in [self.hard_ppt, self.soft_ppt].into_iter().enumerate() {
             let filled = i64::from(ppt.unwrap_or(0)) * (least + late);
             let near = worst[which] + 1000 * (cpus + 1) + filled > bound;

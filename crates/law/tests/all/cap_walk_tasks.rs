@@ -1,14 +1,17 @@
-//! Every state of a gate whose tasks have a bucket each, in search of a way round it by fork, exit, moves or new terms.
+//! Every state of a gate whose tasks have a bucket each, in search of a way round it by fork, exit,
+//! moves or new terms.
 //!
-//! The bound (law/cap.md): over any window, use <= rate * time alive, summed over tasks, + a depth for each task alive at its
-//! start + the least loan and a lateness for each task that can be alive at once. The monitor keeps the worst window that ends here.
+//! The bound (law/cap.md): over any window, use <= rate * time alive, summed over tasks, + a depth
+//! for each task alive at its start + the least loan and a lateness for each task that can be alive
+//! at once. The monitor keeps the worst window that ends here.
 
 use std::cell::Cell;
 
 use crate::support::walk;
 use tidegate_law::cap::{Bucket, Cap, Family, IS_EXITING, Loan, Scope, State, Terms};
 
-/// "Now" in every state; every bucket is filled up to it. (When a bucket is filled makes no difference: cap_walk.rs tests that.)
+/// "Now" in every state; every bucket is filled up to it. (When a bucket is filled makes no
+/// difference: cap_walk.rs tests that.)
 const NOW: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

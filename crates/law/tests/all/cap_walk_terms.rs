@@ -1,7 +1,9 @@
-//! Every state of a capped CPU whose terms change at any instant, in search of CPU time made out of changes.
+//! Every state of a capped CPU whose terms change at any instant, in search of CPU time made out of
+//! changes.
 //!
-//! The bound (law/cap.md): over any window in which there is a cap, use <= the sum of rate * time + the larger depth + a
-//! least loan and a lateness. Steps of half a millisecond; rates and depths as tg_cap_set makes them.
+//! The bound (law/cap.md): over any window in which there is a cap, use <= the sum of rate * time +
+//! the larger depth + a least loan and a lateness. Steps of half a millisecond; rates and depths as
+//! tg_cap_set makes them.
 
 use std::cell::Cell;
 

@@ -1,6 +1,7 @@
 //! The law's contract with an actuator that does what it is told: main as a fluid server on 2 to
-//! 256 CPUs, sensing by the scheduler itself, by BPF, and by usage files with their ticks. (The kernel's quota, which does not do what it is
-//! told, is modelled in crates/engine/tests/all/quota_planner.)
+//! 256 CPUs, sensing by the scheduler itself, by BPF, and by usage files with their ticks. (The
+//! kernel's quota, which does not do what it is told, is modelled in
+//! crates/engine/tests/all/quota_planner.)
 //!
 //! Constant main: idle within 1 % of the machine of what was asked, over any 10 s. A window's
 //! reading off by a tick on every CPU changes none of that. Printed with `-- --nocapture`.
@@ -289,7 +290,8 @@ fn varying_main_never_takes_the_asked_idle() {
     }
 }
 
-/// Main steps from 10 to 80 % of the machine: milliseconds until side work has no more than 5 points above its floor.
+/// Main steps from 10 to 80 % of the machine: milliseconds until side work has no more than 5
+/// points above its floor.
 #[test]
 fn the_kernels_windows_see_a_step_within_two_milliseconds() {
     for cpus in [2, 4, 16, 64, 256] {

@@ -20,7 +20,8 @@ fn window(late: u64, side_pct: u64) -> Evidence {
     .vouched(true)
 }
 
-/// Steps through `ms` with so many late runs in each window; the most and the last extra headroom, percent.
+/// Steps through `ms` with so many late runs in each window; the most and the last extra headroom,
+/// percent.
 fn through(law: &mut Delay, ms: u64, late: u64, side_pct: u64) -> (u32, u32) {
     let mut most = 0;
     for _ in 0..ms / 5 {
@@ -71,7 +72,8 @@ fn after_a_quiet_time_it_rises_by_one_step() {
 #[test]
 fn below_home_it_goes_only_where_main_is_well() {
     let home = 200_000;
-    // No task runs: nothing is known. A few runs: no more. Half of what may be late: still not well.
+    // No task runs: nothing is known. A few runs: no more. Half of what may be late: still not
+    // well.
     for (runs, late_of) in [(0, 1_000), (1, 1_000_000), (10, 15)] {
         let mut law = Delay::new(Config::default(), P99, home);
         for n in 0..2_000 {

@@ -19,7 +19,8 @@ fn every_state_of_a_small_one_keeps_its_bounds() {
         rest_us: 300_000,
         dt_max_us: 1_000_000,
     };
-    // The floor is 1 % of the machine; side work has as much or, where it runs, enough to be the cause.
+    // The floor is 1 % of the machine; side work has as much or, where it runs, enough to be the
+    // cause.
     let of = |late, side_us: u64| {
         Evidence {
             dt_ns: 100 * MS,
@@ -66,7 +67,8 @@ fn every_state_of_a_small_one_keeps_its_bounds() {
     assert!(states > 10_000, "{states}");
 }
 
-/// Counters that only grow would make a small machine endless: the walk ends a path where they are large.
+/// Counters that only grow would make a small machine endless: the walk ends a path where they are
+/// large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Capped {
     law: Delay,

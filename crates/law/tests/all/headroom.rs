@@ -209,7 +209,8 @@ fn one_bad_sample_in_four_seconds_costs_side_work_nothing() {
     }
 }
 
-/// Usage that is known to a tick: side work fills the machine, and its counter is ahead by a tick in every other window.
+/// Usage that is known to a tick: side work fills the machine, and its counter is ahead by a tick
+/// in every other window.
 #[test]
 fn the_noise_of_ticks_is_no_main() {
     let mut law = Headroom::new(
@@ -335,7 +336,8 @@ proptest! {
 
 #[test]
 fn a_main_in_pulses_does_not_keep_side_work_out_for_good() {
-    // 1 ms of each 10 on one CPU: each pulse is an alarm, and the next comes before the last one is judged.
+    // 1 ms of each 10 on one CPU: each pulse is an alarm, and the next comes before the last one is
+    // judged.
     let mut law = Headroom::new(HeadroomConfig::KERNEL, TERMS);
     let (mut last, mut given_ucpu) = (HeadroomDecision::default(), 0);
     for ms in 0..20_000u64 {
@@ -352,8 +354,8 @@ fn a_main_in_pulses_does_not_keep_side_work_out_for_good() {
     );
 }
 
-/// What side work is given on average, in percent of the machine, beside a main that takes every CPU for `on` of each `period` ms, and
-/// did nothing at first.
+/// What side work is given on average, in percent of the machine, beside a main that takes every
+/// CPU for `on` of each `period` ms, and did nothing at first.
 fn given_beside_pulses(cpus: u64, on: u64, period: u64) -> f64 {
     let mut law = Headroom::new(HeadroomConfig::kernel(cpus as u32), TERMS);
     let (mut last, mut given_ucpu, mut steps) = (HeadroomDecision::default(), 0, 0);
@@ -377,8 +379,9 @@ fn given_beside_pulses(cpus: u64, on: u64, period: u64) -> f64 {
 
 #[test]
 fn a_main_that_pulses_on_all_cpus_leaves_side_work_what_it_leaves_on_average() {
-    // As regular as the blocks that noise is measured in, so that it has none: 2.5 of 40 % were given on 16 CPUs. (The trim adds up
-    // to 5 %, for side work cannot use what it is given during a pulse.)
+    // As regular as the blocks that noise is measured in, so that it has none: 2.5 of 40 % were
+    // given on 16 CPUs. (The trim adds up to 5 %, for side work cannot use what it is given during
+    // a pulse.)
     for cpus in [1, 2, 3, 4, 6, 8, 16, 64, 1024] {
         for (on, period, due) in [(1, 10, 60.0), (3, 10, 40.0), (3, 11, 42.7)] {
             let given = given_beside_pulses(cpus, on, period);
@@ -387,7 +390,8 @@ fn a_main_that_pulses_on_all_cpus_leaves_side_work_what_it_leaves_on_average() {
                 "{on} of {period} ms on {cpus} CPUs: {given} % given, {due} due"
             );
         }
-        // Longer ones are steps, and answered as such; what lies between them is given nevertheless.
+        // Longer ones are steps, and answered as such; what lies between them is given
+        // nevertheless.
         let given = given_beside_pulses(cpus, 30, 100);
         assert!(given > 25.0, "30 of 100 ms on {cpus} CPUs: {given} % given");
     }

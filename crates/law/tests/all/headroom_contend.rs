@@ -1,5 +1,5 @@
-//! Main that is slowed by side work (`law/headroom.h`): what side work does to it is not taken for its own doing, and what
-//! it does itself is still seen at once.
+//! Main that is slowed by side work (`law/headroom.h`): what side work does to it is not taken for
+//! its own doing, and what it does itself is still seen at once.
 
 use proptest::prelude::*;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
@@ -30,8 +30,8 @@ fn window(main_ucpu: u64, side_ucpu: u64) -> HeadroomSample {
     }
 }
 
-/// A machine whose main takes `contend_ppm` longer beside side work everywhere, and a quota that follows the allowance as
-/// the planner's does: cut at once, raised each 250 ms.
+/// A machine whose main takes `contend_ppm` longer beside side work everywhere, and a quota that
+/// follows the allowance as the planner's does: cut at once, raised each 250 ms.
 struct Plant {
     law: Headroom,
     contend_ppm: u64,
@@ -82,7 +82,8 @@ fn base() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Wherever side work stands at its allowance, the law is the formula, whatever is believed of contention.
+    /// Wherever side work stands at its allowance, the law is the formula, whatever is believed of
+    /// contention.
     #[test]
     fn a_wrong_belief_costs_nothing_in_the_end(
         base_ucpu in base(), believed_ppm in 0..2_000_000u32, contend_ppm in 0..1_500_000u64,
@@ -118,7 +119,8 @@ proptest! {
         prop_assert!(fell_ucpu <= MACHINE_UCPU * 3 / 100, "from {most_ucpu} by {fell_ucpu}");
     }
 
-    /// A step of main's own beside side work that does not rise is seen as soon as where nothing contends.
+    /// A step of main's own beside side work that does not rise is seen as soon as where nothing
+    /// contends.
     #[test]
     fn a_step_of_mains_own_is_seen_as_soon(
         base_ucpu in base(), rise_percent in 15..40u64, side_percent in 0..30u64, falls in any::<bool>(),
@@ -160,7 +162,8 @@ fn without_the_term_the_loop_answers_itself() {
     assert_eq!(writes(800_000), 0);
 }
 
-/// Side work that comes in one window and pauses in the next, as below a quota, is no drift and no step of main.
+/// Side work that comes in one window and pauses in the next, as below a quota, is no drift and no
+/// step of main.
 #[test]
 fn side_work_in_bursts_leaves_main_alone() {
     let mut plant = Plant::new(800_000, 1_000_000);

@@ -1,4 +1,5 @@
-//! The trim: what it learns from an actuator that gives less or more than it is told, its bound, and when it must not learn.
+//! The trim: what it learns from an actuator that gives less or more than it is told, its bound,
+//! and when it must not learn.
 
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
@@ -81,7 +82,8 @@ fn it_is_bounded_and_gives_no_more_than_there_is() {
 
 #[test]
 fn it_stands_still_after_a_step() {
-    // Side work as it was told, until main steps; then it lags 100 ms behind. That is no actuator that gives too much.
+    // Side work as it was told, until main steps; then it lags 100 ms behind. That is no actuator
+    // that gives too much.
     let mut law = law(300_000);
     let before = run(&mut law, 100_000, 100, 2_000, |_| {});
     let old = before.allowance_ucpu;

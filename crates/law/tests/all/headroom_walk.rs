@@ -1,5 +1,6 @@
-//! Every sequence of a few kinds of samples, true and false, from the start and from a law that has learnt: the bounds hold
-//! after each, rises keep their slope, and a sample that cannot be true leaves nothing behind.
+//! Every sequence of a few kinds of samples, true and false, from the start and from a law that has
+//! learnt: the bounds hold after each, rises keep their slope, and a sample that cannot be true
+//! leaves nothing behind.
 
 use tidegate_law::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,

@@ -1,4 +1,5 @@
-//! Hierarchical weights against a tree that is counted again each time, and virtual time against exact fractions.
+//! Hierarchical weights against a tree that is counted again each time, and virtual time against
+//! exact fractions.
 
 use proptest::prelude::*;
 use tidegate_law::hweight::{
@@ -108,7 +109,8 @@ proptest! {
         }
     }
 
-    /// However many tasks share a group, together they are worth what the group is: each division drops less than one.
+    /// However many tasks share a group, together they are worth what the group is: each division
+    /// drops less than one.
     #[test]
     fn tasks_share_what_their_group_is_worth(
         weight in 1u32..=102_400,

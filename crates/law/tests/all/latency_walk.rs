@@ -1,8 +1,10 @@
-//! Every state of small queues whose tasks have hints, in search of one that breaks a bound of law/latency.md.
+//! Every state of small queues whose tasks have hints, in search of one that breaks a bound of
+//! law/latency.md.
 //!
-//! One CPU, four tasks, weights, slices, hints. The adversary decides at every instant who wakes and who sleeps (at a lag of zero,
-//! as the bound demands), how much of its slice each request asks for, and when the scheduler looks again before a slice is over.
-//! Virtual time is kept in parts of 1 / SCALE, so that nothing is rounded.
+//! One CPU, four tasks, weights, slices, hints. The adversary decides at every instant who wakes
+//! and who sleeps (at a lag of zero, as the bound demands), how much of its slice each request asks
+//! for, and when the scheduler looks again before a slice is over. Virtual time is kept in parts of
+//! 1 / SCALE, so that nothing is rounded.
 
 use std::cell::Cell;
 
@@ -24,7 +26,8 @@ struct Terms {
     hint: i32,
 }
 
-/// A task in the queue: virtual run time and deadline above the least run time of all, and what is left of its request.
+/// A task in the queue: virtual run time and deadline above the least run time of all, and what is
+/// left of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Queued {
     vruntime: u64,
@@ -61,7 +64,8 @@ impl Bed {
         self.terms[which].weight as i64 * (run - weights * vruntime)
     }
 
-    /// Every hint is told in the law's own terms: the deadline is the law's, from a clock about to wrap.
+    /// Every hint is told in the law's own terms: the deadline is the law's, from a clock about to
+    /// wrap.
     fn request(&self, which: usize, vruntime: u64, slice: u64) -> Queued {
         let terms = self.terms[which];
         let from = WRAPS.wrapping_add(vruntime);
@@ -122,8 +126,8 @@ impl Bed {
         Some(next)
     }
 
-    /// One unit of time runs. At the end of a request the task makes another, of any length, and the next is picked; the
-    /// scheduler may also look again before (`looks`).
+    /// One unit of time runs. At the end of a request the task makes another, of any length, and
+    /// the next is picked; the scheduler may also look again before (`looks`).
     fn advance(&self, queue: &Queue, looks: bool, found: &mut Vec<Queue>) {
         let mut next = queue.clone();
         let Some(running) = next.running else {
@@ -159,7 +163,8 @@ impl Bed {
         queue
     }
 
-    /// The bounds of law/latency.md on this state, each times W * SCALE; how near it comes to the upper one.
+    /// The bounds of law/latency.md on this state, each times W * SCALE; how near it comes to the
+    /// upper one.
     fn judge(&self, queue: &Queue) -> Result<i64, String> {
         let (weights, _) = self.sums(queue);
         let scale = SCALE as i64;

@@ -18,7 +18,8 @@ struct Member {
     since_ns: Option<u64>,
 }
 
-/// The mean of the members as an exact fraction, rounded down; what they ran and were not charged for counts in it.
+/// The mean of the members as an exact fraction, rounded down; what they ran and were not charged
+/// for counts in it.
 fn exact(members: &[Member], now_ns: u64) -> i128 {
     let weights: i128 = members.iter().map(|m| i128::from(weight(m.hweight))).sum();
     let charged: i128 = members
@@ -220,8 +221,8 @@ fn half_of_a_slice_is_undisturbed_up_to_the_most() {
     assert_eq!(undisturbed_ns(2_100_000), UNDISTURBED_MAX_NS);
 }
 
-/// The largest weights of which none is more than one CPU of `cpus`, exactly: the k heaviest share with `cpus` - k CPUs' worth of the
-/// rest.
+/// The largest weights of which none is more than one CPU of `cpus`, exactly: the k heaviest share
+/// with `cpus` - k CPUs' worth of the rest.
 fn feasible(weights: &[u64], cpus: usize) -> Vec<f64> {
     let mut sorted: Vec<u64> = weights.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -338,7 +339,8 @@ fn an_empty_queue_keeps_its_time() {
     );
 }
 
-/// CPUs' clocks differ by a hair: a member may begin to run after the time at which the mean is asked for.
+/// CPUs' clocks differ by a hair: a member may begin to run after the time at which the mean is
+/// asked for.
 #[test]
 fn a_start_in_the_future_counts_for_nothing() {
     let mut mean = Mean::default();
@@ -360,8 +362,8 @@ fn a_member_far_from_the_mean_moves_it_by_the_distance_that_is_counted() {
     }
 }
 
-/// Members of one weight, and the CPUs that serve them: what is pulled is not pulled back, and the run queue that pulls has no more
-/// to do for each of its CPUs than the other had.
+/// Members of one weight, and the CPUs that serve them: what is pulled is not pulled back, and the
+/// run queue that pulls has no more to do for each of its CPUs than the other had.
 fn check_pull(weight: u64, (own, own_cpus): (u64, u64), (other, cpus): (u64, u64)) {
     // Without members there is none to ask about.
     if other == 0 || !pulls((weight * own, own_cpus), (weight * other, cpus), weight) {
@@ -390,13 +392,15 @@ fn a_pull_between_small_run_queues_is_final() {
     }
 }
 
-/// Hogs of weight 300 and 100 that begin in one of two caches: asked with the mean weight of 200, the last pull left 1,300 beside 1,100.
+/// Hogs of weight 300 and 100 that begin in one of two caches: asked with the mean weight of 200,
+/// the last pull left 1,300 beside 1,100.
 #[test]
 fn pulls_of_unequal_members_end_even() {
     let weigh = |queue: &Vec<u64>| queue.iter().sum::<u64>();
     let mut busy: Vec<u64> = [300, 100].repeat(6);
     let mut idle = Vec::new();
-    // The heavier come first more often; here each is looked at in turn, as one that ran goes to the end.
+    // The heavier come first more often; here each is looked at in turn, as one that ran goes to
+    // the end.
     for _ in 0..100 {
         let first = busy.remove(0);
         if pulls((weigh(&idle), 4), (weigh(&busy) + first, 4), first) {
@@ -419,7 +423,8 @@ proptest! {
         cpus in 0_u64..64,
     ) {
         check_pull(weight, (own, own_cpus), (other, cpus));
-        // Members that no CPU runs, beside one that has work for each of its CPUs, are pulled until none is left.
+        // Members that no CPU runs, beside one that has work for each of its CPUs, are pulled until
+        // none is left.
         if other > 0 {
             prop_assert!(pulls((weight * own, own_cpus), (weight * other, 0), weight));
         }

@@ -1,9 +1,11 @@
-//! Every division of small allowances over up to three targets, against handing out one ucpu at a time.
+//! Every division of small allowances over up to three targets, against handing out one ucpu at a
+//! time.
 
 use tidegate_law::{Demand, share};
 
-/// The slow way: floors first; then each single ucpu to the one of those below their demand that is lowest by its weight; what
-/// is left when all demands are met likewise, to all. `None` where two stand equally low: there several answers are fair.
+/// The slow way: floors first; then each single ucpu to the one of those below their demand that is
+/// lowest by its weight; what is left when all demands are met likewise, to all. `None` where two
+/// stand equally low: there several answers are fair.
 fn reference(allowance: u64, targets: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
     let mut out: Vec<u64> = targets.iter().map(|target| target.2).collect();
     let mut ties = 0;

@@ -1,4 +1,5 @@
-//! CPUs for side work: the bounds of its credit, and what an obedient side work gets in the long run.
+//! CPUs for side work: the bounds of its credit, and what an obedient side work gets in the long
+//! run.
 
 use proptest::prelude::*;
 use tidegate_law::HeadroomDecision;
@@ -53,7 +54,8 @@ proptest! {
         }
     }
 
-    /// Side work that takes each CPU it may for each step gets what is allowed, and no more than that and its credit.
+    /// Side work that takes each CPU it may for each step gets what is allowed, and no more than
+    /// that and its credit.
     #[test]
     fn the_fraction_is_kept_in_time(online in 1u32..=64, allowance_ppm in 1_000u64..=1_000_000) {
         let decision = decision(u64::from(online) * allowance_ppm, 0, online);

@@ -1,5 +1,6 @@
-//! The law in the kernel: every header loaded as a BPF program, fed random words by `BPF_PROG_TEST_RUN`, must leave the very bytes
-//! that the native build leaves. `TIDEGATE_BPF_INPUTS` is the number of inputs for each header, `TIDEGATE_SEED` their seed.
+//! The law in the kernel: every header loaded as a BPF program, fed random words by
+//! `BPF_PROG_TEST_RUN`, must leave the very bytes that the native build leaves.
+//! `TIDEGATE_BPF_INPUTS` is the number of inputs for each header, `TIDEGATE_SEED` their seed.
 //!
 //! Skipped with one line where BPF may not be loaded.
 
@@ -109,7 +110,8 @@ struct Sides<'a> {
 
 fn sides(object: &Object, which: u32, map: &str) -> Sides<'static> {
     let mut size = 0;
-    // SAFETY: gives a static struct of u64 alignment and its size; each header's is used by this test alone, from one thread.
+    // SAFETY: gives a static struct of u64 alignment and its size; each header's is used by this
+    // test alone, from one thread.
     let native = unsafe {
         let at = tg_native_ops_io(which, &mut size).cast::<u64>();
         std::slice::from_raw_parts_mut(at, size as usize / 8)
@@ -119,7 +121,8 @@ fn sides(object: &Object, which: u32, map: &str) -> Sides<'static> {
         .find(|found| found.name().to_str() == Some(map))
         .unwrap();
     assert!(u64::from(map.value_size()) >= size);
-    // SAFETY: a new mapping of the whole map, which is never unmapped; only this process and the program it runs write to it.
+    // SAFETY: a new mapping of the whole map, which is never unmapped; only this process and the
+    // program it runs write to it.
     let kernel = unsafe {
         let at = rustix::mm::mmap(
             std::ptr::null_mut(),
@@ -174,7 +177,8 @@ fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
 fn start(which: u32, words: &mut Words, state: &mut [u64]) {
     if which == 2 {
         let cfg = tidegate_law::HeadroomConfig::FAST;
-        // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it after its 12 leading words.
+        // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it
+        // after its 12 leading words.
         unsafe {
             let to = state
                 .as_mut_ptr()

@@ -1,5 +1,6 @@
-//! The rule in a cluster whose parts know of each other late: whatever comes late within [`Constants::settle_s`], kubelet rejects no
-//! pod, neither when it comes nor when kubelet starts again.
+//! The rule in a cluster whose parts know of each other late: whatever comes late within
+//! [`Constants::settle_s`], kubelet rejects no pod, neither when it comes nor when kubelet starts
+//! again.
 
 use std::collections::VecDeque;
 
@@ -156,7 +157,8 @@ fn a_pod_that_is_bound_at_any_second_between_the_two_writes_is_within_the_lower_
         for second in 0..1_200 {
             let before = world.capacity_milli;
             let surplus_milli = if second < 600 { 6_000 } else { 2_000 };
-            // What comes while the key still stands for the scheduler, and is bound after it is deleted.
+            // What comes while the key still stands for the scheduler, and is bound after it is
+            // deleted.
             let asked_milli = if before.is_none() && second > 600 {
                 500
             } else {

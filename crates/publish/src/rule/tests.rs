@@ -268,7 +268,8 @@ fn both_tolerances_may_add_up() {
         ..surplus(6_427)
     };
     node.seconds(3_600, steady);
-    // The promise is within a tenth of 6,427, and the pods within a tenth of the promise: the key stays.
+    // The promise is within a tenth of 6,427, and the pods within a tenth of the promise: the key
+    // stays.
     assert_eq!(node.standing_milli, Some(7_501));
 }
 
@@ -338,8 +339,8 @@ proptest! {
             prop_assert!(target_milli <= bound_milli.max(100), "nothing for {target_milli}");
             return Ok(());
         };
-        // A mean within 250 (or a tenth) below does not lower the promise, and a change below 250 is not written. Pods that request
-        // as much more than the promise do not delete the key.
+        // A mean within 250 (or a tenth) below does not lower the promise, and a change below 250
+        // is not written. Pods that request as much more than the promise do not delete the key.
         let slack_milli = (stands_milli / 10).max(250);
         let beyond_milli = if stands_milli < bound_milli + 250 { slack_milli } else { 0 };
         let slack_milli = slack_milli + beyond_milli + 250 + 100;

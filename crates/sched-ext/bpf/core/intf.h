@@ -158,8 +158,8 @@ struct ext_counts {
 #define EXT_CACHE_LINE 64
 
 /*
- * One CPU: its place in the machine, what it runs, and its counts. Written by itself. Others that look
- * for one to preempt read the first cache line.
+ * One CPU: its place in the machine, what it runs, and its counts. Written by itself. Others that
+ * look for one to preempt read the first cache line.
  */
 struct ext_cpu {
 	u32 llc;

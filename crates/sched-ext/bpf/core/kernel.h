@@ -217,8 +217,8 @@ enum scx_ops_flags { SCX_OPS_KEEP_BUILTIN_IDLE = 1, SCX_OPS_ENQ_LAST = 2 };
 #define HAS_CONST(type, name) __builtin_preserve_enum_value(*(enum type *)name, 0)
 
 /*
- * What libbpf fills in the kernel's structure by members' names, so the order is ours. src/object.rs
- * takes out callbacks that a kernel lacks.
+ * What libbpf fills in the kernel's structure by members' names, so the order is ours.
+ * src/object.rs takes out callbacks that a kernel lacks.
  */
 struct sched_ext_ops {
 	int (*cgroup_set_idle)(u64 *arguments);	     /* 6.19 */

@@ -53,7 +53,8 @@ extern const int __preempt_count WEAK;
 /* HARDIRQ_MASK and SOFTIRQ_OFFSET of include/linux/preempt.h. */
 #define PREEMPT_COUNT_INTERRUPTS 0xf0100
 
-/* No interrupt and no softirq is being served: what happens is the current task's doing. False where the kernel does not tell. */
+/* No interrupt and no softirq is being served: what happens is the current task's doing. False
+ * where the kernel does not tell. */
 INLINE bool in_task(void)
 {
 	return &__preempt_count &&

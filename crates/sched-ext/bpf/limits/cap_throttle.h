@@ -19,7 +19,8 @@
 
 /* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
-/* Throttled tasks that are checked, and background tasks that are let go, in one call of the timer. */
+/* Throttled tasks that are checked, and background tasks that are let go, in one call of the timer.
+ */
 #define CAP_TIMER_BATCH 64
 /* Tasks whose time has not come and that are checked. */
 #define CAP_SPARE_SCAN_MAX 32

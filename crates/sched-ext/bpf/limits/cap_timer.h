@@ -15,8 +15,8 @@
 #define CAP_IDLE_ROUND_NS 10000000ULL
 
 /*
- * A background task of a bucket has been checked: the bucket lets one go at a time, for that uses what
- * it holds. Returns when the next may be checked. Global, so that the verifier walks it once.
+ * A background task of a bucket has been checked: the bucket lets one go at a time, for that uses
+ * what it holds. Returns when the next may be checked. Global, so that the verifier walks it once.
  */
 u64 cap_recalled(u32 throttler, bool runs, u64 now)
 {

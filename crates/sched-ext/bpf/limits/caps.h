@@ -336,9 +336,10 @@ int caps_charge(struct task_ctx *t NONNULL, u64 ran_ns, u64 now, bool background
 }
 
 /*
- * `update_idle`, `cpu_release`: the switch to idle, or to another class at the end of a slice, is charged
- * to the task that it leads away from, still the current one (charge.h: that to another task, to the
- * other). A group that a cap stops 500 times a second had 1.3 ms more than it was charged for.
+ * `update_idle`, `cpu_release`: the switch to idle, or to another class at the end of a slice, is
+ * charged to the task that it leads away from, still the current one (charge.h: that to another
+ * task, to the other). A group that a cap stops 500 times a second had 1.3 ms more than it was
+ * charged for.
  */
 INLINE void caps_switch_away(struct ext_cpu *c, u64 now)
 {

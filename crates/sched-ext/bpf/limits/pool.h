@@ -2,9 +2,9 @@
 /*
  * Groups with a quota: a pool for each, and a silo for each of its CPUs (law/bandwidth.h).
  *
- * A group gets an index with its first quota and keeps it until it is gone, limited or not: debts and
- * counts outlive a change of cpu.max. A task finds the nearest limited group at or above its own in
- * its group (group_resolve); from there each limit names the next above.
+ * A group gets an index with its first quota and keeps it until it is gone, limited or not: debts
+ * and counts outlive a change of cpu.max. A task finds the nearest limited group at or above its
+ * own in its group (group_resolve); from there each limit names the next above.
  */
 #ifndef TIDEGATE_EXT_POOL_H
 #define TIDEGATE_EXT_POOL_H

@@ -45,9 +45,9 @@ INLINE bool task_reads_rcu(struct task_struct *p)
 
 /*
  * Puts a task's weight right until it agrees with its state, after a change of the state that raced
- * with another CPU's: each is a word of its own, and the CPU that has taken the task may have counted
- * the weight before it was taken away here, and be done with the task by now. Global, so that the
- * verifier walks it once.
+ * with another CPU's: each is a word of its own, and the CPU that has taken the task may have
+ * counted the weight before it was taken away here, and be done with the task by now. Global, so
+ * that the verifier walks it once.
  */
 int throttle_settle_weight(struct task_ctx *t NONNULL)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Counts the tasks that are members of each run queue, and compares with what the run queues and the
- * tree of weights count. On a machine at rest both are the same; while tasks wake up elsewhere they
- * may differ for a moment. For the tests.
+ * Counts the tasks that are members of each run queue, and compares with what the run queues and
+ * the tree of weights count. On a machine at rest both are the same; while tasks wake up elsewhere
+ * they may differ for a moment. For the tests.
  */
 #ifndef TIDEGATE_EXT_AUDIT_H
 #define TIDEGATE_EXT_AUDIT_H

@@ -77,8 +77,8 @@ INLINE u32 caps_of_task(u32 pid, bool none)
 
 /*
  * Sets a cap, or with no terms takes it away. What draws on it finds out at its next look. The
- * generation is raised before a family that was taken away is free: a task that comes meanwhile would
- * find it in its chain and, as it is nobody's, end there, without the caps further up.
+ * generation is raised before a family that was taken away is free: a task that comes meanwhile
+ * would find it in its chain and, as it is nobody's, end there, without the caps further up.
  */
 SEC("syscall")
 int set_cap(struct ext_cap_ask *ask)

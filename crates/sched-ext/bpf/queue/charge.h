@@ -31,7 +31,8 @@ INLINE u64 task_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 
 /*
  * The CPU turns away from the task that the kernel still has as its current one. `displaced`: for a
- * higher class, which the switch belongs to; the task is put back meanwhile, and is not charged for that.
+ * higher class, which the switch belongs to; the task is put back meanwhile, and is not charged for
+ * that.
  */
 INLINE void cpu_switch_begins(struct ext_cpu *c, u64 now, bool displaced)
 {

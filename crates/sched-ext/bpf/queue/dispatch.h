@@ -82,8 +82,8 @@ INLINE bool dispatch_is_plain(s32 cpu, u32 llc, u32 kind)
 }
 
 /*
- * The first of a kind, of this cache and then of others, or `prev`, which has run until now and could
- * go on; true: a task runs. Global, so that the verifier walks it once and not for each kind.
+ * The first of a kind, of this cache and then of others, or `prev`, which has run until now and
+ * could go on; true: a task runs. Global, so that the verifier walks it once and not for each kind.
  */
 u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct task_ctx *t, u32 kind,
 		  u64 now)

@@ -161,9 +161,9 @@ INLINE void enqueue_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 }
 
 /*
- * Whether a woken thread of the kernel's own, of this one CPU, goes before all that wait: others wait
- * for it. The kernel calls `dispatch` only when the CPU's own queue is empty, so one that has had its
- * share, or is put back, waits with the others: two busy ones would keep the CPU for good.
+ * Whether a woken thread of the kernel's own, of this one CPU, goes before all that wait: others
+ * wait for it. The kernel calls `dispatch` only when the CPU's own queue is empty, so one that has
+ * had its share, or is put back, waits with the others: two busy ones would keep the CPU for good.
  */
 INLINE bool enqueue_kthread(struct task_struct *p, struct task_ctx *t)
 {

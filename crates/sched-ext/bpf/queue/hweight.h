@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The tree of hierarchical weights (law/hweight.h). A run queue for each group and CPU costs more than
- * BPF can afford.
+ * The tree of hierarchical weights (law/hweight.h). A run queue for each group and CPU costs more
+ * than BPF can afford.
  *
  * What is active in a group changes under a waiting task; its share is looked up again when it is
  * queued next, and when it comes first (pick_reweigh). Each group has its own lock. Each kind of
@@ -12,7 +12,8 @@
 
 #include "core/ext.h"
 
-/* sched_ext's own weight of a task is in percent of nice 0's, too coarse for positive nice levels. */
+/* sched_ext's own weight of a task is in percent of nice 0's, too coarse for positive nice levels.
+ */
 INLINE u32 task_weight(struct task_struct *p)
 {
 	return p->policy == SCHED_IDLE ? TG_WEIGHT_IDLE : tg_nice_weight(p->static_prio - 100);
@@ -59,7 +60,8 @@ int hweight_propagate(u32 at, u32 kind, s64 weight, s32 by)
 	return 0;
 }
 
-/* The same from an entity's own group on. Global, too: its paths would multiply those of every caller. */
+/* The same from an entity's own group on. Global, too: its paths would multiply those of every
+ * caller. */
 __attribute__((noinline)) int hweight_change(u32 at, u32 kind, s64 weight, s32 by)
 {
 	struct group *g = at == GROUP_ROOT ? NULL : group_at(at);

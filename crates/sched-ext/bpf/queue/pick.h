@@ -17,8 +17,9 @@ INLINE u32 pick_scan_max(u32 kind)
 }
 
 /*
- * Whether a queue holds main or side work of a CPU's own cache that may run on several CPUs. (Tasks in
- * `wide` may run on as many as are on line, but not on all of those if some of theirs are offline.)
+ * Whether a queue holds main or side work of a CPU's own cache that may run on several CPUs. (Tasks
+ * in `wide` may run on as many as are on line, but not on all of those if some of theirs are
+ * offline.)
  */
 INLINE bool pick_sorts(struct ext_cpu *c, u64 dsq)
 {
@@ -29,9 +30,9 @@ INLINE bool pick_sorts(struct ext_cpu *c, u64 dsq)
 }
 
 /*
- * The deadline of the first in a queue that may run on a CPU; 0: there is none, or (hidden_dsq) none
- * within reach. Global, as pick_steal, so that the verifier walks it once and not for every way that
- * leads there.
+ * The deadline of the first in a queue that may run on a CPU; 0: there is none, or (hidden_dsq)
+ * none within reach. Global, as pick_steal, so that the verifier walks it once and not for every
+ * way that leads there.
  */
 u64 pick_first(u64 dsq, s32 cpu, u32 scan_max)
 {
@@ -184,8 +185,9 @@ int pick_reweigh(u64 dsq, s32 cpu, u64 now)
 }
 
 /*
- * Whether nothing waits. With limits the queues are looked at instead: a task that one CPU throttles
- * while another runs it may lie in a queue uncounted. Global, so that the verifier walks it once.
+ * Whether nothing waits. With limits the queues are looked at instead: a task that one CPU
+ * throttles while another runs it may lie in a queue uncounted. Global, so that the verifier walks
+ * it once.
  */
 __attribute__((noinline)) u32 pick_none_waits(u32 runqueue)
 {
@@ -226,10 +228,10 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 }
 
 /*
- * Side work or background begins, or goes on, on a CPU that found no main task. A task that another CPU
- * was putting back at that moment, or that woke up, was in no queue yet and saw no CPU that yields:
- * it would wait for the tick. So the CPU looks once more, now that others see what it runs. Global,
- * so that the verifier walks it once.
+ * Side work or background begins, or goes on, on a CPU that found no main task. A task that another
+ * CPU was putting back at that moment, or that woke up, was in no queue yet and saw no CPU that
+ * yields: it would wait for the tick. So the CPU looks once more, now that others see what it runs.
+ * Global, so that the verifier walks it once.
  */
 int pick_main_again(s32 cpu, u64 now)
 {

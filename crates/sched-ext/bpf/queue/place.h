@@ -12,8 +12,8 @@
 #include "queue/runqueue.h"
 
 /*
- * Whether what runs there is compared by its weight. A kernel thread is not: most sleep again soon, and it
- * weighs many times what a task in a group does.
+ * Whether what runs there is compared by its weight. A kernel thread is not: most sleep again soon,
+ * and it weighs many times what a task in a group does.
  */
 INLINE bool place_compares(struct ext_cpu *c)
 {
@@ -21,9 +21,9 @@ INLINE bool place_compares(struct ext_cpu *c)
 }
 
 /*
- * A task that waits, against what runs on a CPU (law/runqueue.h); where that is not compared, against one of
- * nice 0 in the same group. What the running one weighs is looked up again: the waking task may have made it a
- * fraction of what it was.
+ * A task that waits, against what runs on a CPU (law/runqueue.h); where that is not compared,
+ * against one of nice 0 in the same group. What the running one weighs is looked up again: the
+ * waking task may have made it a fraction of what it was.
  */
 INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext_cpu *c,
 						  struct runqueue *rq, bool sync, u64 now)
@@ -122,9 +122,9 @@ s32 place_soft(struct task_struct *p TRUSTED, u32 home)
 }
 
 /*
- * From `enqueue`: a main task is put back. It was in no queue while its CPU switched, and another CPU
- * may have found none waiting and begun side work or background: that one chooses again. (One that
- * begins later looks itself: pick_main_again.) Global, so that the verifier walks it once.
+ * From `enqueue`: a main task is put back. It was in no queue while its CPU switched, and another
+ * CPU may have found none waiting and begun side work or background: that one chooses again. (One
+ * that begins later looks itself: pick_main_again.) Global, so that the verifier walks it once.
  */
 int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
 {
@@ -143,9 +143,10 @@ int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
 }
 
 /*
- * Where a task goes that is woken by one that is about to sleep: to the waker's CPU, which has what it is woken
- * for in its caches and then looks for a task next (pick_near); if it may not run there, or that CPU is of
- * another cache, to `cpu`, as in any wakeup. In either case it waits in order (TASK_SYNC).
+ * Where a task goes that is woken by one that is about to sleep: to the waker's CPU, which has what
+ * it is woken for in its caches and then looks for a task next (pick_near); if it may not run
+ * there, or that CPU is of another cache, to `cpu`, as in any wakeup. In either case it waits in
+ * order (TASK_SYNC).
  */
 INLINE s32 place_beside(struct task_struct *p, s32 cpu)
 {
@@ -172,15 +173,16 @@ INLINE s32 place_cpu(s32 place)
 }
 
 /*
- * Whether the task that ran on a CPU last has left it (for a real-time task, for idle, or in a switch), or is about
- * to: another displaces it.
+ * Whether the task that ran on a CPU last has left it (for a real-time task, for idle, or in a
+ * switch), or is about to: another displaces it.
  */
 INLINE bool place_is_left(struct ext_cpu *c)
 {
 	return c->need_resched || !(c->state & EXT_CPU_RUNS);
 }
 
-/* How late a CPU's task is, as a deadline: one that has left is the earliest, one that yields the latest. */
+/* How late a CPU's task is, as a deadline: one that has left is the earliest, one that yields the
+ * latest. */
 INLINE u64 place_deadline(struct task_ctx *t, struct ext_cpu *c)
 {
 	if (place_is_left(c))
@@ -190,8 +192,8 @@ INLINE u64 place_deadline(struct task_ctx *t, struct ext_cpu *c)
 
 /*
  * The CPU to preempt now: the one whose task has the latest deadline, of those where `p` may run
- * (place_soft comes before it). If that task may not be preempted yet, or has left: PLACE_SOON - cpu
- * (`p` goes first when its safe time, or the turn of what came in its place, is over) or
+ * (place_soft comes before it). If that task may not be preempted yet, or has left: PLACE_SOON -
+ * cpu (`p` goes first when its safe time, or the turn of what came in its place, is over) or
  * PLACE_LATER - cpu (`p` waits in order for the end of its slice). Otherwise PLACE_NONE. Global, so
  * that the verifier walks its rounds once, and not for each of the ways that lead here.
  */

@@ -38,8 +38,8 @@ INLINE bool runqueue_has(struct task_ctx *t, u32 runqueue)
 }
 
 /*
- * Members that wait. Without the lock: a member comes before its task is queued, so one that is
- * not seen yet sees, when it is queued, a CPU that idles. Global, so that the verifier walks it once.
+ * Members that wait. Without the lock: a member comes before its task is queued, so one that is not
+ * seen yet sees, when it is queued, a CPU that idles. Global, so that the verifier walks it once.
  */
 __attribute__((noinline)) u64 runqueue_waiting(u32 runqueue)
 {

@@ -3,9 +3,9 @@
  * Main spreads onto whole cores.
  *
  * A wakeup finds an idle core by itself. A task that computes without a sleep does not: it comes to
- * share a core though others are idle, for each time that it is displaced any idle thread takes it. So
- * at the end of a slice, with no task waiting, a task that shares its core with another of main's goes
- * to a core that is idle as a whole, in its own cache if there is one among the next
+ * share a core though others are idle, for each time that it is displaced any idle thread takes it.
+ * So at the end of a slice, with no task waiting, a task that shares its core with another of
+ * main's goes to a core that is idle as a whole, in its own cache if there is one among the next
  * TG_SMT_SPREAD_SCAN_MAX CPUs there.
  */
 #ifndef TIDEGATE_EXT_SMT_SPREAD_H

@@ -196,7 +196,8 @@ INLINE u64 side_members_now(void)
 	return members > 0 ? members : 0;
 }
 
-/* From the decision to CPUs; `before_ucpu` is what was allowed until now. Global, as headroom_law. */
+/* From the decision to CPUs; `before_ucpu` is what was allowed until now. Global, as headroom_law.
+ */
 __attribute__((noinline)) int headroom_allow(u64 dt_ns, u64 before_ucpu)
 {
 	tg_side_step(&headroom.credit, &headroom.decision, before_ucpu, dt_ns, headroom.side_ns,

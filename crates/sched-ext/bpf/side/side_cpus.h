@@ -214,8 +214,8 @@ INLINE void side_cpu_sweep(s32 cpu, struct cpu_time *s)
 
 /*
  * Tasks that may not run everywhere may wait for CPUs that main never leaves, while other side work
- * has more than the floor: each has TG_SIDE_FORCED_NS three times (its slice) in TG_SIDE_ROUND_NS. Others
- * of the run queue have gone on meanwhile, so it is the first of them.
+ * has more than the floor: each has TG_SIDE_FORCED_NS three times (its slice) in TG_SIDE_ROUND_NS.
+ * Others of the run queue have gone on meanwhile, so it is the first of them.
  */
 INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 now)
 {
@@ -227,7 +227,8 @@ INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 n
 		s->side_served_ns = now;
 		return;
 	}
-	/* At most all side tasks wait here: until that many could be due, the queues need no look. */
+	/* At most all side tasks wait here: until that many could be due, the queues need no look.
+	 */
 	if (tg_sub0(now, s->side_served_ns) < TG_SIDE_ROUND_NS / 3 / tg_max(side_members_now(), 1))
 		return;
 	waiting = tg_max(scx_bpf_dsq_nr_queued(dsq_pinned(cpu, EXT_SIDE)), 0) +

@@ -3,13 +3,14 @@
  * The kernel's deadline server (7.0) runs tasks of sched_ext for 50 ms of each second on a CPU that
  * real-time tasks would have whole.
  *
- * A server that asks for a task and gets none stops. It starts again when the CPU's first task becomes
- * runnable; a throttled task is runnable to the kernel, so where one waits, main and the kernel's own
- * threads would wait for the real-time tasks to end. So it never asks in vain: where no other task
- * waits, one that may not run has a least run, charged; at most the server's 50 ms a second.
+ * A server that asks for a task and gets none stops. It starts again when the CPU's first task
+ * becomes runnable; a throttled task is runnable to the kernel, so where one waits, main and the
+ * kernel's own threads would wait for the real-time tasks to end. So it never asks in vain: where
+ * no other task waits, one that may not run has a least run, charged; at most the server's 50 ms a
+ * second.
  *
- * It stops as well where a CPU with throttled tasks idles for a period of its own (1 s). Real-time tasks
- * that then come withhold the CPU, and the scheduler leaves (realtime.h).
+ * It stops as well where a CPU with throttled tasks idles for a period of its own (1 s). Real-time
+ * tasks that then come withhold the CPU, and the scheduler leaves (realtime.h).
  */
 #ifndef TIDEGATE_EXT_DL_SERVER_H
 #define TIDEGATE_EXT_DL_SERVER_H
@@ -19,9 +20,9 @@
 #include "timers/starvation.h"
 
 /*
- * From `dispatch`, when no task may run: the server asks, not the CPU by itself, which takes deadline
- * and real-time tasks first. A server whose 50 ms end as it asks is off the CPU's queue by then, so it
- * counts as asking once more.
+ * From `dispatch`, when no task may run: the server asks, not the CPU by itself, which takes
+ * deadline and real-time tasks first. A server whose 50 ms end as it asks is off the CPU's queue by
+ * then, so it counts as asking once more.
  */
 INLINE bool dl_server_asks(struct ext_cpu *c)
 {

@@ -2,15 +2,15 @@
 /*
  * Real-time tasks that withhold CPUs from this class: the scheduler leaves.
  *
- * From 7.0 on the kernel's server runs tasks of this class for 50 ms of each second (dl_server.h). Before,
- * or with that server off, tasks wait until the real-time tasks rest, and among them RCU's and the
- * kernel's workers. The fair class has had such a server since 6.12. So after REALTIME_POLLS the
- * scheduler ends, long before the watchdog's 30 s.
+ * From 7.0 on the kernel's server runs tasks of this class for 50 ms of each second (dl_server.h).
+ * Before, or with that server off, tasks wait until the real-time tasks rest, and among them RCU's
+ * and the kernel's workers. The fair class has had such a server since 6.12. So after
+ * REALTIME_POLLS the scheduler ends, long before the watchdog's 30 s.
  *
  * A CPU is withheld while a real-time or deadline task runs at each poll, no task of this class has
- * run since the poll before, and one waits. The scheduler leaves for a task that waits in the queues
- * of a withheld CPU, for the first of those that may run on some CPUs when these are all withheld,
- * and for any when all CPUs are.
+ * run since the poll before, and one waits. The scheduler leaves for a task that waits in the
+ * queues of a withheld CPU, for the first of those that may run on some CPUs when these are all
+ * withheld, and for any when all CPUs are.
  */
 #ifndef TIDEGATE_EXT_REALTIME_H
 #define TIDEGATE_EXT_REALTIME_H
@@ -26,7 +26,8 @@ u32 realtime_waits; /* a task waits that may run on several CPUs */
 
 u32 realtime_left; /* the scheduler has ended for this */
 
-/* Whether a real-time task runs there now. Global, as those below, so that the verifier walks it once. */
+/* Whether a real-time task runs there now. Global, as those below, so that the verifier walks it
+ * once. */
 u32 realtime_runs(u32 cpu)
 {
 	struct task_struct *curr;
@@ -70,8 +71,8 @@ u32 realtime_check_cpu(u32 cpu)
 }
 
 /*
- * The first task that waits in a cache for some of the CPUs has waited for long, and all its CPUs are
- * withheld. Another of that queue comes to be the first in time: V goes on without it.
+ * The first task that waits in a cache for some of the CPUs has waited for long, and all its CPUs
+ * are withheld. Another of that queue comes to be the first in time: V goes on without it.
  */
 u32 realtime_confines(u32 llc, const struct cpumask *online TRUSTED, u64 now)
 {

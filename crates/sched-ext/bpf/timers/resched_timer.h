@@ -3,10 +3,10 @@
  * Reschedule timers: a running task gives way to one that waits for it (place.h), at the end of its
  * slice or once it has run undisturbed. One timer a CPU, which any CPU may set.
  *
- * The kernel would look at the next tick, up to 4 ms late. As in slice_timer.h a timer that is set for
- * an earlier time is left and set again, so a CPU has one timer a slice however often tasks wake. Two
- * CPUs that set it at once cost a tick at most. The timer looks at no queue: `dispatch` does, and keeps
- * the running task if it is still first.
+ * The kernel would look at the next tick, up to 4 ms late. As in slice_timer.h a timer that is set
+ * for an earlier time is left and set again, so a CPU has one timer a slice however often tasks
+ * wake. Two CPUs that set it at once cost a tick at most. The timer looks at no queue: `dispatch`
+ * does, and keeps the running task if it is still first.
  */
 #ifndef TIDEGATE_EXT_RESCHED_TIMER_H
 #define TIDEGATE_EXT_RESCHED_TIMER_H
@@ -41,7 +41,8 @@ INLINE u64 resched_due_ns(struct ext_cpu *c, u64 moment)
 	       (moment == RESCHED_SOON ? tg_runqueue_undisturbed_ns(c->slice_ns) : c->slice_ns);
 }
 
-/* A task of main's run queue waits for a moment of the task that runs there. Global, so that the verifier walks it once. */
+/* A task of main's run queue waits for a moment of the task that runs there. Global, so that the
+ * verifier walks it once. */
 int resched_timer_set(u32 runqueue, u32 cpu, u32 moment, u64 now)
 {
 	struct runqueue *rq = runqueue_at(runqueue);

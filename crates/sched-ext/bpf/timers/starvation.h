@@ -39,7 +39,8 @@ enum starvation_verdict { STARVATION_NONE, STARVATION_RUN, STARVATION_NEW_KIND }
 
 /*
  * What is to become of a task that waits; its kind is put right at once. Being in the background is
- * for its caps to say: one whose cap was removed or raised is main's again, whatever queue it is in. Global, as all here, so that the verifier walks it once.
+ * for its caps to say: one whose cap was removed or raised is main's again, whatever queue it is
+ * in. Global, as all here, so that the verifier walks it once.
  */
 u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 inside, u64 now)
 {

@@ -5,8 +5,8 @@
  * A throttled task, or side work that waits, cannot set a timer again that does not fire. The
  * starvation timer checks those of headroom, caps and limits while one of them is set; it is itself
  * started again by the next task that waits. Slice and reschedule timers are for a CPU that runs a
- * task: the tick stands in. Written for side work that waited for 30 s while a CPU went offline (soak,
- * 6.18); that its timer did not fire then is a guess.
+ * task: the tick stands in. Written for side work that waited for 30 s while a CPU went offline
+ * (soak, 6.18); that its timer did not fire then is a guess.
  */
 #ifndef TIDEGATE_EXT_TIMER_GUARD_H
 #define TIDEGATE_EXT_TIMER_GUARD_H

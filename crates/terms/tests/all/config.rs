@@ -192,7 +192,8 @@ fn what_contradicts_itself_in_the_files_is_told_when_they_are_loaded() {
 fn unreadable_files_and_folders_are_named() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
-    // A folder where a file is expected, and the other way round: refused also for root, unlike mode bits.
+    // A folder where a file is expected, and the other way round: refused also for root, unlike
+    // mode bits.
     std::fs::create_dir_all(root.join("etc/tidegate/tidegate.toml")).unwrap();
     let text = Config::load(&Roots::under(root)).unwrap_err().to_string();
     assert!(
@@ -206,7 +207,7 @@ fn unreadable_files_and_folders_are_named() {
 }
 
 #[test]
-fn refusals_name_input_place_and_mend() {
+fn refusals_name_input_place_and_remedy() {
     let config = Config::default();
     let refuse = |words: &[&str]| config.resolve(&[&asked(words)]).unwrap_err().to_string();
     assert_eq!(
@@ -313,7 +314,8 @@ proptest! {
     }
 }
 
-/// The files that are shipped: each is read without a mistake, and the schema is what the table says.
+/// The files that are shipped: each is read without a mistake, and the schema is what the table
+/// says.
 #[test]
 fn what_is_shipped_agrees_with_what_is_read() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

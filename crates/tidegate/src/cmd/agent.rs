@@ -73,8 +73,8 @@ where
 /// Before this process has a second thread.
 pub fn join_host_cgroups() -> Result<(), Failure> {
     tidegate_agent::join_host_cgroups().map_err(|error| {
-        let mend = "give the container the machine's processes (hostPID), CAP_SYS_ADMIN and CAP_SYS_PTRACE";
-        Failure::new(Exit::Failure, format!("--host-cgroups: {error}; {mend}"))
+        let remedy = "give the container the machine's processes (hostPID), CAP_SYS_ADMIN and CAP_SYS_PTRACE";
+        Failure::new(Exit::Failure, format!("--host-cgroups: {error}; {remedy}"))
     })
 }
 

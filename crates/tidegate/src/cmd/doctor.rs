@@ -22,7 +22,8 @@ with 4, and with 1 if the kernel refuses a program.";
 #[derive(clap::Args)]
 #[command(after_long_help = NOTES)]
 pub struct Args {
-    /// Instead have the kernel check the sched_ext engine's BPF programs, and print the instructions it walked; none runs
+    /// Instead have the kernel check the sched_ext engine's BPF programs, and print the
+    /// instructions it walked; none runs
     #[arg(long)]
     verify_sched_ext: bool,
     /// Print as JSON

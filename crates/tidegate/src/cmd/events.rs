@@ -53,7 +53,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints what comes after event number `since` until the stream of the agent `pid` ends; says how far it came.
+/// Prints what comes after event number `since` until the stream of the agent `pid` ends; says how
+/// far it came.
 fn follow(args: &Args, agent: &Client, mut since: u64, pid: i32) -> Result<u64, Failure> {
     let mut stream = agent.stream_events(since)?;
     while stream.agent_pid() == pid

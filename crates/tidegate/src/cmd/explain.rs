@@ -24,7 +24,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     render::show(args.json, &view, explain::page)
 }
 
-/// Annotations and policies are known to the API server, and to `tidegate-kube` on the pod's node alone.
+/// Annotations and policies are known to the API server, and to `tidegate-kube` on the pod's node
+/// alone.
 fn of_pod(pod: &str) -> Failure {
     let is_name = |text: &str| {
         let is_of_name = |one: u8| {

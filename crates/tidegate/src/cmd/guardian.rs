@@ -1,4 +1,5 @@
-//! `tidegate guardian`: acts when the agent cannot. The agent starts one; another may watch from outside.
+//! `tidegate guardian`: acts when the agent cannot. The agent starts one; another may watch from
+//! outside.
 
 use tidegate_agent::guardian;
 use tidegate_agent::paths::RunDir;

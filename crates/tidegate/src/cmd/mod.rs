@@ -79,7 +79,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Agent", &["agent", "metrics", "report", "recording"]),
 ];
 
-/// Commands that ask an agent and nothing else: the others are about this machine's files and processes.
+/// Commands that ask an agent and nothing else: the others are about this machine's files and
+/// processes.
 const ASKING: &[&str] = &[
     "run", "set", "unset", "status", "explain", "top", "events", "web", "metrics", "report",
 ];

@@ -47,7 +47,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// systemd tells its ExecStopPost how the service ended (systemd.exec(5), `$SERVICE_RESULT`); a person tells nothing.
+/// systemd tells its ExecStopPost how the service ended (systemd.exec(5), `$SERVICE_RESULT`); a
+/// person tells nothing.
 fn after(run_dir: &RunDir) -> After {
     match std::env::var("SERVICE_RESULT") {
         Ok(result) if result != "success" => After::Crash,

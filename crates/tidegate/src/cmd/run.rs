@@ -1,7 +1,8 @@
 //! `tidegate run`: a command in a gate of its own.
 //!
-//! The agent puts *this* process into the gate's group, and this process becomes the command. Nothing stands between the
-//! command and its starter: exit code, signals, terminal, job control and descriptors need no forwarding.
+//! The agent puts *this* process into the gate's group, and this process becomes the command.
+//! Nothing stands between the command and its starter: exit code, signals, terminal, job control
+//! and descriptors need no forwarding.
 
 use std::ffi::OsString;
 

@@ -65,8 +65,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 
 fn loopback(text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: &str| {
-        let mend = "write a loopback address with a port, as in 127.0.0.1:9480";
-        let what = format!("web: --listen: \"{text}\" {why}; {mend}");
+        let remedy = "write a loopback address with a port, as in 127.0.0.1:9480";
+        let what = format!("web: --listen: \"{text}\" {why}; {remedy}");
         Failure::new(Exit::Usage, what)
     };
     let address: SocketAddr = text

@@ -1,4 +1,5 @@
-//! What this machine can enforce: facts are gathered here by looking and trying; [`report`] is a pure function of them.
+//! What this machine can enforce: facts are gathered here by looking and trying; [`report`] is a
+//! pure function of them.
 
 mod mechanisms;
 mod obstacle;
@@ -29,7 +30,8 @@ pub struct Facts {
     pub root: bool,
     /// The caller may ask for what takes CPU from others: root, or in the group `tidegate`.
     pub admin: bool,
-    /// What the kernel makes of latency hints, tried on a thread of our own; or why that could not be tried.
+    /// What the kernel makes of latency hints, tried on a thread of our own; or why that could not
+    /// be tried.
     pub slices: Result<Support, String>,
     /// The cgroup tree and the kernel's mechanisms, or why they could not be understood.
     pub machine: Result<Machine, String>,
@@ -43,7 +45,8 @@ pub struct Facts {
     pub scheduler: Scheduler,
     /// What is set of the kernel's own scheduler that another one leaves out.
     pub server: ServerSettings,
-    /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
+    /// systemd's version, when it is the first process and its bus answers; or why units cannot be
+    /// targets.
     pub systemd: Result<String, String>,
     /// The engine of the configuration, and who says so; or the mistakes in its files.
     pub config: Result<(Engine, String), String>,
@@ -228,7 +231,7 @@ pub fn report(facts: &Facts) -> Report {
         None => "headroom can be enforced here: tidegate run --side -- CMD".to_owned(),
         Some(obstacle) => format!(
             "headroom cannot be enforced now: {}; {}",
-            obstacle.why, obstacle.mend
+            obstacle.why, obstacle.remedy
         ),
     };
     let mut notes = Vec::new();

@@ -1,4 +1,5 @@
-//! What keeps Tidegate from enforcing anything here: the most fundamental obstacle, with its mend.
+//! What keeps Tidegate from enforcing anything here: the most fundamental obstacle, with its
+//! remedy.
 
 use tidegate_terms::Engine;
 
@@ -6,13 +7,13 @@ use super::Facts;
 
 pub struct Obstacle {
     pub why: String,
-    pub mend: String,
+    pub remedy: String,
 }
 
-fn obstacle_of(why: impl Into<String>, mend: impl Into<String>) -> Option<Obstacle> {
+fn obstacle_of(why: impl Into<String>, remedy: impl Into<String>) -> Option<Obstacle> {
     Some(Obstacle {
         why: why.into(),
-        mend: mend.into(),
+        remedy: remedy.into(),
     })
 }
 
@@ -35,21 +36,21 @@ pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
         );
     }
     if let Some(why) = machine.refusal() {
-        let mend = match facts.root {
+        let remedy = match facts.root {
             false => "put sudo before tidegate, or have the service started",
             true => {
                 "make the cgroup tree writable (in a container: mount it read-write), or run on the host"
             }
         };
-        return obstacle_of(why, mend);
+        return obstacle_of(why, remedy);
     }
     if !facts.run_dir_writable {
-        let mend = if facts.root {
+        let remedy = if facts.root {
             "make it writable"
         } else {
             "put sudo before tidegate"
         };
-        return obstacle_of(format!("{} cannot be written", facts.run_dir), mend);
+        return obstacle_of(format!("{} cannot be written", facts.run_dir), remedy);
     }
     if let (Ok((Engine::SchedExt, source)), Some(why)) = (&facts.config, facts.scheduler.refuses())
     {

@@ -1,4 +1,5 @@
-//! Whether this kernel takes a scheduler of ours (the engine sched_ext): what it has, what it lacks, what a kernel that has it would add.
+//! Whether this kernel takes a scheduler of ours (the engine sched_ext): what it has, what it
+//! lacks, what a kernel that has it would add.
 
 use tidegate_sched_ext::{NAME, Support};
 use tidegate_terms::Engine;
@@ -8,7 +9,8 @@ const SINCE: (u32, u32) = (6, 12);
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     pub release: String,
-    /// What `CONFIG_SCHED_CLASS_EXT` is in the kernel's configuration in /boot; `None` where that cannot be read.
+    /// What `CONFIG_SCHED_CLASS_EXT` is in the kernel's configuration in /boot; `None` where that
+    /// cannot be read.
     pub configured: Option<bool>,
     pub support: Option<Result<Support, String>>,
     /// It tells schedulers of quotas (6.17).

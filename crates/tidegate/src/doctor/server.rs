@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub struct ServerSettings {
     pub governor: Option<String>,
-    /// CPUs that the kernel's scheduler keeps tasks off unless their affinity names them (`isolcpus`).
+    /// CPUs that the kernel's scheduler keeps tasks off unless their affinity names them
+    /// (`isolcpus`).
     pub isolated: Option<String>,
     /// CPUs without a tick while one task runs (`nohz_full`).
     pub nohz_full: Option<String>,

@@ -61,7 +61,8 @@ pub fn page(view: &ExplainView) -> String {
     text
 }
 
-/// A line of columns, which the agent has aligned: only what does not fit of the last column goes below it.
+/// A line of columns, which the agent has aligned: only what does not fit of the last column goes
+/// below it.
 fn aligned(label: &str, line: &str) -> String {
     match line.rfind("  ").map(|gap| line.split_at(gap + 2)) {
         Some((columns, last)) if !last.is_empty() => wrapped(&format!("{label}{columns}"), last),

@@ -264,7 +264,7 @@ fn terms(screen: &mut Screen, chosen: Chosen, mut text: String, code: KeyCode) -
         }),
         Ok(_) => Command::None,
         Err(error) => {
-            // What was typed is there to be mended.
+            // What was typed is there to be fixed.
             screen.note = Some(Note::Error(error.to_string()));
             screen.prompt = Prompt::Terms(chosen, text);
             Command::None

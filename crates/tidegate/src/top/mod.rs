@@ -1,4 +1,5 @@
-//! The live view: what comes from the agent ([`feed`]) or a recording ([`playback`]) and from the keyboard ([`keys`]) changes the [`screen`], which [`draw`] shows.
+//! The live view: what comes from the agent ([`feed`]) or a recording ([`playback`]) and from the
+//! keyboard ([`keys`]) changes the [`screen`], which [`draw`] shows.
 
 mod draw;
 mod feed;

@@ -108,7 +108,8 @@ pub struct Row<'a> {
     pub gate: &'a GateView,
 }
 
-/// The gates that match `filter`, in order; as a tree each comes behind the gate in which it was started.
+/// The gates that match `filter`, in order; as a tree each comes behind the gate in which it was
+/// started.
 pub fn rows<'a>(gates: &'a [GateView], filter: &str, sort: Sort, is_tree: bool) -> Vec<Row<'a>> {
     let wanted = filter.to_lowercase();
     let mut found: Vec<&GateView> = gates.iter().filter(|gate| matches(gate, &wanted)).collect();

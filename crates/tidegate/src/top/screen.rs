@@ -69,7 +69,8 @@ pub struct Screen {
     pub prompt: Prompt,
     pub explained: Option<Result<ExplainView, String>>,
     is_explained_stale: bool,
-    /// Lines of a page above the first that is seen; pages keep it within bounds when they are drawn.
+    /// Lines of a page above the first that is seen; pages keep it within bounds when they are
+    /// drawn.
     pub scroll: usize,
     pub note: Option<Note>,
     pub period_s: u64,

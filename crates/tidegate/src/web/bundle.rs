@@ -1,9 +1,10 @@
-//! The page's modules as one script, for a page that is one file. Of the language it knows what `web/` uses: imports of names on one
-//! line, and exports where something is declared.
+//! The page's modules as one script, for a page that is one file. Of the language it knows what
+//! `web/` uses: imports of names on one line, and exports where something is declared.
 
 use std::fmt::Write;
 
-/// The module `entry` and all that it imports, each in a scope of its own. `text` gives a module by its name.
+/// The module `entry` and all that it imports, each in a scope of its own. `text` gives a module by
+/// its name.
 pub fn bundle<'a>(entry: &str, text: &dyn Fn(&str) -> Option<&'a str>) -> String {
     let mut script = String::from("'use strict';\n");
     add(entry, text, &mut Vec::new(), &mut script);

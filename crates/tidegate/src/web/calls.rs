@@ -1,5 +1,5 @@
-//! The agent's calls that the page makes, passed on without command lines: by a loopback address every user of the machine may ask,
-//! and the agent sees only the one who runs this.
+//! The agent's calls that the page makes, passed on without command lines: by a loopback address
+//! every user of the machine may ask, and the agent sees only the one who runs this.
 
 use std::path::Path;
 

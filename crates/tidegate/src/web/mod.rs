@@ -1,5 +1,5 @@
-//! The page in a browser: its files, the agent's calls that only read, a recording, and reports. It is served at a loopback address, and
-//! nothing in it changes anything.
+//! The page in a browser: its files, the agent's calls that only read, a recording, and reports. It
+//! is served at a loopback address, and nothing in it changes anything.
 
 mod bundle;
 mod calls;
@@ -193,7 +193,7 @@ async fn find(request: &Request<Incoming>, sources: &Sources) -> Result<Response
     let path = request.uri().path();
     let Some(found) = Found::at(path, sources) else {
         let error = ApiError::new(ErrorKind::NotFound, format!("web: there is no {path}"));
-        return Err(error.with_mend("open /"));
+        return Err(error.with_remedy("open /"));
     };
     if request.method() != Method::GET {
         return Ok((StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET")]).into_response());

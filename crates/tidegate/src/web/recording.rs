@@ -1,4 +1,5 @@
-//! A replay: a recording and its arms, as `tidegate-lab replay --json` writes them and as the page takes them.
+//! A replay: a recording and its arms, as `tidegate-lab replay --json` writes them and as the page
+//! takes them.
 
 use std::path::Path;
 

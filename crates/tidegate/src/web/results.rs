@@ -1,4 +1,5 @@
-//! The reports in a folder, as `lab` and `sim` write them: their pages, CSV and JSON, and pictures. Nothing else of the folder is served.
+//! The reports in a folder, as `lab` and `sim` write them: their pages, CSV and JSON, and pictures.
+//! Nothing else of the folder is served.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -42,7 +43,8 @@ impl Results {
         }
     }
 
-    /// A file of a report, with its media type. The page is no page here: what this one shows of it, it draws itself.
+    /// A file of a report, with its media type. The page is no page here: what this one shows of
+    /// it, it draws itself.
     pub fn file(&self, name: &str) -> Option<(&'static str, Vec<u8>)> {
         let list = self.list();
         let (stem, ending) = name.rsplit_once('.')?;
@@ -63,7 +65,8 @@ impl Results {
         Some((media, bytes))
     }
 
-    /// Files of the folder, and of the folders in it with these before them. No links, and nothing hidden.
+    /// Files of the folder, and of the folders in it with these before them. No links, and nothing
+    /// hidden.
     fn files(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let mut folders = Vec::new();

@@ -31,7 +31,8 @@ pub fn page(name: &str, data: &str) -> String {
     })
 }
 
-/// The template with its fields `{{NAME}}`, in one pass: what is filled in may hold such marks itself.
+/// The template with its fields `{{NAME}}`, in one pass: what is filled in may hold such marks
+/// itself.
 fn filled<'a>(template: &str, text: &dyn Fn(&str) -> &'a str) -> String {
     let mut page = String::new();
     let mut rest = template;

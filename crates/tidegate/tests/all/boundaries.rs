@@ -1,8 +1,10 @@
-//! The failure contract on the running kernel, at every write boundary: the real agent, guardian and `repair` die, stop or are
-//! refused after their n-th change of a file, in the midst of a life in which they are asked everything.
+//! The failure contract on the running kernel, at every write boundary: the real agent, guardian
+//! and `repair` die, stop or are refused after their n-th change of a file, in the midst of a life
+//! in which they are asked everything.
 //!
-//! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all boundaries:: -- --nocapture` is the long form. It needs a build with debug
-//! assertions, which alone knows `TIDEGATE_FAULT` (crates/cgroup/src/inject.rs).
+//! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all boundaries:: -- --nocapture` is the long
+//! form. It needs a build with debug assertions, which alone knows `TIDEGATE_FAULT`
+//! (crates/cgroup/src/inject.rs).
 
 use crate::support_fault::{Fault, What, long, strike_all};
 

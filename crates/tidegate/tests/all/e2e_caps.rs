@@ -1,4 +1,5 @@
-//! Caps on the running kernel, as a person asks for them: soft ones of commands, hard ones of each task and of a process.
+//! Caps on the running kernel, as a person asks for them: soft ones of commands, hard ones of each
+//! task and of a process.
 
 use crate::common::{Background, Instance, cgroups_of, children, or_skip, wait_for};
 

@@ -1,4 +1,5 @@
-//! Failures on their way from the agent to the exit code: each kind by itself, and three of a real agent.
+//! Failures on their way from the agent to the exit code: each kind by itself, and three of a real
+//! agent.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -29,7 +30,7 @@ fn the_exit_code_follows_from_the_kind_and_the_sentence_is_the_agents() {
     let socket = instance.run_dir().join("tidegate.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     for kind in ErrorKind::ALL {
-        let error = ApiError::new(*kind, "gate x: a test").with_mend("read on");
+        let error = ApiError::new(*kind, "gate x: a test").with_remedy("read on");
         let output = std::thread::scope(|scope| {
             scope.spawn(|| answer_with(&listener, &error));
             instance.output(&["status"])
@@ -73,7 +74,7 @@ fn an_agent_says_what_is_wrong_and_the_command_ends_with_its_code() {
     assert_eq!(body["status"], 404);
     assert_eq!(body["kind"], "not_found");
     assert_eq!(body["detail"], "gate:no-such-gate: there is no such gate");
-    assert_eq!(body["mend"], "see `tidegate status`");
+    assert_eq!(body["remedy"], "see `tidegate status`");
     let (head, body) = call(&instance, "GET /v1/nothing HTTP/1.1");
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
     assert_eq!(body["detail"], "socket: there is no call GET /v1/nothing");

@@ -1,11 +1,12 @@
-//! Latency hints on the running kernel: kept across exec and fork, on every thread, and undone. What the agent makes of them
-//! over its life is in its own tests, on a kernel in memory.
+//! Latency hints on the running kernel: kept across exec and fork, on every thread, and undone.
+//! What the agent makes of them over its life is in its own tests, on a kernel in memory.
 
 use crate::common::{Instance, children, or_skip, wait_for};
 use tidegate_cgroup::sched::probe;
 use tidegate_cgroup::{KernelFs, RealFs};
 
-/// The instance, and the kernel's default slice; `None` with the reason printed where tasks take no slices.
+/// The instance, and the kernel's default slice; `None` with the reason printed where tasks take no
+/// slices.
 fn instance(name: &str) -> Option<(Instance, u64)> {
     let support = probe(&RealFs::new()).unwrap();
     if !support.slices {
@@ -59,7 +60,8 @@ fn a_command_has_it_from_its_first_instruction_and_so_has_what_it_forks() {
 #[test]
 fn every_thread_of_a_process_has_it_and_gives_it_back() {
     let (instance, base_ns) = or_skip!(instance("hint-pid"));
-    // The agent's own program with its threads, as a process that is not Tidegate's: it is another instance's.
+    // The agent's own program with its threads, as a process that is not Tidegate's: it is another
+    // instance's.
     let other = or_skip!(Instance::new("hint-other"));
     let _held = other.background(&["--side"], &["sleep", "60"]);
     let mut pid = 0;

@@ -1,5 +1,5 @@
-//! Quotas, bursts and hard caps on the running kernel: on commands, processes and groups of any class, beside the moving quota
-//! of side work, after a death of the agent, and put back.
+//! Quotas, bursts and hard caps on the running kernel: on commands, processes and groups of any
+//! class, beside the moving quota of side work, after a death of the agent, and put back.
 
 use std::os::unix::process::CommandExt;
 

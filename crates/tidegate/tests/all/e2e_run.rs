@@ -66,7 +66,8 @@ fn bytes_pass_through_unchanged() {
     assert!(output.status.success());
 }
 
-/// Runs a shell line once as it is and once with `run` before `exec`'s command, and insists on the same output.
+/// Runs a shell line once as it is and once with `run` before `exec`'s command, and insists on the
+/// same output.
 fn same_with_and_without(instance: &Instance, before: &str, command: &str) {
     let binary = instance.binary().display();
     let run = |line: String| {
@@ -213,7 +214,8 @@ fn a_terminal_session_is_the_commands_own() {
     );
     let mut session = on_a_terminal(&line).spawn().unwrap();
     wait_for("the command on the terminal", || started.exists());
-    // Again, as a person would who sees nothing happen: one was lost once, on a busy machine, while the shell became the command.
+    // Again, as a person would who sees nothing happen: one was lost once, on a busy machine, while
+    // the shell became the command.
     let mut status = None;
     wait_for("the end of the session", || {
         let typed = session.stdin.as_mut().unwrap().write_all(b"\x03");

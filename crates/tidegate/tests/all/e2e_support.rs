@@ -1,5 +1,5 @@
-//! Every mechanism of `doctor` once on the running kernel, by what stands in the gate's group: for root, and for a user beside an
-//! agent. The support table in docs/support.md names these tests.
+//! Every mechanism of `doctor` once on the running kernel, by what stands in the gate's group: for
+//! root, and for a user beside an agent. The support table in docs/support.md names these tests.
 
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
@@ -121,7 +121,8 @@ fn a_user_beside_an_agent_tightens_their_own_work() {
     let mut command = bed.instance.by_nobody(&words);
     let running = Background(command.process_group(0).spawn().unwrap());
     let group = bed.group("mine");
-    // Below what all side work has at least: on v1 a limit above its parent's would wait for that to rise.
+    // Below what all side work has at least: on v1 a limit above its parent's would wait for that
+    // to rise.
     let stands = bed.stands(&group);
     assert_eq!((stands.quota_us, stands.burst_us), (Some(1_000), 500));
     assert_eq!(bed.instance.gate("mine")["uid"], 65534);

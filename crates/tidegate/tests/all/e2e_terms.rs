@@ -1,4 +1,5 @@
-//! `set`, `unset`, `show` and `explain` on processes and groups that are not ours, and what is put back.
+//! `set`, `unset`, `show` and `explain` on processes and groups that are not ours, and what is put
+//! back.
 
 use std::path::Path;
 
@@ -112,7 +113,7 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
 }
 
 #[test]
-fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
+fn an_engine_that_this_kernel_lacks_is_refused_with_its_remedy() {
     let instance = or_skip!(Instance::new("engine"));
     if Path::new("/sys/kernel/sched_ext").exists() {
         eprintln!("skipped: this kernel has sched_ext");

@@ -53,7 +53,7 @@ fn under_sudo_the_command_runs_as_the_caller() {
 }
 
 #[test]
-fn without_rights_and_without_an_agent_the_mend_is_said() {
+fn without_rights_and_without_an_agent_the_remedy_is_said() {
     let instance = or_skip!(Instance::new("bare"));
     let refused = ends_with(&by_nobody(&instance, "run --side -- true"), 125);
     assert!(refused.contains("sudo"), "{refused}");

@@ -1,7 +1,9 @@
-//! Faults that the machine around an instance has: groups that come and go by the thousand, forks without end, another program that
-//! writes the same knob, agents that start at once, a frozen agent, real-time threads, hostile names.
+//! Faults that the machine around an instance has: groups that come and go by the thousand, forks
+//! without end, another program that writes the same knob, agents that start at once, a frozen
+//! agent, real-time threads, hostile names.
 //!
-//! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all fault_machine:: -- --nocapture` goes on for longer.
+//! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all fault_machine:: -- --nocapture` goes on
+//! for longer.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,8 @@ fn churn(dir: &Path, stop: &AtomicBool) -> u64 {
     made
 }
 
-/// Thousands of groups a second at the top, in a target and in a gate: nothing is missed and nothing is mistaken.
+/// Thousands of groups a second at the top, in a target and in a gate: nothing is missed and
+/// nothing is mistaken.
 #[test]
 fn groups_come_and_go_around_and_inside() {
     let stage = or_skip!(Stage::new("churn"));
@@ -133,7 +136,8 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         std::thread::sleep(Duration::from_millis(1_500));
         let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: no second rewrite");
-        // Set again, it is ours again; what another program wrote meanwhile is not: it stays when the gate ends.
+        // Set again, it is ours again; what another program wrote meanwhile is not: it stays when
+        // the gate ends.
         instance.ok(&["unset", &target]);
         let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: theirs stays");
@@ -223,8 +227,8 @@ fn a_frozen_agent_is_stood_in_for() {
     stage.end();
 }
 
-/// A process with a real-time thread (another instance's agent has one) is refused where the kernel refuses it, by its
-/// number, and all of its threads stay where they were.
+/// A process with a real-time thread (another instance's agent has one) is refused where the kernel
+/// refuses it, by its number, and all of its threads stay where they were.
 #[test]
 fn a_process_with_a_real_time_thread_is_never_half_moved() {
     let instance = or_skip!(Instance::new("rt"));
@@ -317,7 +321,8 @@ fn groups_below(dir: &Path) -> usize {
     dirs.map(|dir| 1 + groups_below(&dir.path())).sum()
 }
 
-/// A process in a group whose name is no text is refused or comes back to it; the group itself does no harm.
+/// A process in a group whose name is no text is refused or comes back to it; the group itself does
+/// no harm.
 fn a_group_without_a_text_name(instance: &Instance) {
     let mut name = format!("other-{}-", instance.prefix()).into_bytes();
     name.extend([0xff, b' ', 0xc3]);

@@ -1,5 +1,6 @@
-//! Faults that need a namespace of their own: numbers of processes that are used again, a full run directory, a cgroup tree
-//! that cannot be written, a cgroup namespace, and a user without rights. Each is a shell script in `unshare` (util-linux).
+//! Faults that need a namespace of their own: numbers of processes that are used again, a full run
+//! directory, a cgroup tree that cannot be written, a cgroup namespace, and a user without rights.
+//! Each is a shell script in `unshare` (util-linux).
 
 use std::process::{Command, Output};
 
@@ -35,7 +36,8 @@ fn inside(instance: &Instance, flags: &[&str], script: &str, rounds: u64) -> Out
     output
 }
 
-/// A number that is another process's by now: that one is left where it is, by the agent, by `unset` and by `repair`.
+/// A number that is another process's by now: that one is left where it is, by the agent, by
+/// `unset` and by `repair`.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     const SCRIPT: &str = r#"
@@ -72,7 +74,8 @@ $T agent repair >/dev/null
     tell("numbers of processes used again", again);
 }
 
-/// Without room nothing is begun that could not be written down, what stands stays, and with room all goes on.
+/// Without room nothing is begun that could not be written down, what stands stays, and with room
+/// all goes on.
 #[test]
 fn a_full_run_directory_begins_nothing() {
     const SCRIPT: &str = r#"
@@ -117,7 +120,8 @@ done
     tell("full run directories", rounds);
 }
 
-/// A tree that becomes read-only under the agent: what stands stays and is told of; writable again, all goes on.
+/// A tree that becomes read-only under the agent: what stands stays and is told of; writable again,
+/// all goes on.
 #[test]
 fn a_read_only_cgroup_tree_is_told_of() {
     const SCRIPT: &str = r#"
@@ -149,7 +153,8 @@ for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T agent repair >/dev/null 2>&1 &
     tell("read-only cgroup trees", rounds * 4);
 }
 
-/// From a cgroup namespace, what lies outside has no name: it is refused by name, and what is refused stays.
+/// From a cgroup namespace, what lies outside has no name: it is refused by name, and what is
+/// refused stays.
 #[test]
 fn what_has_no_name_in_a_cgroup_namespace_is_refused() {
     const SCRIPT: &str = r#"
@@ -179,7 +184,8 @@ rmdir $box
     tell("cgroup namespaces", 1);
 }
 
-/// Whatever a user without rights asks beyond tightening what is theirs is refused, by name, and changes nothing.
+/// Whatever a user without rights asks beyond tightening what is theirs is refused, by name, and
+/// changes nothing.
 #[test]
 fn a_user_without_rights_changes_nothing() {
     let instance = or_skip!(Instance::new("nobody"));

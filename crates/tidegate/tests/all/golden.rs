@@ -1,5 +1,6 @@
-//! Help, usage errors and messages, word for word. `TRYCMD=overwrite cargo test -p tidegate --test all golden` takes what is
-//! printed now as what is expected: read the difference before you commit it.
+//! Help, usage errors and messages, word for word. `TRYCMD=overwrite cargo test -p tidegate --test
+//! all golden` takes what is printed now as what is expected: read the difference before you commit
+//! it.
 
 #[test]
 fn what_is_printed_is_what_is_expected() {

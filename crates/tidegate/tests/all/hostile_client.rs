@@ -1,5 +1,6 @@
-//! What a hostile client sends the agent's socket, byte by byte, as a user without rights. After each, root is answered within a
-//! second by the same process, main's gate is there, no descriptor is held, and what was refused is named.
+//! What a hostile client sends the agent's socket, byte by byte, as a user without rights. After
+//! each, root is answered within a second by the same process, main's gate is there, no descriptor
+//! is held, and what was refused is named.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -95,7 +96,8 @@ fn connections_that_are_held_or_dropped_delay_no_call() {
     tell("connections held or dropped", 12);
 }
 
-/// A byte a second from each of 16 clients: they are cut off in the end, and root is answered all the while.
+/// A byte a second from each of 16 clients: they are cut off in the end, and root is answered all
+/// the while.
 #[test]
 fn slow_clients_are_cut_off() {
     let (_instance, _main, before) = or_skip!(protected("slow"));
@@ -125,8 +127,8 @@ fn slow_clients_are_cut_off() {
     tell("slow clients", 16);
 }
 
-/// All at once, beside a main that works and side work that takes what it can: side work stays limited, it is at the tolerance
-/// when main needs the machine, and root is answered.
+/// All at once, beside a main that works and side work that takes what it can: side work stays
+/// limited, it is at the tolerance when main needs the machine, and root is answered.
 #[test]
 fn all_at_once_main_stays_protected() {
     if !rustix::process::geteuid().is_root() {
@@ -136,7 +138,8 @@ fn all_at_once_main_stays_protected() {
     let stage = or_skip!(Stage::new("hostile"));
     let before = Before::new(stage.instance.run_dir().join("tidegate.sock"));
     let (over, runs_asked) = (AtomicBool::new(false), AtomicU64::new(0));
-    // The attackers' own use is main's demand: with a limit on it, side work has something to lose when main takes the machine.
+    // The attackers' own use is main's demand: with a limit on it, side work has something to lose
+    // when main takes the machine.
     let Some(pen) = Pen::new(stage.instance.prefix()) else {
         eprintln!(
             "skipped: hostile: threads of one process have groups of their own on cgroup v1 alone"

@@ -1,7 +1,8 @@
 //! Kill −9 at random moments while a real main and real side work run: the first promise of
 //! docs/failure-contract.md holds each time, no process is lost, and the next start is clean.
 //!
-//! `TIDEGATE_KILLS=200 cargo test -p tidegate --test all kill:: -- --nocapture` is the long form; `TIDEGATE_SEED` repeats one.
+//! `TIDEGATE_KILLS=200 cargo test -p tidegate --test all kill:: -- --nocapture` is the long form;
+//! `TIDEGATE_SEED` repeats one.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -40,7 +41,8 @@ fn the_agent_is_killed() {
     stage.end();
 }
 
-/// A guardian that is stopped would not act: it is killed, another takes its place, and both are told of.
+/// A guardian that is stopped would not act: it is killed, another takes its place, and both are
+/// told of.
 #[test]
 fn a_stopped_guardian_is_replaced() {
     let stage = or_skip!(Stage::new("stop-guardian"));
@@ -108,7 +110,8 @@ fn run_is_killed_while_it_starts_the_agent() {
         end(&mut run);
         let output = instance.output(&["run", "--side", "--", "true"]);
         ends_with(&output, 0);
-        // The one that the killed run had begun to start and the next one's: the later leaves when the other answers.
+        // The one that the killed run had begun to start and the next one's: the later leaves when
+        // the other answers.
         wait("one agent", LEASE, || agents(instance.prefix()).len() == 1);
         for pid in agents(instance.prefix())
             .into_iter()
@@ -125,7 +128,8 @@ fn run_is_killed_while_it_starts_the_agent() {
     nothing_left(&instance);
 }
 
-/// A command ends as it should, in a gate, whatever happened before; there is one agent then, which took up what it found.
+/// A command ends as it should, in a gate, whatever happened before; there is one agent then, which
+/// took up what it found.
 fn start_is_clean(stage: &mut Stage) {
     let output = stage
         .instance

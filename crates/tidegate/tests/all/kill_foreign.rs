@@ -1,5 +1,6 @@
-//! Processes and groups that are not ours, when the agent dies or freezes: each goes to its declared fallback, comes under
-//! its terms again with the next agent, and gets back what it had from `unset`.
+//! Processes and groups that are not ours, when the agent dies or freezes: each goes to its
+//! declared fallback, comes under its terms again with the next agent, and gets back what it had
+//! from `unset`.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use crate::support_kill::stage::{Stage, nothing_left, side_root};
 use crate::support_kill::watch::Limit;
 use crate::support_kill::{LEASE, kills, wait};
 
-/// Moving a process waits for every fork on the machine (the kernel's cgroup_threadgroup_rwsem and an RCU grace period), and
-/// those of side work take their time on a full one: seconds were seen.
+/// Moving a process waits for every fork on the machine (the kernel's cgroup_threadgroup_rwsem and
+/// an RCU grace period), and those of side work take their time on a full one: seconds were seen.
 const SOON: Duration = Duration::from_secs(10);
 
 fn hog() -> Background {
@@ -290,7 +291,8 @@ fn a_frozen_agent_is_stood_in_for_and_resumes() {
             .ok(&["set", target, "class=side", "fallback=restore"]);
     }
     let agent = stage.agent().unwrap();
-    // Twice: what the guardian wrote the first time must not count as another program's the second time.
+    // Twice: what the guardian wrote the first time must not count as another program's the second
+    // time.
     for _ in 0..kills().div_ceil(3).clamp(2, 20) {
         wait("limits", SOON, || group.is_limited() && process.is_lent());
         let frozen = Frozen::new(agent);

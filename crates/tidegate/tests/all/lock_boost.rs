@@ -1,5 +1,5 @@
-//! Main waits for a file lock that side work holds: the holder goes first, and an agent that is killed in the midst of that leaves
-//! no task that does.
+//! Main waits for a file lock that side work holds: the holder goes first, and an agent that is
+//! killed in the midst of that leaves no task that does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

@@ -1,4 +1,5 @@
-//! The command on the running kernel, from outside: what it prints, what it enforces, and what holds when a part of it dies.
+//! The command on the running kernel, from outside: what it prints, what it enforces, and what
+//! holds when a part of it dies.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! Metrics, scraped by a real Prometheus over TCP, with the dashboard and the alert rules that are shipped.
+//! Metrics, scraped by a real Prometheus over TCP, with the dashboard and the alert rules that are
+//! shipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,7 +95,8 @@ fn refuse_and_stand_still(instance: &Instance, prometheus: &Prometheus, config: 
     std::fs::write(config, good).unwrap();
 }
 
-/// Writes over a limit from outside, and kills the guardian as often as GuardianGone takes for more than an accident.
+/// Writes over a limit from outside, and kills the guardian as often as GuardianGone takes for more
+/// than an accident.
 fn provoke(instance: &Instance, prometheus: &Prometheus) -> OtherGroup {
     let count = |kind: &str| prometheus.value(&format!("tidegate_events_total{{kind=\"{kind}\"}}"));
     // An increase needs a sample from before.

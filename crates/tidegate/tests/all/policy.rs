@@ -1,5 +1,5 @@
-//! Rules of policy files, through the command: checked, shown, tried, kept and gone back from, on what starts later, and after
-//! `kill -9` of the agent.
+//! Rules of policy files, through the command: checked, shown, tried, kept and gone back from, on
+//! what starts later, and after `kill -9` of the agent.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,8 @@ fn batch_rule(instance: &Instance, mode: &str) -> String {
     )
 }
 
-/// An agent that a side command keeps, a group, and a rule for it in this mode that is not in force yet.
+/// An agent that a side command keeps, a group, and a rule for it in this mode that is not in force
+/// yet.
 fn begun(name: &str, mode: &str) -> Option<(Instance, OtherGroup, Background)> {
     let instance = Instance::new(name)?;
     let batch = OtherGroup::named(&instance, "batch-1");

@@ -77,8 +77,8 @@ fn what_ran_is_recorded_and_outlives_a_killed_agent() {
 fn where_nothing_was_recorded_it_says_so_and_what_to_do() {
     let instance = or_skip!(Instance::new("recording-none"));
     let said = instance.fails(&["recording", "save", "--last", "60s"], 5);
-    let mend = "start an agent, which records while it runs";
-    assert!(said.contains(mend), "{said}");
+    let remedy = "start an agent, which records while it runs";
+    assert!(said.contains(remedy), "{said}");
     let notes = instance.path().join("notes.txt");
     fs::write(&notes, "no recording").unwrap();
     let output = instance.output(&["top", "--once", "--recording", notes.to_str().unwrap()]);

@@ -1,4 +1,5 @@
-//! `tidegate top` in a real terminal: what it shows, what its keys do, and that it survives its agent.
+//! `tidegate top` in a real terminal: what it shows, what its keys do, and that it survives its
+//! agent.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

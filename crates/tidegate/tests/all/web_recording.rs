@@ -1,5 +1,5 @@
-//! A replay and reports in `tidegate web`: in a real browser, without an agent, and as one file. `tidegate-lab` beside
-//! `tidegate` makes them.
+//! A replay and reports in `tidegate web`: in a real browser, without an agent, and as one file.
+//! `tidegate-lab` beside `tidegate` makes them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -243,7 +243,7 @@ fn of_a_folder_of_results_only_reports_are_served() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told_with_its_mend() {
+fn what_cannot_be_shown_is_told_with_its_remedy() {
     if !has_page() {
         return;
     }

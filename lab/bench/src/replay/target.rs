@@ -1,17 +1,17 @@
 //! The work that a user names.
 
 use tidegate_recording::{Recording, Work};
-use tidegate_terms::{mend_for_unknown, quoted};
+use tidegate_terms::{quoted, remedy_for_unknown};
 
 use crate::replay::demand::{Demand, WorkDemand};
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
-    #[error("{}: no such work in the recording; {mend}", quoted(asked))]
+    #[error("{}: no such work in the recording; {remedy}", quoted(asked))]
     None {
         asked: String,
         /// The nearest name, or all.
-        mend: String,
+        remedy: String,
     },
     #[error("{}: {} works in the recording are called so; write one of {}", quoted(asked), all.len(), all.join(", "))]
     Several { asked: String, all: Vec<String> },
@@ -68,7 +68,7 @@ pub fn find(recording: &Recording, demand: &Demand, asked: &str) -> Result<usize
         [one] => Ok(*one),
         [] => Err(TargetError::None {
             asked: asked.to_owned(),
-            mend: mend(recording, demand, asked),
+            remedy: remedy(recording, demand, asked),
         }),
         several => Err(TargetError::Several {
             asked: asked.to_owned(),
@@ -83,7 +83,7 @@ pub fn find(recording: &Recording, demand: &Demand, asked: &str) -> Result<usize
     }
 }
 
-fn mend(recording: &Recording, demand: &Demand, asked: &str) -> String {
+fn remedy(recording: &Recording, demand: &Demand, asked: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     // Those that used most are most likely meant.
     let mut works: Vec<&WorkDemand> = demand.works.iter().filter(|one| one.id.is_some()).collect();
@@ -95,5 +95,5 @@ fn mend(recording: &Recording, demand: &Demand, asked: &str) -> String {
     }
     names.truncate(20);
     let bare = asked.split_once(':').map_or(asked, |(_, name)| name);
-    mend_for_unknown(bare, &names)
+    remedy_for_unknown(bare, &names)
 }

@@ -228,7 +228,7 @@ fn headroom_protects_main_better_than_the_lowest_weight() {
 
 #[test]
 fn an_experiment_that_does_not_run_there_says_where_it_does() {
-    for (experiment, on, engine, mend) in [
+    for (experiment, on, engine, remedy) in [
         (
             &HEADROOM,
             On::Vm,
@@ -245,7 +245,7 @@ fn an_experiment_that_does_not_run_there_says_where_it_does() {
         let mut o = options(experiment);
         (o.on, o.engine) = (on, engine);
         let message = tidegate_lab::run(&o).expect_err("refused").to_string();
-        assert!(message.ends_with(mend), "{message}");
+        assert!(message.ends_with(remedy), "{message}");
     }
     let mut o = options(&HEADROOM);
     o.main_cmd = Some("true".into());

@@ -155,8 +155,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Kubelet admits the pods of its node once more, oldest first, and rejects those beyond what stands. An absent amount is
-    /// not looked at.
+    /// Kubelet admits the pods of its node once more, oldest first, and rejects those beyond what
+    /// stands. An absent amount is not looked at.
     fn start_kubelet(&mut self, at: usize) {
         let Some(standing_milli) = self.nodes[at].standing_milli else {
             return;
@@ -176,7 +176,8 @@ impl<'a> Cluster<'a> {
         true
     }
 
-    /// Each waiting pod goes to the node with the most room, of the first feasible ones from a place that moves.
+    /// Each waiting pod goes to the node with the most room, of the first feasible ones from a
+    /// place that moves.
     fn place(&mut self) {
         let request_milli = self.settings.request_milli;
         while self.waiting > 0 {

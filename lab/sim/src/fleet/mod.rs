@@ -1,8 +1,10 @@
-//! A cluster's days rehearsed: what each node publishes as side CPU, where pods are placed by it, and what becomes of them.
+//! A cluster's days rehearsed: what each node publishes as side CPU, where pods are placed by it,
+//! and what becomes of them.
 //!
-//! Nodes follow main's use of their CPUs ([`days`]), generated or recorded. Each publishes by a rule ([`rules`]): the one that
-//! `tidegate-kube` acts by, or a peer's. Side pods are placed where the published amount has room, do their work with what main
-//! leaves, and end. The same settings and seed give the same figures.
+//! Nodes follow main's use of their CPUs ([`days`]), generated or recorded. Each publishes by a
+//! rule ([`rules`]): the one that `tidegate-kube` acts by, or a peer's. Side pods are placed where
+//! the published amount has room, do their work with what main leaves, and end. The same settings
+//! and seed give the same figures.
 
 mod cluster;
 pub mod days;

@@ -14,8 +14,8 @@ struct Pod {
 pub struct Node {
     pub standing_milli: Option<u64>,
     pods: Vec<Pod>,
-    /// What a pod that was here from the start would have done: pods share what there is by their requests, so it goes on
-    /// alike for all.
+    /// What a pod that was here from the start would have done: pods share what there is by their
+    /// requests, so it goes on alike for all.
     progress: u64,
     next_end: Option<u64>,
 }

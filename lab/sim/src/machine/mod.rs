@@ -155,7 +155,8 @@ impl Machine {
         }
         let mut allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
         if allowed.is_empty() && parent.is_some() {
-            // What a parent asked for once, and its cpuset no longer has: the cpuset counts, as in the kernel.
+            // What a parent asked for once, and its cpuset no longer has: the cpuset counts, as in
+            // the kernel.
             allowed = group.cpus;
         }
         let Some(first) = allowed.first() else {

@@ -70,7 +70,8 @@ impl Machine {
         self.k.groups[group.index()].usage_ns
     }
 
-    /// CPU time of a group and all below it on one CPU, exact, since that has been counted ([`Machine::count_by_cpu`]).
+    /// CPU time of a group and all below it on one CPU, exact, since that has been counted
+    /// ([`Machine::count_by_cpu`]).
     pub fn usage_on_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
         let runs = |task| self.k.is_within(self.k.task(task).group, group);
         let running = self.k.cpus[cpu.index()].curr.is_some_and(runs);

@@ -8,7 +8,8 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// The checker is told of less quota than the class was: what the class then gives must be called too much.
+/// The checker is told of less quota than the class was: what the class then gives must be called
+/// too much.
 #[test]
 fn too_much_quota_is_seen_with_every_scheduler() {
     for scheduler in [

@@ -36,8 +36,9 @@ impl Machine {
         Ok(())
     }
 
-    /// From now on it is counted how often tasks of a group and below begin to run, and how often after a longer wait than
-    /// this ([`Machine::runs`]). Not a file of the kernel: the sensor's program sees it.
+    /// From now on it is counted how often tasks of a group and below begin to run, and how often
+    /// after a longer wait than this ([`Machine::runs`]). Not a file of the kernel: the sensor's
+    /// program sees it.
     pub fn count_runs(&mut self, group: GroupId, late_after_ns: u64) -> Result<(), SimError> {
         self.group(group)?;
         self.k.count_runs = true;
@@ -45,7 +46,8 @@ impl Machine {
         Ok(())
     }
 
-    /// From now on a group's time is counted by CPU, too ([`Machine::usage_on_ns`]): v1's cpuacct.usage_percpu, or the sensor's program.
+    /// From now on a group's time is counted by CPU, too ([`Machine::usage_on_ns`]): v1's
+    /// cpuacct.usage_percpu, or the sensor's program.
     pub fn count_by_cpu(&mut self, group: GroupId) -> Result<(), SimError> {
         self.group(group)?;
         let cpus = self.k.cpus.len();
@@ -62,7 +64,7 @@ impl Machine {
             return Err(SimError::Refused {
                 what: "cpu.weight",
                 why: "the group is idle (cpu.idle = 1)",
-                mend: "write cpu.idle = 0 first",
+                remedy: "write cpu.idle = 0 first",
             });
         }
         spec.weight = weight;
@@ -168,7 +170,7 @@ impl Machine {
             return Err(SimError::Refused {
                 what,
                 why: "the root group has no such file",
-                mend: "name a group below it",
+                remedy: "name a group below it",
             });
         }
         Ok(())

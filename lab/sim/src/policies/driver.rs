@@ -39,7 +39,8 @@ impl PolicyController {
         }
     }
 
-    /// Starts it in the state that it would be in after long enough at this part of the machine for main.
+    /// Starts it in the state that it would be in after long enough at this part of the machine for
+    /// main.
     pub fn primed(self, busy_ppm: u64) -> Self {
         Self {
             primed_ppm: Some(busy_ppm),

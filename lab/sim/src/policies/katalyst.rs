@@ -1,9 +1,11 @@
-//! Katalyst's canonical provision policy (ByteDance; `sysadvisor/plugin/qosaware/resource/cpu`): main is to have
-//! `max(1.25 · usage, load over 1 min, over 5 min) + 4` CPUs, rounded up to whole cores, raised by at most 10 CPUs a step and
-//! lowered by at most 2 every 30 s; side work has the others, at least 4 CPUs. The two are exclusive pools (cpusets). Metrics
-//! are gathered every 5 s and acted on every 5 s; where the two meet is chance, here half a period later.
+//! Katalyst's canonical provision policy (ByteDance; `sysadvisor/plugin/qosaware/resource/cpu`):
+//! main is to have `max(1.25 · usage, load over 1 min, over 5 min) + 4` CPUs, rounded up to whole
+//! cores, raised by at most 10 CPUs a step and lowered by at most 2 every 30 s; side work has the
+//! others, at least 4 CPUs. The two are exclusive pools (cpusets). Metrics are gathered every 5 s
+//! and acted on every 5 s; where the two meet is chance, here half a period later.
 //!
-//! On machines under 8 CPUs, for which it is not meant, the least pool is half of the machine and the reserve a quarter.
+//! On machines under 8 CPUs, for which it is not meant, the least pool is half of the machine and
+//! the reserve a quarter.
 
 use super::{ALL_PPM, Counters, Order, Policy};
 
@@ -13,7 +15,8 @@ const SIDE_CPUS_MIN: u64 = 4;
 const UP_MAX_CPUS: u64 = 10;
 const DOWN_MAX_CPUS: u64 = 2;
 const DOWN_AFTER_NS: u64 = 30_000_000_000;
-/// The kernel's weights of a load average that is refreshed every 5 s, of 2048 (`include/linux/sched/loadavg.h`).
+/// The kernel's weights of a load average that is refreshed every 5 s, of 2048
+/// (`include/linux/sched/loadavg.h`).
 const EXP_1_MIN: u64 = 1884;
 const EXP_5_MIN: u64 = 2014;
 
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn it_settles_at_its_allowance() {
-        // 64 CPUs: 1.25 · 6.4 + 4 = 12, 1.25 · 25.6 + 4 = 36, 1.25 · 51.2 + 4 = 68 of which 60 may be main's.
+        // 64 CPUs: 1.25 · 6.4 + 4 = 12, 1.25 · 25.6 + 4 = 36, 1.25 · 51.2 + 4 = 68 of which 60 may
+        // be main's.
         for (main, side_cpus) in [(100_000, 52), (400_000, 28), (800_000, 4)] {
             let mut law = Katalyst::new(64, 2);
             assert_eq!(law.allowance_ppm(main), side_cpus * 15_625);

@@ -1,8 +1,10 @@
-//! koordlet's CPU suppress (Koordinator; `qosmanager/plugins/cpusuppress`): `capacity · 65 % − use of all that is not best
-//! effort`, where usage is collected once a second and acted on once a second, half a second later.
+//! koordlet's CPU suppress (Koordinator; `qosmanager/plugins/cpusuppress`): `capacity · 65 % − use
+//! of all that is not best effort`, where usage is collected once a second and acted on once a
+//! second, half a second later.
 //!
-//! It is simulated by quota (period of 100 ms, at least 2 ms): changes under 1 % of the machine are skipped, and a raise is at
-//! most 10 % of the machine a step. Its other form, by cpuset, is not simulated.
+//! It is simulated by quota (period of 100 ms, at least 2 ms): changes under 1 % of the machine are
+//! skipped, and a raise is at most 10 % of the machine a step. Its other form, by cpuset, is not
+//! simulated.
 
 use super::{ALL_PPM, Counters, Order, Policy, quota_us};
 

@@ -1,8 +1,9 @@
-//! Control laws that others published, rewritten from their sources as pure functions in integers: counters in, an
-//! order out. The lab runs them against a host's files, the simulator through [`PolicyController`] against its machine.
+//! Control laws that others published, rewritten from their sources as pure functions in integers:
+//! counters in, an order out. The lab runs them against a host's files, the simulator through
+//! [`PolicyController`] against its machine.
 //!
-//! Only the law is theirs: side work sits in the same kind of group (cpu.idle) in every arm, and the counters are exact,
-//! which is kinder than the ticks that they read in production.
+//! Only the law is theirs: side work sits in the same kind of group (cpu.idle) in every arm, and
+//! the counters are exact, which is kinder than the ticks that they read in production.
 
 mod driver;
 mod katalyst;
@@ -69,8 +70,8 @@ pub trait Policy: Send {
     fn tick(&mut self, counters: Counters) -> Option<Order>;
     /// What side should get, by this law, while main and the rest use `busy_ppm` of the machine.
     fn allowance_ppm(&self, busy_ppm: u64) -> u64;
-    /// Puts the law where it would be after long enough at `busy_ppm`; returns what it would have standing. So a step starts
-    /// from its steady state without waiting for it.
+    /// Puts the law where it would be after long enough at `busy_ppm`; returns what it would have
+    /// standing. So a step starts from its steady state without waiting for it.
     fn prime(&mut self, busy_ppm: u64, counters: Counters) -> Order;
 }
 

@@ -1,9 +1,11 @@
-//! sideloader, of resctl-demo (Meta; `rd-agent/src/misc/sideloader.py`): once a second,
-//! `side = min(side over 5 s, over 1 s) + min(idle over 5 s, over 1 s) − headroom`, at least 5 % of the machine, as a quota with
-//! a period of 10 ms. Until there are 5 s of history each of the means counts as 0.
+//! sideloader, of resctl-demo (Meta; `rd-agent/src/misc/sideloader.py`): once a second, `side =
+//! min(side over 5 s, over 1 s) + min(idle over 5 s, over 1 s) − headroom`, at least 5 % of the
+//! machine, as a quota with a period of 10 ms. Until there are 5 s of history each of the means
+//! counts as 0.
 //!
-//! Its freezer (all side work stopped for 10 to 30 s once the margin over 10 s is under 10 % of the machine) is left out: with
-//! it there is no law to look at under load, only side work at a standstill.
+//! Its freezer (all side work stopped for 10 to 30 s once the margin over 10 s is under 10 % of the
+//! machine) is left out: with it there is no law to look at under load, only side work at a
+//! standstill.
 
 use super::{ALL_PPM, Counters, Order, Policy, quota_us};
 

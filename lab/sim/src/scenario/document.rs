@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
-use tidegate_terms::{mend_for_unknown, quoted};
+use tidegate_terms::{quoted, remedy_for_unknown};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
@@ -81,8 +81,8 @@ impl<'t> Findings<'t> {
         Ok((findings, tree))
     }
 
-    /// Lays a flag over the file. Tables are never made, but for those in [`FIXED`]: a name that was
-    /// mistyped must not become a group of its own.
+    /// Lays a flag over the file. Tables are never made, but for those in [`FIXED`]: a name that
+    /// was mistyped must not become a group of its own.
     fn lay(&self, tree: &mut DeTable<'t>, nth: usize) {
         let one = &self.overrides[nth];
         let at = self.text.text.len() + 1 + nth;
@@ -102,9 +102,9 @@ impl<'t> Findings<'t> {
             let below = table.get_mut(name).map(Spanned::get_mut);
             let Some(DeValue::Table(below)) = below else {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let mend = mend_for_unknown(name, &known);
+                let remedy = remedy_for_unknown(name, &known);
                 let why = format!(
-                    "the scenario has no table \"{}\" here; {mend}",
+                    "the scenario has no table \"{}\" here; {remedy}",
                     quoted(name)
                 );
                 return self.add(one.key.clone(), at, why);

@@ -98,8 +98,8 @@ pub(super) fn resolve(keys: EngineKeys, findings: &Findings<'_>, groups: &mut [G
 }
 
 /// Headroom and tolerance are the machine's, whichever group names them (`tidegate run --side
-/// --headroom 30%`): the engines read them from main's groups, so the other groups' terms are copied
-/// there. The engine's own table overrides them all.
+/// --headroom 30%`): the engines read them from main's groups, so the other groups' terms are
+/// copied there. The engine's own table overrides them all.
 fn spread_terms(keys: &EngineKeys, engine: &Engine, findings: &Findings<'_>, groups: &mut [Group]) {
     let headrooms = groups.iter().filter(|group| group.headroom_said);
     let headroom = combine::headroom(headrooms.map(|group| group.spec.headroom_ppm), |ppm| *ppm);

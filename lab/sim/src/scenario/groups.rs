@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::Deserializer;
-use tidegate_terms::{Objective, TimeSpan, mend_for_unknown, quoted};
+use tidegate_terms::{Objective, TimeSpan, quoted, remedy_for_unknown};
 use toml::de::DeTable;
 
 use super::document::{Findings, join};
@@ -178,11 +178,11 @@ pub(super) fn resolve(
 pub(super) fn no_group(asked: &str, names: &[String]) -> String {
     let shown = quoted(asked);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mend = match names.is_empty() {
+    let remedy = match names.is_empty() {
         true => format!("add [group.{shown}]"),
-        false => mend_for_unknown(asked, &names),
+        false => remedy_for_unknown(asked, &names),
     };
-    format!("there is no group \"{shown}\"; {mend}")
+    format!("there is no group \"{shown}\"; {remedy}")
 }
 
 /// Refuses CPUs that the machine does not have, and CPUs of which the groups above have none.

@@ -1,4 +1,5 @@
-//! Files of arrivals: one request a line, `TIME [WORK]`, as in `12.5ms 800us`; `#` begins a comment.
+//! Files of arrivals: one request a line, `TIME [WORK]`, as in `12.5ms 800us`; `#` begins a
+//! comment.
 
 use tidegate_terms::{TimeSpan, quoted};
 

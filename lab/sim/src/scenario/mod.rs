@@ -1,11 +1,12 @@
-//! Scenarios: from TOML text to one resolved description of a run. docs/scenarios.md explains every key.
+//! Scenarios: from TOML text to one resolved description of a run. docs/scenarios.md explains every
+//! key.
 //!
 //! ```text
 //! file ──> TOML tree, flags laid over it ──> keys of each table (serde, ranges) ──> Scenario (checked)
 //! ```
 //!
-//! Nothing is parsed again after this. The mistakes of all tables are reported at once, each with its
-//! line.
+//! Nothing is parsed again after this. The mistakes of all tables are reported at once, each with
+//! its line.
 
 mod builtin;
 mod document;
@@ -109,8 +110,8 @@ pub struct Text {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Neither a built-in one nor a file.
-    #[error("{shown}: no such scenario: it is neither built in nor a file; {mend}")]
-    Unknown { shown: String, mend: String },
+    #[error("{shown}: no such scenario: it is neither built in nor a file; {remedy}")]
+    Unknown { shown: String, remedy: String },
     /// A file that cannot be read.
     #[error("{path}: cannot be read: {source}; check the path and its permissions", path = path.display())]
     Read {
@@ -147,7 +148,7 @@ impl Text {
             let names: Vec<&str> = BUILTIN.iter().map(|builtin| builtin.name).collect();
             return Err(LoadError::Unknown {
                 shown: tidegate_terms::quoted(asked),
-                mend: tidegate_terms::mend_for_unknown(asked, &names),
+                remedy: tidegate_terms::remedy_for_unknown(asked, &names),
             });
         }
         let text = read_text(path)?;

@@ -156,8 +156,8 @@ impl OpenLoopKeys {
     fn bursts(&self, mean_gap_ns: u64) -> Pattern {
         let on_ns = self.on.unwrap_or(SECOND_NS / 10);
         let off_ns = self.off.unwrap_or(SECOND_NS / 10);
-        // The rate is the mean over both phases, so while on it is that much higher; times are below
-        // 2^47, gaps below 2^87.
+        // The rate is the mean over both phases, so while on it is that much higher; times are
+        // below 2^47, gaps below 2^87.
         let gap_ns =
             u128::from(mean_gap_ns) * u128::from(on_ns) / (u128::from(on_ns) + u128::from(off_ns));
         Pattern::Bursts {

@@ -1,5 +1,5 @@
-//! How the values of a scenario are read: times, shares, rates, counts, all from text, as a flag gives
-//! it. Each function reads a value or, of the same name, an optional one.
+//! How the values of a scenario are read: times, shares, rates, counts, all from text, as a flag
+//! gives it. Each function reads a value or, of the same name, an optional one.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -186,7 +186,8 @@ fn gap_ns(text: &str) -> Result<u64, String> {
         "ms" => 1_000_000,
         _ => return Err("is neither per second nor per millisecond".into()),
     };
-    // In thousandths: TimeSpan reads decimals exactly, and a microsecond has a thousand of its unit.
+    // In thousandths: TimeSpan reads decimals exactly, and a microsecond has a thousand of its
+    // unit.
     let thousandths = TimeSpan::parse(&format!("{}us", number.trim()))
         .map_err(|_| "is not a decimal number with at most three decimals".to_owned())?
         .ns();

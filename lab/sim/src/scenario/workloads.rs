@@ -1,4 +1,5 @@
-//! `[workload.NAME]`: the keys that every workload has; those of its kind are read by the kind itself.
+//! `[workload.NAME]`: the keys that every workload has; those of its kind are read by the kind
+//! itself.
 
 use serde::Deserialize;
 use serde::de::Deserializer;

@@ -1,8 +1,9 @@
-//! The event log: one line an event, short, with every column explained here and in docs/scenarios.md.
+//! The event log: one line an event, short, with every column explained here and in
+//! docs/scenarios.md.
 //!
-//! Lines that begin with `#` are comments; the first names the form, the second the command that gives the same bytes again.
-//! Lines that begin with a letter define numbers: `G number name` a group, `T number group name` a task, `V number name` a
-//! series. All others are events:
+//! Lines that begin with `#` are comments; the first names the form, the second the command that
+//! gives the same bytes again. Lines that begin with a letter define numbers: `G number name` a
+//! group, `T number group name` a task, `V number name` a series. All others are events:
 //!
 //! | column | holds |
 //! |---|---|
@@ -36,7 +37,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that begins with the names that are known; `again` is the command that repeats the run.
+    /// A log that begins with the names that are known; `again` is the command that repeats the
+    /// run.
     pub fn new(sink: Sink, names: &Names, again: &str) -> Log {
         sink.write(|out| {
             writeln!(

@@ -1,5 +1,5 @@
-//! Who writes a run down: a log of lines ([`Log`]), a trace for Perfetto ([`Perfetto`]), and what each group went through
-//! ([`Tally`]).
+//! Who writes a run down: a log of lines ([`Log`]), a trace for Perfetto ([`Perfetto`]), and what
+//! each group went through ([`Tally`]).
 
 mod log;
 mod perfetto;
@@ -26,8 +26,8 @@ impl Tracer for Fan {
     }
 }
 
-/// A place to write to, shared by the tracer inside the machine and by the code that closes it. The first error is kept and ends
-/// the writing: a full disk should not end the run.
+/// A place to write to, shared by the tracer inside the machine and by the code that closes it. The
+/// first error is kept and ends the writing: a full disk should not end the run.
 #[derive(Clone)]
 pub struct Sink(Arc<Mutex<Inner>>);
 

@@ -1,4 +1,5 @@
-//! A trace in the JSON form of Chrome's trace viewer, which <https://ui.perfetto.dev> opens as well.
+//! A trace in the JSON form of Chrome's trace viewer, which <https://ui.perfetto.dev> opens as
+//! well.
 //!
 //! | in the viewer | is |
 //! |---|---|
@@ -23,7 +24,8 @@ const CPUS: u32 = 1;
 const GROUPS: u32 = 2;
 const VALUES: u32 = 3;
 
-/// Writes the trace. A clone writes the same one: the machine has one, the code that ends the file another.
+/// Writes the trace. A clone writes the same one: the machine has one, the code that ends the file
+/// another.
 #[derive(Clone)]
 pub struct Perfetto(Arc<Mutex<Writer>>);
 
@@ -63,7 +65,8 @@ impl Perfetto {
         Perfetto(Arc::new(Mutex::new(writer)))
     }
 
-    /// Ends the file: who still runs has run until the run's end, or until the last event of one that failed.
+    /// Ends the file: who still runs has run until the run's end, or until the last event of one
+    /// that failed.
     pub fn finish(&self, end_ns: Option<Ns>) {
         let mut writer = self.writer();
         let end_ns = end_ns.unwrap_or(writer.seen_ns);

@@ -1,4 +1,5 @@
-//! What each group went through: how long its tasks waited from waking to running, and how often its files were written.
+//! What each group went through: how long its tasks waited from waking to running, and how often
+//! its files were written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,7 +47,8 @@ impl Tally {
     }
 
     fn count(&self, group: GroupId, count: impl FnOnce(&mut GroupTally)) {
-        // One thread runs a machine: the lock is held nowhere else, and a panic elsewhere leaves the counts whole.
+        // One thread runs a machine: the lock is held nowhere else, and a panic elsewhere leaves
+        // the counts whole.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tally) = groups.get_mut(group.index()) {
             count(tally);

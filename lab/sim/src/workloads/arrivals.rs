@@ -34,7 +34,8 @@ pub enum Pattern {
         on_ns: u64,
         /// Length of one without.
         off_ns: u64,
-        /// Whether phases have exactly these lengths, or exponentially distributed ones of these means.
+        /// Whether phases have exactly these lengths, or exponentially distributed ones of these
+        /// means.
         fixed_phases: bool,
     },
     /// Poisson with a rate that follows a curve.
@@ -61,8 +62,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Through these points, again and again when `repeat_ns` says so. Points must be in order of time, which the
-    /// scenario's reader sees to.
+    /// Through these points, again and again when `repeat_ns` says so. Points must be in order of
+    /// time, which the scenario's reader sees to.
     ///
     /// # Panics
     /// Without a point.
@@ -77,8 +78,9 @@ impl Curve {
 
     /// A day: `low` at its beginning, `high` in its middle, along a sine.
     ///
-    /// 48 straight lines through `sin² x` by Bhaskara's approximation of the sine, `4x(π − x) / (5π²/4 − x(π − x))`,
-    /// which is off by less than 0.0017: exact arithmetic, the same on every machine.
+    /// 48 straight lines through `sin² x` by Bhaskara's approximation of the sine, `4x(π − x) /
+    /// (5π²/4 − x(π − x))`, which is off by less than 0.0017: exact arithmetic, the same on every
+    /// machine.
     pub fn diurnal(period_ns: u64, low_ppm: u64, high_ppm: u64) -> Curve {
         let point = |step: u64| {
             // x in 1/48 of a half turn: x(48 − x) ≤ 576, and 5·48²/4 = 2880.
@@ -117,7 +119,8 @@ impl Curve {
         }
     }
 
-    /// The first time from `time_ns` on from which the share is not 0 all the way to the next point; none if it stays 0.
+    /// The first time from `time_ns` on from which the share is not 0 all the way to the next
+    /// point; none if it stays 0.
     fn after_nothing(&self, time_ns: Ns) -> Option<Ns> {
         let (round_ns, in_round_ns) = match self.repeat_ns {
             Some(repeat_ns) if repeat_ns > 0 => {
@@ -211,10 +214,12 @@ impl Arrivals {
         }
     }
 
-    /// Draws at the curve's peak, each taken with the odds of the curve's share of that peak (thinning).
+    /// Draws at the curve's peak, each taken with the odds of the curve's share of that peak
+    /// (thinning).
     ///
-    /// Stretches without requests are skipped: the time to the next draw does not depend on how long none came. A curve that is 0
-    /// nearly everywhere could still make it search for ever: after a million draws in vain there is none.
+    /// Stretches without requests are skipped: the time to the next draw does not depend on how
+    /// long none came. A curve that is 0 nearly everywhere could still make it search for ever:
+    /// after a million draws in vain there is none.
     fn thinned(&mut self, gap_ns: u64, curve: &Curve) -> bool {
         let peak = curve.peak();
         if peak == 0 {

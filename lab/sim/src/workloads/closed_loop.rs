@@ -1,5 +1,5 @@
-//! Clients that send a request, wait for its answer, think, and send the next: a stall holds back the next request, so
-//! a closed loop shows less of it than an open one.
+//! Clients that send a request, wait for its answer, think, and send the next: a stall holds back
+//! the next request, so a closed loop shows less of it than an open one.
 
 use serde::Deserialize;
 

@@ -89,8 +89,9 @@ impl Program for Timer {
             }
         }
         self.works = false;
-        // Timers that expired while the thread was late are told by the next wakeup's latency alone, as cyclictest does
-        // it in its default mode: the beat goes on from the old due time, past what was missed.
+        // Timers that expired while the thread was late are told by the next wakeup's latency
+        // alone, as cyclictest does it in its default mode: the beat goes on from the old due time,
+        // past what was missed.
         let mut next_ns = match self.due_ns {
             Some(due_ns) => due_ns + self.interval_ns,
             // It does not start in step with the machine's ticks.

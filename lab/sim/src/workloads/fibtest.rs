@@ -1,7 +1,9 @@
-//! Busy threads beside threads that run for a moment and sleep, each on a CPU of its own (after seed 003's fibtest).
+//! Busy threads beside threads that run for a moment and sleep, each on a CPU of its own (after
+//! seed 003's fibtest).
 //!
-//! The sleepers are the point: each wakeup takes a slice of quota to its CPU and leaves most of it there. With slices that
-//! expire, that quota is lost and the busy thread is throttled for want of it.
+//! The sleepers are the point: each wakeup takes a slice of quota to its CPU and leaves most of it
+//! there. With slices that expire, that quota is lost and the busy thread is throttled for want of
+//! it.
 
 use serde::Deserialize;
 

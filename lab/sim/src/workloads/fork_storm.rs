@@ -1,5 +1,5 @@
-//! Parents that fork short-lived children, as a build or a shell script does: what a cap on one task must not be
-//! multiplied by.
+//! Parents that fork short-lived children, as a build or a shell script does: what a cap on one
+//! task must not be multiplied by.
 
 use serde::Deserialize;
 

@@ -1,7 +1,8 @@
-//! An encoder: each frame is cut into pieces for worker threads, and the next one begins when all are done.
+//! An encoder: each frame is cut into pieces for worker threads, and the next one begins when all
+//! are done.
 //!
-//! The conductor does the serial part of a frame, sends each worker its piece through a pipe and waits until every
-//! worker has answered: a barrier a frame, so that one late worker holds up all.
+//! The conductor does the serial part of a frame, sends each worker its piece through a pipe and
+//! waits until every worker has answered: a barrier a frame, so that one late worker holds up all.
 
 use serde::Deserialize;
 
@@ -85,7 +86,8 @@ enum Stage {
 }
 
 impl Conductor {
-    /// The frame's due time: behind its pace, an encoder goes on at once, and the next frames come on the old beat.
+    /// The frame's due time: behind its pace, an encoder goes on at once, and the next frames come
+    /// on the old beat.
     fn begin(&mut self, ctx: &mut Ctx<'_>) -> Op {
         let last_ns = self.due_ns;
         let due_ns = match (last_ns, self.interval_ns) {

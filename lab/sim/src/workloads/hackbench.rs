@@ -1,7 +1,9 @@
-//! Groups of senders and receivers: each sender of a group sends to each of its receivers, message by message.
+//! Groups of senders and receivers: each sender of a group sends to each of its receivers, message
+//! by message.
 //!
-//! As hackbench does it (`-p`: one pipe a receiver): a sender writes one message to each receiver in turn, `loops` times
-//! over; a receiver reads until all its senders have sent all. Tasks end when they are done, and record when.
+//! As hackbench does it (`-p`: one pipe a receiver): a sender writes one message to each receiver
+//! in turn, `loops` times over; a receiver reads until all its senders have sent all. Tasks end
+//! when they are done, and record when.
 
 use serde::Deserialize;
 
@@ -24,8 +26,8 @@ pub struct Hackbench {
     /// Messages from each sender to each receiver.
     #[serde(deserialize_with = "count")]
     pub loops: u32,
-    /// Mean work of sending, and of receiving, one message, beside what the system call costs; each takes half to one and a
-    /// half of it (caches are as they are).
+    /// Mean work of sending, and of receiving, one message, beside what the system call costs; each
+    /// takes half to one and a half of it (caches are as they are).
     #[serde(rename = "message", deserialize_with = "any_time")]
     pub message_ns: u64,
     /// Messages that a pipe holds (64 KiB of 100 bytes each: 655).

@@ -47,8 +47,8 @@ impl Hog {
     }
 }
 
-/// Works at the beginning of each period. Periods that pass while it still works are left out, so that its use stays
-/// what was asked for and does not pile up.
+/// Works at the beginning of each period. Periods that pass while it still works are left out, so
+/// that its use stays what was asked for and does not pile up.
 struct Periodic {
     work_ns: u64,
     period_ns: u64,
@@ -58,7 +58,8 @@ struct Periodic {
 
 impl Program for Periodic {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        // Each begins somewhere in its period: tasks that start together should not run in step for ever.
+        // Each begins somewhere in its period: tasks that start together should not run in step for
+        // ever.
         let next_ns = self
             .next_ns
             .get_or_insert_with(|| ctx.now_ns + ctx.rng.below(self.period_ns.max(1)));

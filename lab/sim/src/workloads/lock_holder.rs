@@ -1,7 +1,8 @@
 //! Priority inversion: side work takes a lock that main waits for.
 //!
-//! Main comes on a beat, takes the lock, works and lets it go; its latency counts from the beat. Side work takes the same
-//! lock now and then; when it is preempted or throttled while it holds it, main waits for side work.
+//! Main comes on a beat, takes the lock, works and lets it go; its latency counts from the beat.
+//! Side work takes the same lock now and then; when it is preempted or throttled while it holds it,
+//! main waits for side work.
 
 use serde::Deserialize;
 

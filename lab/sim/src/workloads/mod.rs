@@ -1,4 +1,5 @@
-//! What simulated tasks do: each workload is a small description ([`Kind`]) from which tasks with programs are made.
+//! What simulated tasks do: each workload is a small description ([`Kind`]) from which tasks with
+//! programs are made.
 //!
 //! | workload | models | records |
 //! |---|---|---|
@@ -158,7 +159,8 @@ impl Common {
         }
     }
 
-    /// The workload's own random numbers: they depend on the seed and on its name, not on what else is in the scenario.
+    /// The workload's own random numbers: they depend on the seed and on its name, not on what else
+    /// is in the scenario.
     pub fn rng(&self) -> Prng {
         // FNV-1a of the name.
         let stream = self.name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -202,7 +204,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Records how long something took that began at `began_ns` and ends now, unless it began in the warm-up.
+    /// Records how long something took that began at `began_ns` and ends now, unless it began in
+    /// the warm-up.
     fn since(&self, ctx: &mut Ctx<'_>, began_ns: Ns) {
         if began_ns >= self.from_ns {
             let took_ns = ctx.now_ns.saturating_sub(began_ns);

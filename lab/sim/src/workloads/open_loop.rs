@@ -1,7 +1,9 @@
-//! A server whose requests come when they come, whatever it does: latency counts from the scheduled arrival.
+//! A server whose requests come when they come, whatever it does: latency counts from the scheduled
+//! arrival.
 //!
-//! A free worker takes the next request that is not taken and sleeps until it is due; when all are busy, requests
-//! wait in the order in which they came. That is one queue before many workers, without a task that hands out.
+//! A free worker takes the next request that is not taken and sleeps until it is due; when all are
+//! busy, requests wait in the order in which they came. That is one queue before many workers,
+//! without a task that hands out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

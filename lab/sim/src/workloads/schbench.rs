@@ -1,7 +1,8 @@
 //! Message threads that hand requests to workers, after schbench.
 //!
-//! With a rate (`-R`), a message thread wakes on a beat and hands a batch of requests to its workers in turn, whether or
-//! not they are done with the last one. Without, it gives a worker its next request when that one has answered the last.
+//! With a rate (`-R`), a message thread wakes on a beat and hands a batch of requests to its
+//! workers in turn, whether or not they are done with the last one. Without, it gives a worker its
+//! next request when that one has answered the last.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! The fair class of kernels before 6.6: shares, sleepers, preemption, and the latency hints of 2022.
+//! The fair class of kernels before 6.6: shares, sleepers, preemption, and the latency hints of
+//! 2022.
 
 use tidegate_sim::{
     CfsConfig, Ctx, GroupId, Machine, Op, Policy, Program, Scheduler, SeriesId, TaskId, TaskSpec,
@@ -67,7 +68,8 @@ fn hogs_on_many_cpus_get_their_share_wherever_they_are() {
         .map(|_| spawn(&mut m, GroupId::ROOT, 0, hog()))
         .collect();
     m.run_until(20 * SECOND).unwrap();
-    // Two CPUs hold two each at any time; balance moves them, so no task is stuck with a half for good.
+    // Two CPUs hold two each at any time; balance moves them, so no task is stuck with a half for
+    // good.
     for task in tasks {
         let part = m.task_usage_ns(task) * 100 / (20 * SECOND);
         assert!((45..=100).contains(&part), "{part} %");
@@ -91,7 +93,8 @@ fn a_sleepers_credit_is_half_a_period_however_long_it_slept() {
         });
         let sleeper = spawn(&mut m, GroupId::ROOT, 0, sleeper);
         m.run_until(sleep_ns + 100 * MS).unwrap();
-        // Half of the 100 ms since, 3 ms of credit halved between the two, and at most a tick and a slice.
+        // Half of the 100 ms since, 3 ms of credit halved between the two, and at most a tick and a
+        // slice.
         let usage = m.task_usage_ns(sleeper);
         assert!(usage >= 50 * MS - 4 * MS, "{usage}");
         assert!(
@@ -122,7 +125,8 @@ fn a_sleeper_preempts_and_an_idle_task_never_does() {
     );
 }
 
-/// The wakeup latency (median, p99) of a timer task among crowding nappers, its share in ppm, and theirs.
+/// The wakeup latency (median, p99) of a timer task among crowding nappers, its share in ppm, and
+/// theirs.
 fn timer_task(latency_nice: bool, latency: i8) -> (u64, u64, u64) {
     let mut m = machine(1, latency_nice);
     let (mine, theirs) = (m.add_series("timer"), m.add_series("others"));

@@ -241,9 +241,9 @@ fn batch_and_fifo_keep_their_places() {
     assert_eq!(m.task_run_delay_ns(fifo), 0);
 }
 
-/// facts.md's host (6.18, HZ=250), pinned to one CPU beside 3 hogs, a task that runs 0.88 ms
-/// each 4 ms: p99 of its lateness 2.8–4.0 ms with a slice of 0.1 ms, 11.0 with 3 ms, 15 with 100 ms;
-/// with the hogs at SCHED_IDLE the median is 0.06–0.13 ms.
+/// facts.md's host (6.18, HZ=250), pinned to one CPU beside 3 hogs, a task that runs 0.88 ms each 4
+/// ms: p99 of its lateness 2.8–4.0 ms with a slice of 0.1 ms, 11.0 with 3 ms, 15 with 100 ms; with
+/// the hogs at SCHED_IDLE the median is 0.06–0.13 ms.
 #[test]
 fn a_short_slice_shortens_the_wait_as_on_the_host() {
     let run = |slice_ns: u64, hogs: Policy| {

@@ -1,5 +1,6 @@
-//! The simulator against a real kernel: `kernel.toml` on a machine like the VM's guest, beside the figures of `kernel.txt`,
-//! which `cargo xtask vm kernel-figures` measures. `cargo test -p tidegate-sim --test all kernel -- --nocapture` prints both.
+//! The simulator against a real kernel: `kernel.toml` on a machine like the VM's guest, beside the
+//! figures of `kernel.txt`, which `cargo xtask vm kernel-figures` measures. `cargo test -p
+//! tidegate-sim --test all kernel -- --nocapture` prints both.
 
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::scenario::Text;
@@ -9,7 +10,8 @@ use super::support::{run, scenario, text};
 const SCENARIOS: &str = include_str!("../kernel.toml");
 /// One figure a line: SCENARIO.WHAT.WHOSE VALUE UNIT; `#` begins the line that names the kernel.
 const FIGURES: &str = include_str!("../kernel.txt");
-/// One CPU in virtual time (an instruction is a nanosecond), and what the kernel's own work costs there.
+/// One CPU in virtual time (an instruction is a nanosecond), and what the kernel's own work costs
+/// there.
 const GUEST: [(&str, &str); 8] = [
     ("warmup", "500ms"),
     ("machine.cpus", "1"),
@@ -20,10 +22,12 @@ const GUEST: [(&str, &str); 8] = [
     ("machine.idle_exit_cost", "544ns"),
     ("machine.tick_cost", "4627ns"),
 ];
-/// A wakeup shorter than this consists of the kernel's own path, which is a constant in the simulator.
+/// A wakeup shorter than this consists of the kernel's own path, which is a constant in the
+/// simulator.
 const PATH_US: f64 = 20.0;
 
-/// The scenarios of `kernel.toml`, each with its own text: groups keep the order in which they are written.
+/// The scenarios of `kernel.toml`, each with its own text: groups keep the order in which they are
+/// written.
 fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCENARIOS
         .split("\n[")
@@ -59,7 +63,8 @@ fn simulated(outcome: &Outcome, what: &str, whose: &str) -> f64 {
     }
 }
 
-/// Shares within 2 points; counts within 5 %, or one that falls on the window's edge; latencies within a factor of 2.
+/// Shares within 2 points; counts within 5 %, or one that falls on the window's edge; latencies
+/// within a factor of 2.
 fn is_near(kernel: f64, simulated: f64, unit: &str) -> bool {
     let apart = (kernel - simulated).abs();
     match unit {

@@ -1,4 +1,5 @@
-//! Where tasks run: wake placement, balance, affinity and cpusets; and the invariants on random machines.
+//! Where tasks run: wake placement, balance, affinity and cpusets; and the invariants on random
+//! machines.
 
 use proptest::prelude::*;
 use tidegate_sim::{

@@ -1,4 +1,5 @@
-//! Scenario files: those that are shipped are right, mistakes are told with their line and their mend, and no text panics.
+//! Scenario files: those that are shipped are right, mistakes are told with their line and their
+//! remedy, and no text panics.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -79,7 +80,8 @@ fn flags_lie_over_the_file() {
     assert_eq!(scenario.groups[0].spec.weight, 300);
 }
 
-/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group of a scenario.
+/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group
+/// of a scenario.
 #[test]
 fn headroom_counts_whichever_group_says_it() {
     let terms = |web: &str, encode: &str, engine: &str| {
@@ -139,7 +141,8 @@ proptest! {
     }
 }
 
-/// A soft cap alone once came with a hard one of 1024 CPUs, and under the engine on kernel files with a quota of as much.
+/// A soft cap alone once came with a hard one of 1024 CPUs, and under the engine on kernel files
+/// with a quota of as much.
 #[test]
 fn a_cap_that_is_not_said_is_none() {
     let text = text(

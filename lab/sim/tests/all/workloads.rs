@@ -297,7 +297,8 @@ fn lists_end_or_begin_again() {
     );
 }
 
-/// What the report says of quotas leaves the warm-up out, as all else in it does: one second has ten periods.
+/// What the report says of quotas leaves the warm-up out, as all else in it does: one second has
+/// ten periods.
 #[test]
 fn quotas_count_without_the_warm_up() {
     let quota = |duration: &str, warmup: &str| {

@@ -4,8 +4,8 @@ use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::sched::{NORMAL, SchedWrite};
 use tracing::info;
 
-/// While a holder has its turn, the thread has turns of its own, which are due sooner: it takes the rest back at once, also where
-/// there is one CPU.
+/// While a holder has its turn, the thread has turns of its own, which are due sooner: it takes the
+/// rest back at once, also where there is one CPU.
 const TURN: SchedWrite = SchedWrite::Deadline {
     runtime_ns: 1_000_000,
     period_ns: 4_000_000,
@@ -17,7 +17,8 @@ const REST: SchedWrite = SchedWrite::Policy {
     slice_ns: 0,
 };
 
-/// Changes the calling thread's priority. A refusal costs some of the precision of turns, so it is told of once and no more.
+/// Changes the calling thread's priority. A refusal costs some of the precision of turns, so it is
+/// told of once and no more.
 #[derive(Debug, Default)]
 pub(super) struct OwnPriority {
     told: bool,

@@ -1,7 +1,8 @@
-//! A gate's own limit (quota, period and burst, and a hard cap for all of it) as the quota of its group.
+//! A gate's own limit (quota, period and burst, and a hard cap for all of it) as the quota of its
+//! group.
 //!
-//! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop holds to the own limit,
-//! too; everywhere else it is written here, once, and stays.
+//! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop
+//! holds to the own limit, too; everywhere else it is written here, once, and stays.
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
@@ -18,7 +19,8 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::sched_ext::plan::{mark_own, unmark};
 
-/// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
+/// Writes the gate's own limit to its group, or puts back what stood there before when it has none
+/// any more.
 pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     gate.burst_room_us = burst_room_us(runtime, gate);
@@ -98,7 +100,7 @@ fn explain_refused(
                 "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses",
                 gate.record.name
             );
-            ApiError::new(ErrorKind::Usage, detail).with_mend(format!(
+            ApiError::new(ErrorKind::Usage, detail).with_remedy(format!(
                 "ask for at most {}m (thousandths of a CPU), or raise the limit of {above} first",
                 limit.rate_ucpu().unwrap_or(0) / 1_000
             ))
@@ -107,8 +109,8 @@ fn explain_refused(
     }
 }
 
-/// The most burst that the limits above leave. A quota that the loop moves does not count: it follows main's load, and not
-/// what side work is given.
+/// The most burst that the limits above leave. A quota that the loop moves does not count: it
+/// follows main's load, and not what side work is given.
 fn burst_room_us(runtime: &Runtime, gate: &Gate) -> u64 {
     let asks = gate.terms.burst.value == Burst::Max;
     let Some(own) = gate.limit_with_burst(0).filter(|_| asks) else {

@@ -1,7 +1,8 @@
 //! Rate caps of one gate.
 //!
-//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_engine::control::SoftCaps`]): here
-//! its group gets into the journal and, until the loop has polled, into the background.
+//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's
+//! ([`tidegate_engine::control::SoftCaps`]): here its group gets into the journal and, until the
+//! loop has polled, into the background.
 
 use tidegate_api::{ApiError, CapView};
 use tidegate_cgroup::group::GroupPath;
@@ -75,7 +76,8 @@ fn note_exempt(kernel: &Kernel, gate: &mut Gate) {
 fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
     let soft_ppt = gate.soft_for_all_ppt()?;
     let group = gate.record.attachment.group().clone();
-    // A group that is not in the journal is in the background anyway, by its class or by an outside write.
+    // A group that is not in the journal is in the background anyway, by its class or by an outside
+    // write.
     kernel
         .journal()
         .background_of(&group)
@@ -145,7 +147,8 @@ fn note_on_background(kernel: &Kernel, gate: &Gate, group: &GroupPath) -> Option
     ))
 }
 
-/// The group of a new gate that is to yield to everything: it lies where its branch and all others divide.
+/// The group of a new gate that is to yield to everything: it lies where its branch and all others
+/// divide.
 pub(crate) fn soft_group(kernel: &Kernel, gate: &Gate) -> Option<String> {
     let at_top = gate.soft_ppt().is_some() && gate.class() != Class::Side;
     // No gate's name has this character, so no other group of ours has this name.

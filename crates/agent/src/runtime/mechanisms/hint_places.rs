@@ -27,8 +27,8 @@ pub(crate) fn apart_from(
     apart
 }
 
-/// What other gates' hints come to that a gate's tasks may have had until now: those of groups around it; for a process, which
-/// may have been in any, those of all groups.
+/// What other gates' hints come to that a gate's tasks may have had until now: those of groups
+/// around it; for a process, which may have been in any, those of all groups.
 pub(crate) fn hints_around(
     places: &[HintPlace],
     gate: &str,

@@ -1,5 +1,6 @@
-//! The sweep: tasks that came into a gate without its latency hint get it, and those that inherited one that they were not to
-//! have lose it. Once a second, a bounded number of tasks, one gate after the other; and what is told of a gate's hint.
+//! The sweep: tasks that came into a gate without its latency hint get it, and those that inherited
+//! one that they were not to have lose it. Once a second, a bounded number of tasks, one gate after
+//! the other; and what is told of a gate's hint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use crate::gates::{Gate, HintState};
 use crate::kernel::Kernel;
 use crate::runtime::mechanisms::hints::pass_hint;
 
-/// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
+/// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one
+/// CPU.
 const TASKS_PER_POLL: usize = 2_000;
 
 /// Finding a gate's tasks costs as much as a look at this many.
@@ -113,7 +115,8 @@ fn sweep_hint(
     (spent, whole)
 }
 
-/// Takes the hint from tasks that inherited it and were not to; leaves in `tids` those that are to have it.
+/// Takes the hint from tasks that inherited it and were not to; leaves in `tids` those that are to
+/// have it.
 fn take_inherited(kernel: &Kernel, latency: &Latency, at_boot_ns: u64, tids: &mut Vec<i32>) -> u64 {
     let fs = &*kernel.fs;
     let only = latency.only.iter().flatten();

@@ -1,9 +1,11 @@
-//! Latency hints of one gate: its tasks get a slice of their own (before Linux 6.12: SCHED_BATCH), and give it back.
+//! Latency hints of one gate: its tasks get a slice of their own (before Linux 6.12: SCHED_BATCH),
+//! and give it back.
 //!
-//! Tasks that are forked inherit it from the kernel, also across exec. What enters the gate otherwise, and what is not to
-//! inherit it, is found by the sweep (`hint_sweep`). The kernel's own `SCHED_FLAG_RESET_ON_FORK` is not used for
-//! `latency_inherit = no`: it would also take a negative nice level and utilisation clamps from children, and the hint from
-//! new threads of the process itself.
+//! Tasks that are forked inherit it from the kernel, also across exec. What enters the gate
+//! otherwise, and what is not to inherit it, is found by the sweep (`hint_sweep`). The kernel's own
+//! `SCHED_FLAG_RESET_ON_FORK` is not used for `latency_inherit = no`: it would also take a negative
+//! nice level and utilisation clamps from children, and the hint from new threads of the process
+//! itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +96,7 @@ fn begin_hint(
             kernel.machine.kernel
         );
         return Err(ApiError::new(ErrorKind::Unsupported, detail)
-            .with_mend(format!("boot {SLICES_SINCE} or newer, or leave it out")));
+            .with_remedy(format!("boot {SLICES_SINCE} or newer, or leave it out")));
     };
     let name = &gate.record.name;
     let places = kernel.journal().hints();
@@ -139,7 +141,7 @@ fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>
             only.len()
         );
         return Err(ApiError::new(ErrorKind::Unsupported, detail)
-            .with_mend("leave it out, or name a smaller group"));
+            .with_remedy("leave it out, or name a smaller group"));
     }
     Ok(only)
 }
@@ -156,7 +158,8 @@ fn hinted_tids(
     Ok(tids)
 }
 
-/// What tasks have that is not the default. What they have by a hint around this one will come again.
+/// What tasks have that is not the default. What they have by a hint around this one will come
+/// again.
 fn note_before(
     kernel: &Kernel,
     tids: &[i32],
@@ -178,7 +181,8 @@ fn note_before(
     Ok(before.take(BEFORE_MAX).collect())
 }
 
-/// Passes over the tasks until none is without the hint. A task with another slice that comes meanwhile is left alone.
+/// Passes over the tasks until none is without the hint. A task with another slice that comes
+/// meanwhile is left alone.
 fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> Result<HintState, ApiError> {
     let Change::Latency(latency) = entry.change else {
         return Err(ApiError::new(
@@ -220,8 +224,8 @@ fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> Result<HintSta
     })
 }
 
-/// One pass over these tasks: gives the hint to those that lack it, and to those whose other slice is written down.
-/// With `given`, what is written down is of no account: this is the sweep.
+/// One pass over these tasks: gives the hint to those that lack it, and to those whose other slice
+/// is written down. With `given`, what is written down is of no account: this is the sweep.
 pub(crate) fn pass_hint(
     kernel: &Kernel,
     tids: &[i32],

@@ -1,7 +1,9 @@
-//! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency hints. One file each.
+//! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency
+//! hints. One file each.
 //!
-//! [`enforce`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
-//! or may have been lost; [`withdraw`] goes back to what stood before. Both are idempotent.
+//! [`enforce`] makes the machine agree with a gate's terms as they are now, and is called again
+//! whenever they change or may have been lost; [`withdraw`] goes back to what stood before. Both
+//! are idempotent.
 
 pub(crate) mod bandwidth;
 pub(crate) mod caps;

@@ -1,7 +1,8 @@
-//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_cgroup::subgroups`), kept up by
-//! four polls a second, or one where nothing changes.
+//! Caps that count for each process or each task of a gate alone: groups of their own
+//! (`tidegate_cgroup::subgroups`), kept up by four polls a second, or one where nothing changes.
 //!
-//! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
+//! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one
+//! they lie beside it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,7 +43,8 @@ struct SplitGate {
     last: SweepReport,
 }
 
-/// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
+/// Every gate whose caps count for each process or task alone, and every group that the loop puts
+/// into the background.
 #[derive(Default)]
 pub struct Subgroups {
     gates: Vec<SplitGate>,
@@ -75,7 +77,8 @@ pub(crate) fn poll(runtime: &Runtime) -> bool {
     busy
 }
 
-/// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
+/// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it:
+/// refused where it may have one.
 pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), ApiError> {
     if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
         return Ok(());
@@ -96,7 +99,7 @@ pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), A
             gate.record.name, gate.terms.cap_scope.value
         ),
     )
-    .with_mend(format!(
+    .with_remedy(format!(
         "take cap_scope=group or a hard cap, or start it with: tidegate run --cap-soft RATE --cap-scope {} (no quota, \
          not side)",
         gate.terms.cap_scope.value

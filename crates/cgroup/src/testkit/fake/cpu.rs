@@ -94,8 +94,8 @@ impl State {
         }
     }
 
-    /// `cpu_cgroup_can_attach`: with RT_GROUP_SCHED a group without RT runtime takes no real-time thread, and the whole
-    /// process stays.
+    /// `cpu_cgroup_can_attach`: with RT_GROUP_SCHED a group without RT runtime takes no real-time
+    /// thread, and the whole process stays.
     fn v1_enter(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
         let has_cpu = self.mounts[mount]
             .controllers

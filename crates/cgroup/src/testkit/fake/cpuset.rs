@@ -1,4 +1,5 @@
-//! The cpuset controller's files and refusals: `kernel/cgroup/cpuset.c` (`update_cpumask`, `validate_change`, `cpuset_can_attach`).
+//! The cpuset controller's files and refusals: `kernel/cgroup/cpuset.c` (`update_cpumask`,
+//! `validate_change`, `cpuset_can_attach`).
 
 use std::path::Path;
 

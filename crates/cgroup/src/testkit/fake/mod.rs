@@ -1,8 +1,9 @@
 //! Cgroup v1 and v2 in memory, with the kernel's own refusals, for tests.
 //!
-//! What it refuses and with which errno follows `kernel/sched/core.c` (`tg_set_cfs_bandwidth`, `sched_group_set_idle`) and
-//! `kernel/cgroup/cgroup.c` (`cgroup_vet_subtree_control_enable`, `cgroup_migrate_vet_dst`, `cgroup_enable_threaded`);
-//! `crates/engine/tests/all/fake_is_true.rs` holds the same steps against the running kernel. It knows processes, not single threads' places.
+//! What it refuses and with which errno follows `kernel/sched/core.c` (`tg_set_cfs_bandwidth`,
+//! `sched_group_set_idle`) and `kernel/cgroup/cgroup.c` (`cgroup_vet_subtree_control_enable`,
+//! `cgroup_migrate_vet_dst`, `cgroup_enable_threaded`); `crates/engine/tests/all/fake_is_true.rs`
+//! holds the same steps against the running kernel. It knows processes, not single threads' places.
 
 mod cpu;
 mod cpuset;
@@ -111,7 +112,8 @@ impl FakeFs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets an ordinary file (of /proc, /sys or the run directory), or one of a group for which there are no rules here.
+    /// Sets an ordinary file (of /proc, /sys or the run directory), or one of a group for which
+    /// there are no rules here.
     pub fn set_file(&self, path: &str, text: &str) {
         self.state()
             .files

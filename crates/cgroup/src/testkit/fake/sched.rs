@@ -1,5 +1,6 @@
-//! How the fake's tasks are scheduled, with the kernel's own rules (`kernel/sched/syscalls.c`, 6.12): a slice is clamped,
-//! 0 gives the default back, SCHED_IDLE takes none silently, a real-time task refuses.
+//! How the fake's tasks are scheduled, with the kernel's own rules (`kernel/sched/syscalls.c`,
+//! 6.12): a slice is clamped, 0 gives the default back, SCHED_IDLE takes none silently, a real-time
+//! task refuses.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,8 @@ impl Default for Sched {
 }
 
 impl Sched {
-    /// A task by its number; 0 is the caller. What was never written to is ordinary, or real-time as the process says.
+    /// A task by its number; 0 is the caller. What was never written to is ordinary, or real-time
+    /// as the process says.
     fn task(&self, procs: &BTreeMap<i32, Process>, tid: i32) -> Result<Task, i32> {
         let by_tid = |process: &Process| {
             let facts = &process.facts;

@@ -1,5 +1,5 @@
-//! v2's files and rules: controllers handed down, no processes inside, threaded groups. The names of the questions are
-//! the kernel's (`kernel/cgroup/cgroup.c`).
+//! v2's files and rules: controllers handed down, no processes inside, threaded groups. The names
+//! of the questions are the kernel's (`kernel/cgroup/cgroup.c`).
 
 use std::path::{Path, PathBuf};
 
@@ -194,8 +194,9 @@ impl State {
         Some(process.place(tid, mount).to_path_buf())
     }
 
-    /// Of a threaded group, that of the topmost threaded one above: as that becomes threaded, those below come into its domain
-    /// (`cgroup_enable_threaded`), also where a group between is none and cannot be used.
+    /// Of a threaded group, that of the topmost threaded one above: as that becomes threaded, those
+    /// below come into its domain (`cgroup_enable_threaded`), also where a group between is none
+    /// and cannot be used.
     fn domain_of(&self, dir: &Path) -> PathBuf {
         if !self.is_threaded(dir) {
             return dir.to_path_buf();

@@ -1,8 +1,9 @@
 //! Side work that starves at its tolerance leaves the idle class until the tolerance is over.
 //!
-//! The tolerance is a promise to side work too, and the idle class breaks it: when main takes every CPU, an idle group gets three
-//! thousandths of one. Out of the idle class, only the quota bounds what side work costs main, so that quota is the tolerance the
-//! whole time: it is written before the group leaves the idle class, and rises only after the group is back.
+//! The tolerance is a promise to side work too, and the idle class breaks it: when main takes every
+//! CPU, an idle group gets three thousandths of one. Out of the idle class, only the quota bounds
+//! what side work costs main, so that quota is the tolerance the whole time: it is written before
+//! the group leaves the idle class, and rises only after the group is back.
 
 use super::{Quotas, Target};
 use crate::control::apply::Apply;
@@ -32,7 +33,8 @@ impl Relief {
 }
 
 impl Target {
-    /// The quota that is known to stand is no more than `floor_ucpu`, up to a period's rounding to whole microseconds.
+    /// The quota that is known to stand is no more than `floor_ucpu`, up to a period's rounding to
+    /// whole microseconds.
     fn stands_at_floor(&self, floor_ucpu: u64) -> bool {
         self.standing()
             .and_then(|standing| standing.rate_ucpu())
@@ -66,8 +68,9 @@ impl Target {
 }
 
 impl Quotas {
-    /// Before the quotas are written: side work that was at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it in the
-    /// last second or two is to be helped; where the tolerance is over, it goes back into the idle class.
+    /// Before the quotas are written: side work that was at the tolerance for [`RELIEF_AFTER_NS`]
+    /// and got less than half of it in the last second or two is to be helped; where the tolerance
+    /// is over, it goes back into the idle class.
     pub(super) fn ask_relief(&mut self, now_ns: u64, floor_ucpu: u64, apply: &mut dyn Apply) {
         let span = &self.floor_span;
         let promised_ns = u128::from(floor_ucpu) * u128::from(span.wall_ns) / 1_000_000;
@@ -92,7 +95,8 @@ impl Quotas {
         }
     }
 
-    /// After the quotas were written: a group that is to be helped leaves the idle class, now that its quota is the tolerance.
+    /// After the quotas were written: a group that is to be helped leaves the idle class, now that
+    /// its quota is the tolerance.
     pub(super) fn relieve(&mut self, now_ns: u64, floor_each_ucpu: u64, apply: &mut dyn Apply) {
         for target in &mut self.targets {
             let relief = &target.relief;

@@ -137,7 +137,8 @@ fn cuts_that_this_process_cannot_make_are_counted_and_refused_values_are_not() {
     }
 }
 
-/// Keeps the class and the quota of one group, and every moment at which it was out of the idle class with more than its tolerance.
+/// Keeps the class and the quota of one group, and every moment at which it was out of the idle
+/// class with more than its tolerance.
 #[derive(Default)]
 struct OneGroup {
     out: bool,
@@ -195,7 +196,8 @@ fn out_of_the_idle_class_side_work_has_no_more_than_its_tolerance() {
         asked_ucpu: 400_000,
         ..HeadroomDecision::default()
     };
-    // It hovers a little above the tolerance, as on a full machine, then is clear of it, and all that again.
+    // It hovers a little above the tolerance, as on a full machine, then is clear of it, and all
+    // that again.
     let hovering = [at(55_922), at(20_000), at(41_000), at(58_000)];
     for round in 0..400_u64 {
         let clear = round % 100 >= 80;

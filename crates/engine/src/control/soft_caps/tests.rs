@@ -8,8 +8,8 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 
 const MS: u64 = 1_000_000;
 
-/// A machine of one CPU: the group wants all of it, and so does another or not. In the background it gets what the other
-/// leaves, else half.
+/// A machine of one CPU: the group wants all of it, and so does another or not. In the background
+/// it gets what the other leaves, else half.
 struct Machine {
     used_ns: BTreeMap<String, u64>,
     background: BTreeMap<String, bool>,

@@ -269,7 +269,8 @@ fn other_ticks() {
     }
 }
 
-/// A main in pulses faster than about eight a second: what it leaves on average goes to side work, and the idle asked for stays.
+/// A main in pulses faster than about eight a second: what it leaves on average goes to side work,
+/// and the idle asked for stays.
 #[test]
 fn pulses_of_main() {
     fn pulse(s: f64, on_s: f64, every_s: f64) -> f64 {

@@ -210,8 +210,8 @@ proptest! {
         }
     }
 
-    /// Whatever the law says and however often: writes at most every 10 ms, and what is neither a cut nor its taking back
-    /// never finds or makes more than 5 writes in a second.
+    /// Whatever the law says and however often: writes at most every 10 ms, and what is neither a
+    /// cut nor its taking back never finds or makes more than 5 writes in a second.
     #[test]
     fn the_budget_holds(
         steps in prop::collection::vec((0..1_400_000u64, 0..8u8, 1..60u64), 1..400),

@@ -1,5 +1,5 @@
-//! `tidegate-kube` of many nodes in one process: each with its token, its watches, its rule and its writes. Only the agent is
-//! missing: main is made up.
+//! `tidegate-kube` of many nodes in one process: each with its token, its watches, its rule and its
+//! writes. Only the agent is missing: main is made up.
 
 use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
@@ -19,15 +19,16 @@ use tokio::time::MissedTickBehavior;
 use crate::bed::NAMESPACE;
 
 const STEP: Duration = Duration::from_secs(1);
-/// The rule sees in a minute and a half what it would see in a quarter of an hour; its writes are as far apart as ever.
+/// The rule sees in a minute and a half what it would see in a quarter of an hour; its writes are
+/// as far apart as ever.
 const SHORTER: [&str; 4] = ["warm_up_s=30", "window_s=90", "mean_s=20", "rise_gap_s=20"];
 
 pub fn node_name(at: usize) -> String {
     format!("node-{at}")
 }
 
-/// Starts the publishers of so many nodes. When the number of their life changes, one in three ends, and one in three crashes;
-/// both come again.
+/// Starts the publishers of so many nodes. When the number of their life changes, one in three
+/// ends, and one in three crashes; both come again.
 pub async fn start(admin: &Config, nodes: usize) -> watch::Sender<u32> {
     let (sender, receiver) = watch::channel(1);
     let began = Instant::now();

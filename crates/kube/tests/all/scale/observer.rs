@@ -32,7 +32,8 @@ pub struct Seen {
     pub lost: usize,
     /// How often a node was seen to publish less than what is bound there.
     pub below: usize,
-    /// The longest such time. After an outage the observer's two watches come back up to 30 s apart, which is in it.
+    /// The longest such time. After an outage the observer's two watches come back up to 30 s
+    /// apart, which is in it.
     pub longest_below: Duration,
 }
 

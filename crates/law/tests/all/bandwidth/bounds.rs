@@ -60,7 +60,8 @@ struct Mark {
     used: u64,
     held: u64,
     debt: u64,
-    /// A turnover of the kernel's that is due and not handled yet: it comes on top, for the timer is the caller's.
+    /// A turnover of the kernel's that is due and not handled yet: it comes on top, for the timer
+    /// is the caller's.
     late: u64,
 }
 
@@ -111,8 +112,9 @@ fn advance(periods: &mut Vec<Period>, now: u64, terms: &Terms) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// usage <= n * quota + held + CPUs * granularity, over any stretch, at every level; held <= quota + burst + CPUs * slice;
-    /// what went idle holds 1 ms; and no more than the granularity is ever owed.
+    /// usage <= n * quota + held + CPUs * granularity, over any stretch, at every level; held <=
+    /// quota + burst + CPUs * slice; what went idle holds 1 ms; and no more than the granularity is
+    /// ever owed.
     #[test]
     fn between_changes_every_stretch_keeps_the_bound(
         kind in prop_oneof![4 => Just(Kind::Law), 1 => Just(Kind::Kernel), 1 => Just(Kind::Expiring)],
@@ -138,7 +140,8 @@ proptest! {
                     let periods = (to.now - from.now).div_ceil(period) + from.late;
                     let most = periods * quota + from.held + CPUS as u64 * GRANULARITY;
                     prop_assert!(to.used - from.used <= most, "{} over {most}", to.used - from.used);
-                    // What is owed at the start has to be paid, what is owed at the end has not been yet.
+                    // What is owed at the start has to be paid, what is owed at the end has not
+                    // been yet.
                     let exactly = periods * quota + from.held + to.debt - from.debt;
                     prop_assert!(to.used - from.used <= exactly, "{} over {exactly}", to.used - from.used);
                 }
@@ -146,7 +149,8 @@ proptest! {
         }
     }
 
-    /// However often the terms change, a group gets in each period no more than the largest quota it was given.
+    /// However often the terms change, a group gets in each period no more than the largest quota
+    /// it was given.
     #[test]
     fn changing_the_terms_gains_nothing(
         all in prop::collection::vec(terms(true), PARENTS.len() - 1),

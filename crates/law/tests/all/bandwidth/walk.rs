@@ -1,7 +1,8 @@
-//! Every state that small machines can reach, by every order of runs, idling, timers and ticks. In each transition the ledger
-//! must balance; from each state the most that any continuation can use in one to three periods must keep the bound; and no CPU
-//! who is throttled may stay so. Two CPUs, one or two
-//! levels; a machine is made small by counting in single nanoseconds, of which an idle silo keeps one.
+//! Every state that small machines can reach, by every order of runs, idling, timers and ticks. In
+//! each transition the ledger must balance; from each state the most that any continuation can use
+//! in one to three periods must keep the bound; and no CPU who is throttled may stay so. Two CPUs,
+//! one or two levels; a machine is made small by counting in single nanoseconds, of which an idle
+//! silo keeps one.
 
 use std::collections::HashMap;
 use tidegate_law::bandwidth::{Pool, Silo, Terms, may_run, run_up};
@@ -224,7 +225,8 @@ impl Walk {
         }
     }
 
-    /// Runtime moves, is used, or comes from a turnover: at most a quota for each one that was due, by a clock of our own.
+    /// Runtime moves, is used, or comes from a turnover: at most a quota for each one that was due,
+    /// by a clock of our own.
     fn check_ledger(&self, before: &State, after: &mut State, used: &[u64]) {
         for (group, used) in used.iter().enumerate().skip(1) {
             let (quota, period) = (self.terms[group].quota_ns, self.terms[group].period_ns);
@@ -272,7 +274,8 @@ impl Walk {
                 stopped += u32::from(silo.is_throttled());
             }
             assert_eq!(state.pools[group].throttled(), stopped);
-            // Left alone, all debts, and the ns that each starts again with, are paid in the periods that they are worth.
+            // Left alone, all debts, and the ns that each starts again with, are paid in the
+            // periods that they are worth.
             let mut later = state.clone();
             for _ in 0..(state.debt(group) + CPUS as u64).div_ceil(terms.quota_ns) {
                 later.now = later.now.max(later.pools[group].turnover_ns());
@@ -282,8 +285,8 @@ impl Walk {
         }
     }
 
-    /// The most that any continuation uses in up to `periods` periods of the highest group, from every state, against the
-    /// bound: `(most used, its bound)` where they come nearest.
+    /// The most that any continuation uses in up to `periods` periods of the highest group, from
+    /// every state, against the bound: `(most used, its bound)` where they come nearest.
     fn search(&self, periods: u64) -> (u64, u64) {
         let period = self.terms[1].period_ns;
         let mut best = vec![0u64; self.states.len()];
@@ -328,7 +331,8 @@ impl Walk {
         gains
     }
 
-    /// Where what can be used in this many periods comes nearest to its bound; and that it is nowhere beyond.
+    /// Where what can be used in this many periods comes nearest to its bound; and that it is
+    /// nowhere beyond.
     fn nearest(&self, periods: u64, best: &[u64]) -> (u64, u64) {
         let mut nearest = (0, u64::MAX);
         for (state, used) in self.states.iter().zip(best) {
@@ -400,7 +404,8 @@ fn every_state_of_one_level() {
 
 #[test]
 fn every_state_of_two_levels() {
-    // A child below its parent, as much as it, and beyond it; periods in step and not; burst or none.
+    // A child below its parent, as much as it, and beyond it; periods in step and not; burst or
+    // none.
     let all = [(1, 1, 0), (1, 2, 1), (2, 2, 0), (2, 1, 0)];
     let mut walks = Vec::new();
     for (number, parent) in all.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! Every state of a small group whose terms are changed again and again, in every order with everything else. A ledger of the
-//! walk's own, kept by its own clock, says what each period was given: never more than the largest quota it had.
+//! Every state of a small group whose terms are changed again and again, in every order with
+//! everything else. A ledger of the walk's own, kept by its own clock, says what each period was
+//! given: never more than the largest quota it had.
 
 use std::collections::HashMap;
 use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
@@ -110,7 +111,8 @@ impl State {
         used
     }
 
-    /// Books what came in, in the period that runs. The terms before the move are those that its turnovers begin with.
+    /// Books what came in, in the period that runs. The terms before the move are those that its
+    /// turnovers begin with.
     fn book(&mut self, before: &State, used: u64, step: Move) {
         let gained = self.total() - before.total() + i64::try_from(used).unwrap();
         let terms = before.pool.terms();

@@ -7,8 +7,9 @@ use std::hash::Hash;
 /// Half a gigabyte; a machine that has more states is not small.
 const STATES_MAX: usize = 2_000_000;
 
-/// Visits every state that can be reached from `start` and gives back how many there are. `next` pushes the successors of a
-/// state, or says what is wrong with it; then the shortest way there is printed and the walk panics.
+/// Visits every state that can be reached from `start` and gives back how many there are. `next`
+/// pushes the successors of a state, or says what is wrong with it; then the shortest way there is
+/// printed and the walk panics.
 pub fn walk<S, F>(name: &str, start: S, mut next: F) -> usize
 where
     S: Clone + Debug + Eq + Hash,

@@ -1,4 +1,5 @@
-//! Limits that a gate has for itself: quota and period, burst, and the slice that CPUs take of a quota.
+//! Limits that a gate has for itself: quota and period, burst, and the slice that CPUs take of a
+//! quota.
 
 use tidegate_cgroup::discover::{CgroupVersion, Feature, Machine};
 

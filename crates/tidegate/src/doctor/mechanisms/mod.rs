@@ -1,5 +1,5 @@
-//! Each mechanism of the design against the facts: what this version enforces here, by which engine, how exactly, and what to
-//! change. One file an idea.
+//! Each mechanism of the design against the facts: what this version enforces here, by which
+//! engine, how exactly, and what to change. One file an idea.
 
 mod bandwidth;
 mod caps;
@@ -29,7 +29,7 @@ pub fn all(facts: &Facts, obstacle: Option<&Obstacle>) -> Vec<Mechanism> {
             Some(obstacle) => {
                 row.now = Now::No;
                 row.engine = "";
-                row.change = Some(obstacle.mend.clone());
+                row.change = Some(obstacle.remedy.clone());
             }
             None if !facts.admin => for_user(row),
             None => {}
@@ -39,7 +39,8 @@ pub fn all(facts: &Facts, obstacle: Option<&Obstacle>) -> Vec<Mechanism> {
     rows
 }
 
-/// What is left of a mechanism for a caller who may only tighten, and only what is theirs (`tidegate_agent::peer`).
+/// What is left of a mechanism for a caller who may only tighten, and only what is theirs
+/// (`tidegate_agent::peer`).
 fn for_user(row: &mut Mechanism) {
     let may = match row.name {
         "headroom" => "your own work can be side work; main and headroom are not yours to name",

@@ -4,7 +4,8 @@ use tidegate_recording::{Event, Machine};
 
 use super::*;
 
-/// Ten minutes from 1970-01-02 03:00:00 UTC, of which the fifth is missing: side work ran from the third on.
+/// Ten minutes from 1970-01-02 03:00:00 UTC, of which the fifth is missing: side work ran from the
+/// third on.
 fn playback() -> Playback {
     let began_s = (24 + 3) * 3_600;
     let encode = Work {

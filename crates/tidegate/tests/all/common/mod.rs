@@ -1,4 +1,5 @@
-//! An instance of Tidegate of a test's own: its run directory, its cgroup prefix, its copy of the command.
+//! An instance of Tidegate of a test's own: its run directory, its cgroup prefix, its copy of the
+//! command.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -42,8 +43,9 @@ impl Instance {
         // Other users' commands must get at the socket and the copy of the command.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let binary = dir.path().join("tidegate");
-        // By another process: a test beside this one may fork while we hold the copy open for writing, and then it could not
-        // be executed (ETXTBSY) until that child has its own program.
+        // By another process: a test beside this one may fork while we hold the copy open for
+        // writing, and then it could not be executed (ETXTBSY) until that child has its own
+        // program.
         let copied = Command::new("cp")
             .arg(env!("CARGO_BIN_EXE_tidegate"))
             .arg(&binary)

@@ -1,5 +1,5 @@
-//! One life of an instance on the running kernel, in which it is asked everything, with one fault in it; and what must hold
-//! all the while and afterwards.
+//! One life of an instance on the running kernel, in which it is asked everything, with one fault
+//! in it; and what must hold all the while and afterwards.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -224,8 +224,8 @@ impl Life {
         }
     }
 
-    /// A refused change is told of by the command or as more than information in the agent's log: by its file, or, for a group that
-    /// cannot be made or removed, by that.
+    /// A refused change is told of by the command or as more than information in the agent's log:
+    /// by its file, or, for a group that cannot be made or removed, by that.
     fn check_that_a_refusal_was_told(&mut self) {
         let What::Errno(_) = self.fault.what else {
             return;
@@ -311,8 +311,8 @@ fn struck_process(mark: &Path, over: &AtomicBool) -> Option<i32> {
     None
 }
 
-/// An agent that stopped is left so for longer than its lease, and then goes on as if nothing had been; a dead one's guardian
-/// follows it.
+/// An agent that stopped is left so for longer than its lease, and then goes on as if nothing had
+/// been; a dead one's guardian follows it.
 fn follow_up(what: What, pid: i32, prefix: &str) {
     if what == What::Stop {
         std::thread::sleep(LEASE + Duration::from_millis(500));

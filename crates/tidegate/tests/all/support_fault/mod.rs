@@ -12,7 +12,8 @@ use life::Life;
 
 /// Lives at once: each waits most of its time.
 const AT_ONCE: usize = 10;
-/// A life has a few writes more or less, by the loop's timing: it is over when this many faults found no write.
+/// A life has a few writes more or less, by the loop's timing: it is over when this many faults
+/// found no write.
 const MISSES_MAX: u64 = 6;
 
 /// What a process meets at its n-th change of a file.
@@ -59,8 +60,8 @@ pub fn tell(kind: &str, count: u64) {
     eprintln!("faults: kernel: {kind}: {count}");
 }
 
-/// One life for each fault that `faults` names, n by n until a life has no n-th write any more; at least so many, as the failure
-/// contract's page has it.
+/// One life for each fault that `faults` names, n by n until a life has no n-th write any more; at
+/// least so many, as the failure contract's page has it.
 pub fn strike_all(name: &str, least: u64, faults: impl Fn(u64) -> Vec<Fault> + Sync) {
     let Some(instance) = Instance::new(name) else {
         return;

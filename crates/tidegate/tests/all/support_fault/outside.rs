@@ -1,4 +1,5 @@
-//! What is seen of a life from outside, all the time: whether side work is limited, and main is not.
+//! What is seen of a life from outside, all the time: whether side work is limited, and main is
+//! not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the tests with a hostile client share: a socket by hand, another user, and what must hold after each attack.
+//! What the tests with a hostile client share: a socket by hand, another user, and what must hold
+//! after each attack.
 
 pub mod pen;
 pub mod requests;
@@ -21,8 +22,8 @@ pub fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const NOBODY: libc::c_long = 65_534;
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: the calls take numbers and an empty list. Made without libc's wrappers, they are about this thread alone,
-            // which ends with the work.
+            // SAFETY: the calls take numbers and an empty list. Made without libc's wrappers, they
+            // are about this thread alone, which ends with the work.
             let done = unsafe {
                 libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
                     && libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY) == 0
@@ -118,7 +119,8 @@ impl Before {
         list.unwrap().count()
     }
 
-    /// Root reads and changes within a second, main's gate is there, and the agent is the same process.
+    /// Root reads and changes within a second, main's gate is there, and the agent is the same
+    /// process.
     pub fn check_root(&self, what: &str) {
         let began = Instant::now();
         let status = status(&self.socket);

@@ -1,5 +1,5 @@
-//! What the kill tests share: a seeded coin, a stage on which a real main and real side work run, a watcher that never
-//! looks away, and what must hold after each kill.
+//! What the kill tests share: a seeded coin, a stage on which a real main and real side work run, a
+//! watcher that never looks away, and what must hold after each kill.
 
 pub mod processes;
 pub mod stage;

@@ -1,4 +1,5 @@
-//! The stage: one instance with a real main and real side work, whose processes are known by number and start time.
+//! The stage: one instance with a real main and real side work, whose processes are known by number
+//! and start time.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +10,8 @@ use super::watch::{Limit, Watch};
 use super::{LEASE, OF_AGE, wait};
 use crate::common::{Background, Instance, cpu_mount};
 
-/// Every hungry shell starts a child that counts, and then the next; a child that does not end well is told.
+/// Every hungry shell starts a child that counts, and then the next; a child that does not end well
+/// is told.
 const HUNGRY: &str = r#"
 hog() { while :; do sh -c 'n=0; while [ $n -lt 30000 ]; do n=$((n+1)); done' || echo lost >> "$1"; done; }
 hog "$0" & hog "$0" & hog "$0" &
@@ -101,7 +103,8 @@ impl Stage {
         }
     }
 
-    /// Ends the agent. Guardians bring back at most five in a row that die young: after three, it comes of age first.
+    /// Ends the agent. Guardians bring back at most five in a row that die young: after three, it
+    /// comes of age first.
     pub fn kill_agent(&mut self) -> i32 {
         if self.young_deaths >= 3 {
             std::thread::sleep(OF_AGE.saturating_sub(self.born.elapsed()));
@@ -205,7 +208,8 @@ pub fn side_root(instance: &Instance) -> PathBuf {
     cpu_mount().0.join(format!("{}-side", instance.prefix()))
 }
 
-/// Waits until the agent has left by itself and insists that nothing of the instance is there any more.
+/// Waits until the agent has left by itself and insists that nothing of the instance is there any
+/// more.
 pub fn nothing_left(instance: &Instance) {
     instance.gone();
     wait(

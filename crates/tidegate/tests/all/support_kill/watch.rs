@@ -1,5 +1,5 @@
-//! A watcher that reads a side root's `cpu.idle` and quota as fast as it can and keeps every moment at which side work
-//! was unlimited or main's equal.
+//! A watcher that reads a side root's `cpu.idle` and quota as fast as it can and keeps every moment
+//! at which side work was unlimited or main's equal.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -69,8 +69,9 @@ impl Limit {
         self.rate_ucpu() == Some(self.floor_ucpu)
     }
 
-    /// What is wrong just now, where side work is to have a quota and be in the idle class. Out of the idle class is right only at the tolerance (where the agent helps side work
-    /// that starves); since the files cannot be read at one instant, idle is read before and after.
+    /// What is wrong just now, where side work is to have a quota and be in the idle class. Out of
+    /// the idle class is right only at the tolerance (where the agent helps side work that
+    /// starves); since the files cannot be read at one instant, idle is read before and after.
     pub fn wrong(&self) -> Option<String> {
         let idle_before = Limit::text(&self.idle);
         let quota = Limit::text(&self.quota);
@@ -120,7 +121,8 @@ impl Watch {
                     }
                 }
                 looked.fetch_add(1, Ordering::Relaxed);
-                // Room for the others on two CPUs; a write to the files in between would still be seen as what it left.
+                // Room for the others on two CPUs; a write to the files in between would still be
+                // seen as what it left.
                 std::thread::sleep(Duration::from_micros(40));
             }
         });

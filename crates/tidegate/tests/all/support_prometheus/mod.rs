@@ -1,4 +1,5 @@
-//! A Prometheus of a test's own, from the package that `make setup-test` unpacks, and the files that Tidegate ships for it.
+//! A Prometheus of a test's own, from the package that `make setup-test` unpacks, and the files
+//! that Tidegate ships for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

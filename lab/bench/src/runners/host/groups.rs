@@ -100,7 +100,7 @@ fn needs(why: String) -> LabError {
     LabError::Needs {
         what: "making groups for the loads".into(),
         why,
-        mend: "run as root on a machine (or in a container) with a writable cgroup tree".into(),
+        remedy: "run as root on a machine (or in a container) with a writable cgroup tree".into(),
     }
 }
 

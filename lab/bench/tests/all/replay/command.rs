@@ -118,7 +118,7 @@ fn a_written_scenario_is_a_file_that_runs() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_told_with_its_mend() {
+fn what_cannot_be_replayed_is_told_with_its_remedy() {
     let bed = bed();
     let wrong = "[[rule]]\nname = \"a\"\nterms = { clas = \"side\" }\n";
     std::fs::write(bed.path().join("wrong.toml"), wrong).unwrap();

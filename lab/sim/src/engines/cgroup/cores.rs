@@ -1,5 +1,5 @@
-//! Idle kept by the cpuset by the engine on kernel files: the agent's planner ([`tidegate_engine::cpuset_planner`]) on a
-//! simulated machine.
+//! Idle kept by the cpuset by the engine on kernel files: the agent's planner
+//! ([`tidegate_engine::cpuset_planner`]) on a simulated machine.
 
 use tidegate_cgroup::topology::{Core, Topology};
 use tidegate_engine::control::Control;

@@ -1,9 +1,9 @@
-//! The engine on kernel files, in simulated time: the agent's own control step ([`tidegate_engine::control`]) as a
-//! [`Controller`].
+//! The engine on kernel files, in simulated time: the agent's own control step
+//! ([`tidegate_engine::control`]) as a [`Controller`].
 //!
 //! The production code decides: sample to estimate to plan, which quota is written when, the
-//! tolerance's relief. This module models how late the loop wakes, how stale and inexact a reading is,
-//! and how long a write takes. The loop itself takes no CPU time.
+//! tolerance's relief. This module models how late the loop wakes, how stale and inexact a reading
+//! is, and how long a write takes. The loop itself takes no CPU time.
 
 mod cores;
 mod ports;
@@ -54,7 +54,8 @@ impl Sensing {
 /// How side work competes with main.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Yields {
-    /// In the idle class: it never runs while main wants the CPU, and main's wakeups take its CPUs for idle.
+    /// In the idle class: it never runs while main wants the CPU, and main's wakeups take its CPUs
+    /// for idle.
     Idle,
     /// With the least weight: main's wakeups look for a CPU that is free.
     LeastWeight,
@@ -163,7 +164,8 @@ impl CgroupEngine {
         Arc::clone(&self.log)
     }
 
-    /// What `run --side` does before the command starts: the idle class and the tolerance as a quota.
+    /// What `run --side` does before the command starts: the idle class and the tolerance as a
+    /// quota.
     fn start(&mut self, machine: &mut Machine) -> Result<(), SimError> {
         let cpus = machine.cpus();
         let demand = self.control.demand();
@@ -274,7 +276,8 @@ impl CgroupEngine {
         }
     }
 
-    /// The next step of the timer's grid that is still to come, and when the loop will really wake for it.
+    /// The next step of the timer's grid that is still to come, and when the loop will really wake
+    /// for it.
     fn schedule(&mut self, now_ns: Ns) {
         let period_ns = self.period_ns();
         self.due_ns += period_ns * ((now_ns - self.due_ns) / period_ns + 1);

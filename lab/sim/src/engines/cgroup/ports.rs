@@ -15,7 +15,8 @@ use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
 
-/// The last reading, between the engine (which has the machine) and the sensor (which the control step owns).
+/// The last reading, between the engine (which has the machine) and the sensor (which the control
+/// step owns).
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     counters: Arc<Mutex<Counters>>,
@@ -25,8 +26,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Reads the machine. Each CPU's part of a reading is up to [`READ_ERROR_NS`] old, so that a busy
-    /// machine's counters lack up to that much a CPU; they never go back.
+    /// Reads the machine. Each CPU's part of a reading is up to [`READ_ERROR_NS`] old, so that a
+    /// busy machine's counters lack up to that much a CPU; they never go back.
     pub(super) fn read(
         &self,
         machine: &Machine,
@@ -110,7 +111,8 @@ pub(super) fn sensed(group: GroupId) -> SensedGroup {
     }
 }
 
-/// Main's waits, as the sensor's program tells them: of main groups, or of all that is not side work.
+/// Main's waits, as the sensor's program tells them: of main groups, or of all that is not side
+/// work.
 fn waits(machine: &Machine, side: &[Side], main: &[GroupId]) -> Waits {
     let of = |group: GroupId| {
         let (runs, late) = machine.runs(group);

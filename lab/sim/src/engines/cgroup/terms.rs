@@ -2,9 +2,12 @@
 //!
 //! - quota, period, burst, weight: are the kernel's own already;
 //! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
-//! - a hard cap: with the group's quota the one limit of the group ([`own_limit`]), as in the agent;
-//! - a soft cap: in and out of the idle class ([`tidegate_engine::control::SoftCaps`]); 0 is the idle class for good;
-//! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the agent.
+//! - a hard cap: with the group's quota the one limit of the group ([`own_limit`]), as in the
+//!   agent;
+//! - a soft cap: in and out of the idle class ([`tidegate_engine::control::SoftCaps`]); 0 is the
+//!   idle class for good;
+//! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the
+//!   agent.
 
 use tidegate_engine::limit::{self, own_limit};
 use tidegate_law::{cap, latency};
@@ -81,9 +84,9 @@ pub fn burst_room_us(groups: &[GroupSpec], group: GroupId, own: Bandwidth) -> u6
     rooms_us.min().unwrap_or(u64::MAX)
 }
 
-/// Turns the terms of groups and tasks into values of kernel files, in place, and returns what is left for the
-/// engine to do. `groups` are in the order in which they are added to the machine, whose ids count from 1 (0 is the
-/// root).
+/// Turns the terms of groups and tasks into values of kernel files, in place, and returns what is
+/// left for the engine to do. `groups` are in the order in which they are added to the machine,
+/// whose ids count from 1 (0 is the root).
 pub fn compile(
     groups: &mut [GroupSpec],
     tasks: &mut [TaskSpec],

@@ -1,5 +1,5 @@
-//! Days as servers of interactive work have them: a tide over the day that falls at the weekend, an hour of its own for each
-//! node, noise from second to second, and bursts.
+//! Days as servers of interactive work have them: a tide over the day that falls at the weekend, an
+//! hour of its own for each node, noise from second to second, and bursts.
 
 use crate::Prng;
 

@@ -1,4 +1,5 @@
-//! Days read from a file: CSV with the header `node,time_s,main_milli`, as a query of a metrics server exports it.
+//! Days read from a file: CSV with the header `node,time_s,main_milli`, as a query of a metrics
+//! server exports it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! Katalyst's reclaimed CPU with its utilisation-based headroom (off by default) and the defaults of its reporter: a supply
-//! `node − 1.25 · main − 4 CPUs`, at least 4 (an eighth each of a small node); from it
-//! `min(max(last + supply · (60 % − utilisation), supply), 120 % of supply)`, averaged over two minutes, looked at each 30 s;
-//! changes below 0.3 CPUs are skipped, and one is at most 4. It evicts nothing by default.
+//! Katalyst's reclaimed CPU with its utilisation-based headroom (off by default) and the defaults
+//! of its reporter: a supply `node − 1.25 · main − 4 CPUs`, at least 4 (an eighth each of a small
+//! node); from it `min(max(last + supply · (60 % − utilisation), supply), 120 % of supply)`,
+//! averaged over two minutes, looked at each 30 s; changes below 0.3 CPUs are skipped, and one is
+//! at most 4. It evicts nothing by default.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
-//! Koordinator's batch CPU with its defaults (`slo-controller/noderesource`): `60 % of the node − main`, main as the mean of
-//! five minutes, looked at each minute; written when it differs by more than 10 %, or after five minutes when it differs at
-//! all. Zero is written as zero. It evicts nothing by default.
+//! Koordinator's batch CPU with its defaults (`slo-controller/noderesource`): `60 % of the node −
+//! main`, main as the mean of five minutes, looked at each minute; written when it differs by more
+//! than 10 %, or after five minutes when it differs at all. Zero is written as zero. It evicts
+//! nothing by default.
 
 use std::collections::VecDeque;
 

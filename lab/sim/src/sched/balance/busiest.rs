@@ -35,7 +35,8 @@ pub(super) enum Amount {
     Load(u64),
 }
 
-/// Of a group the first idle CPU of an idle core, else the first idle CPU, else the first (should_we_balance).
+/// Of a group the first idle CPU of an idle core, else the first idle CPU, else the first
+/// (should_we_balance).
 pub(super) fn balances_for_its_group(k: &Kernel, cpu: CpuId, level: Level) -> bool {
     let group = group_of(k, cpu.0, level);
     let mut idle_thread = None;

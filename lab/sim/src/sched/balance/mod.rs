@@ -1,16 +1,18 @@
 //! Who pulls work from whom: newidle and periodic balance as kernel/sched/fair.c (6.12) does them.
 //!
-//! Three levels: the threads of a core, the cores of a cache, the caches of the machine (a level that spans
-//! one group only is left out). A CPU that is about to idle looks through the levels for a CPU with a task
-//! that waits, and pulls one; it looks only if it expects to idle for longer than looking takes. At its ticks
-//! a CPU balances each level at an interval of 1 ms a CPU of the level, 16 times that while it is busy; the
-//! ticks of a CPU on which tasks wait do so for the CPUs that have no tick because they idle. Of a group only
-//! one CPU balances for it. A task that ran within 500 µs is cache-hot and stays, until balance has failed
-//! often enough; after more failures the running task itself is pushed.
+//! Three levels: the threads of a core, the cores of a cache, the caches of the machine (a level
+//! that spans one group only is left out). A CPU that is about to idle looks through the levels for
+//! a CPU with a task that waits, and pulls one; it looks only if it expects to idle for longer than
+//! looking takes. At its ticks a CPU balances each level at an interval of 1 ms a CPU of the level,
+//! 16 times that while it is busy; the ticks of a CPU on which tasks wait do so for the CPUs that
+//! have no tick because they idle. Of a group only one CPU balances for it. A task that ran within
+//! 500 µs is cache-hot and stays, until balance has failed often enough; after more failures the
+//! running task itself is pushed.
 //!
-//! What the model simplifies: cost of looking is a constant a CPU (the kernel measures it); a task's
-//! utilisation is not tracked, so where the kernel moves spare capacity's worth of utilisation between
-//! caches, tasks are counted; at most 32 waiting tasks are looked at a time (sched_nr_migrate).
+//! What the model simplifies: cost of looking is a constant a CPU (the kernel measures it); a
+//! task's utilisation is not tracked, so where the kernel moves spare capacity's worth of
+//! utilisation between caches, tasks are counted; at most 32 waiting tasks are looked at a time
+//! (sched_nr_migrate).
 
 mod busiest;
 mod pull;
@@ -30,14 +32,15 @@ const AVG_IDLE_MAX_NS: Ns = 2 * MIGRATION_COST_NS;
 /// Looking at a level: what it takes at least, and for each of its CPUs.
 const LOOK_NS: Ns = 500;
 const LOOK_CPU_NS: Ns = 100;
-/// Balance of a level comes every so many ns for each of its CPUs, and so many times less often when busy.
+/// Balance of a level comes every so many ns for each of its CPUs, and so many times less often
+/// when busy.
 const INTERVAL_CPU_NS: Ns = 1_000_000;
 const BUSY_FACTOR: u64 = 16;
 /// cache_nice_tries of a level above the core.
 const NICE_TRIES: u32 = 1;
 
-/// Notes what a CPU has: more than one task that could run (only such a CPU has one to give), or none but
-/// those that yield to everybody (wake placement takes it for idle).
+/// Notes what a CPU has: more than one task that could run (only such a CPU has one to give), or
+/// none but those that yield to everybody (wake placement takes it for idle).
 #[inline]
 pub(crate) fn note_tasks(k: &mut Kernel, cpu: CpuId) {
     let c = &k.cpus[cpu.index()];
@@ -112,11 +115,13 @@ pub(crate) struct Balance {
     avg_idle_ns: Vec<Ns>,
     /// When the idle CPUs are balanced next at the earliest.
     idle_next_ns: Ns,
-    /// Of each cache: its utilisation, when that was last brought up to date, and its CPUs' busy time then.
+    /// Of each cache: its utilisation, when that was last brought up to date, and its CPUs' busy
+    /// time then.
     caches: Vec<Utilisation>,
 }
 
-/// A cache's CPUs together, in parts of a thousand of one CPU: a mean that forgets over about 32 ms.
+/// A cache's CPUs together, in parts of a thousand of one CPU: a mean that forgets over about 32
+/// ms.
 #[derive(Clone, Copy, Default)]
 struct Utilisation {
     mean_ppt: u64,
@@ -197,8 +202,8 @@ impl Balance {
         k.now >= k.cpus[cpu.index()].balance_at || self.balances_the_idle(k, cpu)
     }
 
-    /// Whether this CPU's tick has the idle CPUs look around: it has more tasks than it can run, or its cache
-    /// has more than one busy CPU and another may be emptier (nohz_balancer_kick).
+    /// Whether this CPU's tick has the idle CPUs look around: it has more tasks than it can run, or
+    /// its cache has more than one busy CPU and another may be emptier (nohz_balancer_kick).
     fn balances_the_idle(&self, k: &Kernel, cpu: CpuId) -> bool {
         if k.now < self.idle_next_ns || k.idle.is_empty() {
             return false;

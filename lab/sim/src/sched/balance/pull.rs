@@ -62,7 +62,8 @@ pub(super) fn pull(
             Amount::Tasks(tasks) => *tasks -= 1,
             Amount::Load(load) => {
                 let task_load = sched.task_load(k, task).max(1);
-                // A task larger than what is left would only turn the imbalance round; after failures it goes.
+                // A task larger than what is left would only turn the imbalance round; after
+                // failures it goes.
                 if task_load >> failed.min(16) > *load {
                     continue;
                 }

@@ -6,10 +6,11 @@
 //! taken off the CPU at the next choice, its entity leaves its parent's queue,
 //! and the period timer or the slack timer brings it back (`throttle_tasks` is off).
 //!
-//! From 6.18 on each task stops by itself. A queue that is out of quota stays where it is; a task that is picked below it stops on
-//! its way to user space, leaves its queue, and waits in that queue's list. So groups and tasks below a limit
-//! lose what they are owed whenever it strikes: the last to stop has no lag left, and the first that comes
-//! back finds an empty queue (measured on 6.18: weights 100 and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
+//! From 6.18 on each task stops by itself. A queue that is out of quota stays where it is; a task
+//! that is picked below it stops on its way to user space, leaves its queue, and waits in that
+//! queue's list. So groups and tasks below a limit lose what they are owed whenever it strikes: the
+//! last to stop has no lag left, and the first that comes back finds an empty queue (measured on
+//! 6.18: weights 100 and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
 
 use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
@@ -249,8 +250,8 @@ impl Fair {
         true
     }
 
-    /// Queues again what stopped below a queue that may run, as far as nothing else holds it: from the top,
-    /// the newest group and the last stopped first, as the kernel's lists have them.
+    /// Queues again what stopped below a queue that may run, as far as nothing else holds it: from
+    /// the top, the newest group and the last stopped first, as the kernel's lists have them.
     pub(super) fn release(&mut self, k: &mut Kernel, rq: u32) {
         let mut tasks = Vec::new();
         if !self.order.throttled_above(rq) {
@@ -292,7 +293,8 @@ impl Fair {
         self.order.throttled_above(self.order.ent(ent).rq)
     }
 
-    /// Whether a group that the task is in is throttled on another CPU: the kernel moves nothing there (throttled_lb_pair).
+    /// Whether a group that the task is in is throttled on another CPU: the kernel moves nothing
+    /// there (throttled_lb_pair).
     pub(crate) fn throttled_on(&self, k: &Kernel, task: TaskId, cpu: CpuId) -> bool {
         self.order
             .throttled_above(self.order.rq_of(k.task(task).group, cpu))

@@ -1,17 +1,18 @@
 //! Whose turn it is on one run queue, in kernels before 6.6: least virtual runtime first.
 //!
-//! Source: kernel/sched/fair.c of Linux 6.1. Who has had the least CPU time for its weight runs, for a slice
-//! that is its part of a latency period (6 ms · (1 + log2 CPUs), more when more than 8 tasks wait). A sleeper
-//! comes back at most half a period behind the others, and preempts if it is a wakeup granularity behind the
-//! running one. A tick ends a slice. The entity that preempted is preferred at the pick (`buddy`, the kernel's next),
-//! then the preempted one (`last`), if that is not unfair by more than the granularity.
+//! Source: kernel/sched/fair.c of Linux 6.1. Who has had the least CPU time for its weight runs,
+//! for a slice that is its part of a latency period (6 ms · (1 + log2 CPUs), more when more than 8
+//! tasks wait). A sleeper comes back at most half a period behind the others, and preempts if it is
+//! a wakeup granularity behind the running one. A tick ends a slice. The entity that preempted is
+//! preferred at the pick (`buddy`, the kernel's next), then the preempted one (`last`), if that is
+//! not unfair by more than the granularity.
 //!
-//! `latency_nice` adds the patches of 2022 that give each task and group a latency offset within plus or minus
-//! one period: it moves the comparison at wakeup preemption and at the pick, never vruntime itself, so shares
-//! stay as they were.
+//! `latency_nice` adds the patches of 2022 that give each task and group a latency offset within
+//! plus or minus one period: it moves the comparison at wakeup preemption and at the pick, never
+//! vruntime itself, so shares stay as they were.
 //!
-//! vruntime is relative to the queue's `min_vruntime` only while a runnable entity moves between queues; a
-//! sleeper's stays absolute on the queue that it left (`home`) until it wakes elsewhere.
+//! vruntime is relative to the queue's `min_vruntime` only while a runnable entity moves between
+//! queues; a sleeper's stays absolute on the queue that it left (`home`) until it wakes elsewhere.
 
 use super::order::Order;
 use crate::config::{CfsConfig, Scheduler};
@@ -52,9 +53,11 @@ impl Order {
         q.min_vruntime = q.min_vruntime.max(least);
     }
 
-    /// The part of a latency period that is an entity's: by weight at each level, among all tasks of the CPU.
+    /// The part of a latency period that is an entity's: by weight at each level, among all tasks
+    /// of the CPU.
     ///
-    /// A period is below 2^36 (10^4 tasks of 3 ms) and a weight below 2^27: the product is below 2^63.
+    /// A period is below 2^36 (10^4 tasks of 3 ms) and a weight below 2^27: the product is below
+    /// 2^63.
     fn cfs_slice_ns(&self, config: &CfsConfig, rq: u32, ent: u32) -> u64 {
         let first_cpu = CpuId(self.rq(rq).cpu);
         let tasks = u64::from(self.root_of(first_cpu).h_queued) + u64::from(!self.ent(ent).on_rq);
@@ -77,7 +80,8 @@ impl Order {
         }
     }
 
-    /// Gives an entity that enters its vruntime (place_entity, and what enqueue_entity does around it).
+    /// Gives an entity that enters its vruntime (place_entity, and what enqueue_entity does around
+    /// it).
     pub(super) fn cfs_place(&mut self, rq: u32, ent: u32, initial: bool) {
         let Some(config) = self.cfs().cloned() else {
             return;
@@ -145,7 +149,8 @@ impl Order {
         let (least, little) = if config.latency_nice {
             let period = config.latency_ns as i64;
             let hint = self.hint_between(config, curr, other).min(period);
-            // A sleeper's credit is bounded by the period; a light task must still be able to preempt.
+            // A sleeper's credit is bounded by the period; a light task must still be able to
+            // preempt.
             (hint, (hint + granularity).min(period))
         } else {
             (1, granularity)
@@ -157,7 +162,8 @@ impl Order {
         }
     }
 
-    /// How far the other's place moves by hints, beside the running one. Between two that can wait only its own counts.
+    /// How far the other's place moves by hints, beside the running one. Between two that can wait
+    /// only its own counts.
     fn hint_between(&self, config: &CfsConfig, curr: u32, other: u32) -> i64 {
         let offsets = [other, curr].map(|ent| self.latency_offset(config, ent));
         if offsets.iter().all(|&offset| offset >= 0) {
@@ -194,7 +200,8 @@ impl Order {
         fair.unwrap_or(least)
     }
 
-    /// The tick: an entity that has had its slice, or is a slice ahead of the first that waits, goes.
+    /// The tick: an entity that has had its slice, or is a slice ahead of the first that waits,
+    /// goes.
     pub(super) fn cfs_tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let Some(config) = self.cfs().cloned() else {
             return;

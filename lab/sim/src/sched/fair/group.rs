@@ -197,7 +197,8 @@ impl Fair {
         self.order.root_of(cpu).load_avg()
     }
 
-    /// A task's part of its CPU's load: its own mean, times its group's part of the CPU at each level (task_h_load).
+    /// A task's part of its CPU's load: its own mean, times its group's part of the CPU at each
+    /// level (task_h_load).
     pub(crate) fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
         let mut ent = k.task(task).ent;
         // A mean is below 2^27: the product is below 2^54.

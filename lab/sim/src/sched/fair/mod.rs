@@ -13,7 +13,8 @@
 //! - `order`: entities and run queues, by either rule;
 //! - `group`: a group's weight on each CPU (`calc_group_shares`), changes of weight;
 //! - `pelt`: the load means that those weights come from;
-//! - `bandwidth`: cpu.max, by `law/bandwidth.h` in the kernel's mode, and how a group that is out of quota stops.
+//! - `bandwidth`: cpu.max, by `law/bandwidth.h` in the kernel's mode, and how a group that is out
+//!   of quota stops.
 //!
 //! Left out, and where it would matter: autogroup, NUMA, energy-aware
 //! placement, util_est and frequency; real-time throttling and the fair server

@@ -1,4 +1,5 @@
-//! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`], [`super::cfs`]).
+//! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`],
+//! [`super::cfs`]).
 
 use super::entity::{Entity, Rq};
 use crate::config::Scheduler;

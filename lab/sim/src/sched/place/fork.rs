@@ -1,5 +1,5 @@
-//! Where a new task goes: the idlest cache, in it the idlest core, in it the idlest CPU (the slow path,
-//! sched_balance_find_dst_cpu).
+//! Where a new task goes: the idlest cache, in it the idlest core, in it the idlest CPU (the slow
+//! path, sched_balance_find_dst_cpu).
 
 use super::{IMBALANCE_PERCENT, Room, fallback, is_idle, only_idle_policy};
 use crate::Ns;
@@ -50,7 +50,8 @@ pub(crate) fn idlest_cpu(k: &Kernel, loads: &Fair, task: TaskId, parent: CpuId) 
     best.map_or_else(|| fallback(k, task, parent), |best| best.3)
 }
 
-/// The idlest of `groups` (sched_balance_find_dst_group): the local one unless another is clearly idler.
+/// The idlest of `groups` (sched_balance_find_dst_group): the local one unless another is clearly
+/// idler.
 fn idlest<R: Iterator<Item = u32>>(
     k: &Kernel,
     loads: &Fair,

@@ -1,13 +1,13 @@
 //! Where a woken or a new task goes, by the rules of the kernel's fair class (Linux 6.12).
 //!
-//! A wakeup chooses between the CPU where the task ran last and the waker's (wake_affine), then looks for an
-//! idle CPU that shares the choice's cache (select_idle_sibling): the choice itself, the CPU before, the one
-//! used recently, a core with all threads idle, a sibling, any idle CPU of the cache. A CPU that runs only
-//! idle-policy work counts as idle (`sched_idle_cpu`), except when a whole core is looked for.
-//! A new task goes to the idlest cache, core and CPU (the slow path).
+//! A wakeup chooses between the CPU where the task ran last and the waker's (wake_affine), then
+//! looks for an idle CPU that shares the choice's cache (select_idle_sibling): the choice itself,
+//! the CPU before, the one used recently, a core with all threads idle, a sibling, any idle CPU of
+//! the cache. A CPU that runs only idle-policy work counts as idle (`sched_idle_cpu`), except when
+//! a whole core is looked for. A new task goes to the idlest cache, core and CPU (the slow path).
 //!
-//! Left out: asymmetric capacities, clusters below the cache, energy-aware placement, NUMA distances,
-//! per-CPU kernel threads: the simulated machine has none of these.
+//! Left out: asymmetric capacities, clusters below the cache, energy-aware placement, NUMA
+//! distances, per-CPU kernel threads: the simulated machine has none of these.
 
 mod fork;
 #[cfg(test)]
@@ -70,8 +70,8 @@ impl Room {
 #[derive(Default)]
 pub(crate) struct Placement {
     tasks: Vec<TaskHistory>,
-    /// Whether a cache may hold a core with all threads idle: a hint, as in the kernel. Set when a core
-    /// becomes idle, cleared when a search finds none.
+    /// Whether a cache may hold a core with all threads idle: a hint, as in the kernel. Set when a
+    /// core becomes idle, cleared when a search finds none.
     idle_core: Vec<bool>,
     /// How many CPUs of a cache a search looks at (SIS_UTIL), by the cache's utilisation.
     scan: Vec<u32>,
@@ -97,8 +97,9 @@ impl Placement {
         }
     }
 
-    /// Sets how many CPUs of a cache a search looks at (update_idle_cpu_scan): `(1 - (1.17 u)^2)` of them
-    /// at a utilisation of `u`, none of an overloaded cache. `util_ppt` is the sum over its CPUs.
+    /// Sets how many CPUs of a cache a search looks at (update_idle_cpu_scan): `(1 - (1.17 u)^2)`
+    /// of them at a utilisation of `u`, none of an overloaded cache. `util_ppt` is the sum over its
+    /// CPUs.
     pub(crate) fn note_utilisation(&mut self, k: &Kernel, llc: u32, util_ppt: u64) {
         let cpus = u64::from(k.cfg.topology.cpus_per_llc());
         // u <= 1000 ppt, times 117: u · u below 2^34.
@@ -153,7 +154,8 @@ impl Placement {
         waker.flips += u32::from(!again);
     }
 
-    /// Whether the two wake more tasks in turn than a cache has CPUs: then the wakee does not follow.
+    /// Whether the two wake more tasks in turn than a cache has CPUs: then the wakee does not
+    /// follow.
     fn wake_wide(&mut self, k: &Kernel, waker: TaskId, wakee: TaskId) -> bool {
         let mut flips = [self.remembered(waker).flips, self.remembered(wakee).flips];
         flips.sort_unstable();
@@ -161,7 +163,8 @@ impl Placement {
         flips[0] >= cpus && flips[1] / cpus >= flips[0]
     }
 
-    /// A CPU for the task that shares the target's cache: one known to be good, else what a search finds.
+    /// A CPU for the task that shares the target's cache: one known to be good, else what a search
+    /// finds.
     fn select_idle_sibling(
         &mut self,
         k: &Kernel,
@@ -230,7 +233,8 @@ fn core_is_idle(k: &Kernel, cpu: CpuId) -> bool {
         .all(|sibling| is_idle(k, CpuId(sibling)))
 }
 
-/// The CPUs of the target's cache that may take a task now, from the one after the target on, round to it.
+/// The CPUs of the target's cache that may take a task now, from the one after the target on, round
+/// to it.
 fn open_from(k: &Kernel, target: CpuId) -> impl Iterator<Item = CpuId> + '_ {
     let range = k.cfg.topology.llc_cpus(k.cfg.topology.llc_of(target));
     let (mut from, mut end, mut round) = (target.0 + 1, range.end, false);
@@ -281,8 +285,9 @@ fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<C
     (looked < scan).then_some(cpu)
 }
 
-/// Between the waker's CPU and the one before: the waker's if it is about to be free, or if the task leaves the two
-/// better balanced there. The one before counts for half the imbalance more, since its cache is warm.
+/// Between the waker's CPU and the one before: the waker's if it is about to be free, or if the
+/// task leaves the two better balanced there. The one before counts for half the imbalance more,
+/// since its cache is warm.
 fn wake_affine(
     k: &Kernel,
     loads: &Fair,
@@ -315,8 +320,8 @@ fn wake_affine(
     if follows { this } else { prev }
 }
 
-/// A CPU for a task that may not stay on the one it would have: the first that takes it now, else the first
-/// that it may use from there on.
+/// A CPU for a task that may not stay on the one it would have: the first that takes it now, else
+/// the first that it may use from there on.
 pub(crate) fn fallback(k: &Kernel, task: TaskId, near: CpuId) -> CpuId {
     if k.allowed(task, near) {
         return near;

@@ -8,8 +8,8 @@ use crate::support::{MS, SECOND};
 /// How far idle may be from what is due, in millionths of the machine.
 const SLACK_PPM: u64 = 10_000;
 
-/// Seed 000: with 30 % headroom side work gets what main leaves, down to the tolerance. Idle over 10 s is within 1 % of the
-/// machine.
+/// Seed 000: with 30 % headroom side work gets what main leaves, down to the tolerance. Idle over
+/// 10 s is within 1 % of the machine.
 #[test]
 fn the_seeds_table_comes_out() {
     let rows: [(u64, Load, u64); 6] = [
@@ -67,7 +67,8 @@ fn a_random_main_keeps_its_headroom() {
     }
 }
 
-/// Main steps from 10 to 80 %: milliseconds until side work, over what follows, is within 5 points of its new allowance.
+/// Main steps from 10 to 80 %: milliseconds until side work, over what follows, is within 5 points
+/// of its new allowance.
 #[test]
 fn a_step_is_answered_in_time() {
     let square: Load = |ns| {
@@ -125,7 +126,8 @@ fn side_work_never_starves() {
             bed.run_until(4 * SECOND);
             let (_, side, _) = bed.shares(10 * SECOND);
             println!("{sensing:?} headroom {headroom_ppm}: side {side} ppm while main wants all");
-            // With no headroom at all the loop cannot tell a full machine from one that side work fills: it helps in turns.
+            // With no headroom at all the loop cannot tell a full machine from one that side work
+            // fills: it helps in turns.
             let least = if headroom_ppm == 0 { 4_000 } else { 8_000 };
             assert!((least..=25_000).contains(&side), "{sensing:?}: {side}");
         }
