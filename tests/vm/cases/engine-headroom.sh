@@ -1,7 +1,6 @@
 # what: constant main, headroom 30 %: idle is 30 % within 1 point over 10 s; side gets the rest, at least 1 %
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
 # needs: tidegate
 # seconds: 120
 tidegate run --side --headroom 30% -- vmtool burn &

@@ -1,7 +1,6 @@
 # what: side ends while no agent lives: the next start and end leave nothing behind
 # modes: smp
 # kernels: 6.18 7.3
-# tier: long 7.3
 # needs: tidegate
 # seconds: 60
 tidegate run --side --headroom 20% -- vmtool burn &
