@@ -125,7 +125,7 @@ impl Demo {
 pub fn run(options: &LabOptions) -> Result<Demo, LabError> {
     let on = |on| {
         crate::run(&LabOptions {
-            experiment: &DEMO,
+            experiment: Some(&DEMO),
             on,
             ..options.clone()
         })

@@ -31,8 +31,9 @@ impl Experiment {
 /// Options of every experiment
 #[derive(Clone, clap::Args)]
 pub struct LabOptions {
-    #[arg(skip = &crate::experiments::HEADROOM)]
-    pub experiment: &'static Experiment,
+    /// The subcommand.
+    #[arg(skip)]
+    pub experiment: Option<&'static Experiment>,
     /// Where: this machine, a stock kernel in virtual time, or simulated
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Host)]
     pub on: On,
@@ -104,9 +105,17 @@ impl LabOptions {
         }
         let command: Command = clap::Parser::parse_from([""]);
         LabOptions {
-            experiment,
+            experiment: Some(experiment),
             ..command.options
         }
+    }
+
+    /// The experiment of the subcommand.
+    ///
+    /// # Panics
+    /// The options are of no subcommand.
+    pub fn experiment(&self) -> &'static Experiment {
+        self.experiment.expect("a subcommand names an experiment")
     }
 
     pub fn out_dir(&self) -> PathBuf {

@@ -69,7 +69,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 
 /// Refuses an experiment that this environment cannot run with that engine.
 fn check(options: &LabOptions) -> Result<(), LabError> {
-    let (experiment, on, engine) = (options.experiment, options.on, options.engine);
+    let (experiment, on, engine) = (options.experiment(), options.on, options.engine);
     if experiment.runs_on(on, engine) {
         return match (on, engine) {
             (On::Host, Engine::SchedExt) => runners::host::sched_ext_supported(),

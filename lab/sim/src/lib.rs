@@ -29,6 +29,7 @@ pub mod sweep;
 pub mod topology;
 pub mod trace;
 pub mod tracers;
+mod values;
 pub mod workloads;
 
 pub use config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};

@@ -166,7 +166,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
 
 fn perform(args: &Args, experiment: &'static Experiment) -> Result<Report, LabError> {
     tidegate_lab::run(&LabOptions {
-        experiment,
+        experiment: Some(experiment),
         ..args.options.clone()
     })
 }

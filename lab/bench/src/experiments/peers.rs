@@ -3,15 +3,13 @@
 //! in each round. The work is done by programs that others wrote; those that are not installed are
 //! left out.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use super::{HOST, VM};
 use crate::LabError;
 use crate::experiment::{
-    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, LabOptions, Metric, Of, Part,
-    Target, metric,
+    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
+    metric,
 };
 use crate::runners::{host, sim};
 use crate::scene::{Keeper, Kind, MS, Outcome, Output, S, Scene};
@@ -70,22 +68,6 @@ const METRICS: [Metric; 6] = [
     metric("request_p50_us", "request p50, us", 1),
     metric("request_p99_us", "request p99, us", 1),
 ];
-
-/// The programs of the work and the schedulers that a guest needs: the place there, and the file
-/// here.
-pub fn programs(options: &LabOptions) -> Vec<(String, PathBuf)> {
-    let mut names: Vec<&str> = work().map(|w| w.2).filter(|name| *name != "sh").collect();
-    names.dedup();
-    let work = names.into_iter().filter_map(|name| {
-        let file = tidegate_vm::tool(name).ok()?;
-        Some((format!("/bin/{name}"), file))
-    });
-    let peers = options
-        .peers
-        .iter()
-        .map(|(name, file)| (format!("/bin/{name}"), file.clone()));
-    work.chain(peers).collect()
-}
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     if let Some((name, path)) = ask.options.peers.iter().find(|p| !p.1.is_file()) {
@@ -221,6 +203,14 @@ fn wakeups(text: &str) -> Option<Figures> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runners::vm::PEERS_PROGRAMS;
+
+    #[test]
+    fn a_guest_has_the_programs_of_the_work() {
+        for (_, _, program, _) in work().filter(|work| work.2 != "sh") {
+            assert!(PEERS_PROGRAMS.contains(&program), "{program}");
+        }
+    }
 
     fn found(program: &str, stdout: &str, stderr: &str) -> Option<Vec<f64>> {
         let output = Output {

@@ -40,18 +40,18 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let (samples, missing) = (measured.samples, measured.missing);
     if samples.is_empty() {
         return Err(LabError::process(
-            options.experiment.name,
+            options.experiment().name,
             missing.join(" "),
         ));
     }
-    let mut report = build::report(options.experiment, machine, &parts, &samples);
+    let mut report = build::report(options.experiment(), machine, &parts, &samples);
     report.engine = options.engine;
     report.notes.extend(missing);
     Ok(report)
 }
 
 fn parts(options: &LabOptions, cpus: u32) -> Result<Vec<Part>, LabError> {
-    (options.experiment.parts)(&Ask { options, cpus })
+    (options.experiment().parts)(&Ask { options, cpus })
 }
 
 fn cells(parts: &[Part]) -> Vec<(&Part, &Cell)> {
@@ -94,7 +94,7 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let seconds = |ms: u64| ms as f64 / 1e3 / jobs as f64;
     let total: u64 = cells.iter().map(|(_, cell)| cost(cell)).sum();
-    let progress = Progress::new(options.experiment.name, seconds(total), options.quiet);
+    let progress = Progress::new(options.experiment().name, seconds(total), options.quiet);
     let outcomes = sweep::parallel(jobs, cells.len(), |nth| {
         let (part, cell) = cells[order[nth]];
         let outcome = sim::run(&cell.scene).map_err(|e| match e {
@@ -114,7 +114,12 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
     let samples: Vec<Sample> = found.into_iter().flat_map(|(_, samples)| samples).collect();
     let scenes: Vec<&Scene> = cells.iter().map(|c| &c.1.scene).collect();
     let machine = Machine::Simulated(Simulated::of(options, &scenes)?);
-    Ok(build::report(options.experiment, machine, &parts, &samples))
+    Ok(build::report(
+        options.experiment(),
+        machine,
+        &parts,
+        &samples,
+    ))
 }
 
 /// What was measured on a real machine; it travels from a guest to its host as text.
@@ -130,7 +135,7 @@ impl Measured {
     fn write(&self, options: &LabOptions) -> Result<(), LabError> {
         let path = options
             .out_dir()
-            .join(format!("{}.samples", options.experiment.name));
+            .join(format!("{}.samples", options.experiment().name));
         let text = serde_json::to_string(self).unwrap_or_default();
         std::fs::write(&path, text).map_err(|source| LabError::Report { path, source })
     }
@@ -155,7 +160,7 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
     // A worker starts and ends in half a second.
     let seconds = |cell: &Cell| cell.scene.expected_ns() as f64 / S as f64 + 0.5;
     let total: f64 = cells.iter().map(|(_, cell)| seconds(cell)).sum();
-    let progress = Progress::new(options.experiment.name, total, options.quiet);
+    let progress = Progress::new(options.experiment().name, total, options.quiet);
     let mut found = vec![Vec::new(); cells.len()];
     let (mut is_first, mut missing) = (true, Vec::new());
     for at in order {
@@ -184,7 +189,7 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
 
 /// The command line that repeats a simulated run to the byte.
 pub fn again(options: &LabOptions) -> String {
-    let name = options.experiment.name;
+    let name = options.experiment().name;
     // The demonstration runs in both places.
     let on = if name == "demo" { "" } else { " --on sim" };
     format!("tidegate-lab {name}{on} {}", options.words().join(" "))
@@ -200,7 +205,7 @@ impl Simulated {
             Scheduler::Cfs(_) => "CFS",
         });
         let Some(first) = scenes.first() else {
-            return Err(LabError::process(options.experiment.name, "has no cell"));
+            return Err(LabError::process(options.experiment().name, "has no cell"));
         };
         let config = &first.model;
         Ok(Simulated {

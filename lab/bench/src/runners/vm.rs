@@ -10,7 +10,6 @@ use tidegate_vm::{Job, Mode, Setup};
 use super::Measured;
 use super::host::tidegate;
 use crate::experiment::LabOptions;
-use crate::experiments::peers;
 use crate::loads::spin::NOPS_VARIABLE;
 use crate::machine::Guest;
 use crate::progress::{Progress, position};
@@ -21,12 +20,14 @@ pub const SERIES: &str = "6.18";
 const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
+/// The programs of the ordinary work that `peers` runs, besides the shell.
+pub const PEERS_PROGRAMS: [&str; 4] = ["hackbench", "schbench", "cyclictest", "stress-ng"];
 /// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an
 /// overloaded one.
 const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
-    let name = options.experiment.name;
+    let name = options.experiment().name;
     let engine = match options.engine {
         Engine::Cgroup => "",
         Engine::SchedExt => "-sched-ext",
@@ -38,7 +39,13 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
         ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
     ];
     if name == "peers" {
-        programs.extend(peers::programs(options));
+        let work = PEERS_PROGRAMS.into_iter().filter_map(|name| {
+            let file = tidegate_vm::tool(name).ok()?;
+            Some((format!("/bin/{name}"), file))
+        });
+        programs.extend(work);
+        let peers = options.peers.iter();
+        programs.extend(peers.map(|(name, file)| (format!("/bin/{name}"), file.clone())));
     }
     let job = Job {
         setup: Setup {
@@ -103,7 +110,7 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
 
 /// One CPU is exact; an experiment about several has one size, since each is a boot.
 fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
-    match (options.experiment.name, options.cpus.as_deref()) {
+    match (options.experiment().name, options.cpus.as_deref()) {
         ("slices", None) => Ok((Mode::Wide, WIDE_CPUS)),
         (_, None | Some([1])) => Ok((Mode::Precise, 1)),
         ("slices" | "peers", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
@@ -116,7 +123,7 @@ fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
 }
 
 fn command(options: &LabOptions) -> Vec<String> {
-    let run = ["/bin/tidegate-lab", options.experiment.name];
+    let run = ["/bin/tidegate-lab", options.experiment().name];
     let place = ["--on", "host", "--out", ".", "--serialise"];
     let mut words: Vec<String> = run.iter().chain(&place).map(ToString::to_string).collect();
     words.extend(options.words());

@@ -6,10 +6,10 @@ use tidegate_terms::combine;
 
 use super::document::Findings;
 use super::groups::{Group, NO_MAIN};
-use super::values::{self, share};
 use crate::engines::cgroup::Sensing;
 use crate::registry;
 use crate::spec::Class;
+use crate::values::{self, share};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {

@@ -8,10 +8,10 @@ use tidegate_terms::{Objective, TimeSpan, quoted, remedy_for_unknown};
 use toml::de::DeTable;
 
 use super::document::{Findings, join};
-use super::values;
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec};
+use crate::values;
 
 /// A group of the scenario, by its index; none is the root.
 pub type GroupRef = Option<usize>;

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use super::document::Findings;
-use super::values::{self, cost, share, slice, truth};
 use crate::config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
 use crate::contention::Contention;
 use crate::topology::Topology;
+use crate::values::{self, cost, share, slice, truth};
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

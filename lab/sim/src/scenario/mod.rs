@@ -15,7 +15,6 @@ mod groups;
 mod listed;
 mod machine;
 mod patterns;
-pub(crate) mod values;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -33,9 +32,9 @@ pub use workloads::Workload;
 
 use crate::Ns;
 use crate::config::MachineConfig;
+use crate::values::{any_time, long, number};
 use document::Findings;
 use machine::{MachineKeys, SchedulerKeys};
-use values::{any_time, long, number};
 
 #[derive(Clone, Debug)]
 pub struct Scenario {

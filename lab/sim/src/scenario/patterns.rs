@@ -5,8 +5,8 @@ use tidegate_terms::{TimeSpan, quoted};
 
 use super::document::join;
 use super::listed;
-use super::values::{any_time, count, rate, share, some_time};
 use super::workloads::Context;
+use crate::values::{any_time, count, rate, share, some_time};
 use crate::workloads::arrivals::Curve;
 use crate::workloads::{OpenLoop, Pattern, Work};
 

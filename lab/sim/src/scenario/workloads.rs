@@ -10,10 +10,10 @@ use super::Text;
 use super::document::{Findings, join};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
-use super::values::{self, TASKS_MAX, any_time, count, cpu_list, level, share, some_time, truth};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
+use crate::values::{self, TASKS_MAX, any_time, count, cpu_list, level, share, some_time, truth};
 use crate::workloads::{
     ClosedLoop, Common, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind, LockHolder,
     Schbench,

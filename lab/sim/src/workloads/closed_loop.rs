@@ -8,7 +8,7 @@ use crate::Ns;
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::count;
+use crate::values::count;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

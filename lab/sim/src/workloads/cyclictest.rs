@@ -9,7 +9,7 @@ use crate::error::SimError;
 use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{any_time, count, some_time, truth};
+use crate::values::{any_time, count, some_time, truth};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,7 @@ use crate::error::SimError;
 use crate::ids::CpuId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{any_count, any_time, count, some_time};
+use crate::values::{any_count, any_time, count, some_time};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use super::{Common, Recorder, TaskSet, Work};
 use crate::error::SimError;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{count, some_time};
+use crate::values::{count, some_time};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,7 @@ use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{count, rate};
+use crate::values::{count, rate};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,7 @@ use crate::error::SimError;
 use crate::ids::{GroupId, LockId};
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{count, some_time};
+use crate::values::{count, some_time};
 
 /// Main and side work that share a lock.
 #[derive(Clone, Debug, Deserialize)]

@@ -50,8 +50,8 @@ use crate::machine::Machine;
 use crate::names::Player;
 use crate::prng::Prng;
 use crate::program::{Ctx, Op, Program, TaskSpec};
-use crate::scenario::values::any_time;
 use crate::spec::Policy;
+use crate::values::any_time;
 
 /// How the amount of work of one request varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -15,7 +15,7 @@ use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
-use crate::scenario::values::{count, rate};
+use crate::values::{count, rate};
 
 /// Requests that a worker may be behind with: more than any run has.
 const CAPACITY: u32 = 1 << 20;

@@ -13,7 +13,7 @@ const DAY_NS: u64 = 86_400_000_000_000;
 const MS_NS: u64 = 1_000_000;
 
 /// More tasks of one workload than anyone runs; a mistyped count should not fill the memory.
-pub(super) const TASKS_MAX: u32 = 100_000;
+pub(crate) const TASKS_MAX: u32 = 100_000;
 
 /// A value as it is written. Numbers and booleans read like the text of a flag.
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ enum Written {
 }
 
 /// Reads a value by its rule; `write` is what the rule accepts.
-pub(super) fn by<'de, D: Deserializer<'de>, V, T: From<V>>(
+pub(crate) fn by<'de, D: Deserializer<'de>, V, T: From<V>>(
     from: D,
     write: &str,
     rule: impl FnOnce(&str) -> Result<V, String>,
@@ -73,37 +73,37 @@ pub(crate) fn some_time<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Res
 }
 
 /// A time of at least a millisecond.
-pub(super) fn long<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn long<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS, DAY_NS)
 }
 
 /// What a part of a millisecond takes.
-pub(super) fn cost<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn cost<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, 0, MS_NS)
 }
 
 /// A slice of a scheduler.
-pub(super) fn slice<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn slice<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS / 10, 100 * MS_NS)
 }
 
 /// A quota. The kernel's own bound is far above any machine of the simulator: 1024 CPUs for 1 s.
-pub(super) fn quota<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn quota<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS, 1_024_000 * MS_NS)
 }
 
 /// A period or slice of a quota.
-pub(super) fn period<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn period<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, 1_000, 1_000 * MS_NS)
 }
 
 /// A timer tick.
-pub(super) fn tick<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn tick<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS, 10 * MS_NS)
 }
 
 /// A share in millionths.
-pub(super) fn share<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn share<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
     by(from, "a share from 0% to 100%, as in 30% or 0.3", |text| {
         let share = Share::parse(text).map_err(|refusal| refusal.0)?;
         Ok(share.ppm())
@@ -117,26 +117,26 @@ pub(crate) fn truth<'de, D: Deserializer<'de>, T: From<bool>>(from: D) -> Result
     })
 }
 
-pub(super) fn number<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn number<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     by(from, "a whole number", whole)
 }
 
 /// From −20 to 19: nice levels and hints.
-pub(super) fn level<'de, D: Deserializer<'de>, T: From<i8>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn level<'de, D: Deserializer<'de>, T: From<i8>>(from: D) -> Result<T, D::Error> {
     by(from, "a whole number from -20 to 19", |text| {
         within(whole(text)?, -20, 19)
     })
 }
 
 /// Thousandths of one CPU, up to all of the largest machine.
-pub(super) fn ppt<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn ppt<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
     by(from, "a whole number from 0 to 1024000", |text| {
         within(whole(text)?, 0, 1_024_000)
     })
 }
 
 /// A number of CPUs.
-pub(super) fn cpus<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn cpus<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
     let write = format!("a whole number from 1 to {CPUS_MAX}");
     by(from, &write, |text| within(whole(text)?, 1, CPUS_MAX))
 }
@@ -157,7 +157,7 @@ pub(crate) fn any_count<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Res
 }
 
 /// A count that follows the machine, as in `cpus`, `2*cpus` or `cpus/2`; none for any other text.
-pub(super) fn of_cpus(text: &str, cpus: u32) -> Option<u32> {
+pub(crate) fn of_cpus(text: &str, cpus: u32) -> Option<u32> {
     if text == "cpus" {
         Some(cpus)
     } else if let Some(factor) = text.strip_suffix("cpus") {
@@ -198,7 +198,7 @@ fn gap_ns(text: &str) -> Result<u64, String> {
     within(gap_ns, 100, 1_000_000_000_000)
 }
 
-pub(super) fn cpu_list<'de, D: Deserializer<'de>, T: From<CpuSet>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn cpu_list<'de, D: Deserializer<'de>, T: From<CpuSet>>(from: D) -> Result<T, D::Error> {
     by(from, "a list of CPUs, as in 0-3,8", |text| {
         CpuSet::parse(text).map_err(|_| "is no list of CPUs".to_owned())
     })
