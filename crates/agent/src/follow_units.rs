@@ -16,8 +16,7 @@ use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
 use crate::systemd::{bus, unit_of};
 
-/// Looks between two questions to systemd about a unit whose group is gone; the group itself is
-/// looked for at each.
+/// The agent asks systemd about a unit without a group at every tenth poll of that group.
 const POLLS_PER_QUERY: u32 = 10;
 
 #[derive(Default)]

@@ -150,8 +150,8 @@ impl Agent {
         }
     }
 
-    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for
-    /// callers whose terms are refused in any case, and no more often than gates may be changed.
+    /// The group of a unit that has no gate yet. systemd is asked before the gates are locked, only
+    /// for callers whose terms are allowed, and at most at the rate limit of changes.
     fn ask_systemd(
         &self,
         peer: &Peer,

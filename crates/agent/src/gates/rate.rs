@@ -1,5 +1,5 @@
 //! How often one user may change gates: each change can rewrite a quota, and a rewrite is a refill,
-//! so whoever may rewrite at will could get round any limit.
+//! so a caller without a rate limit could evade any quota.
 
 use std::collections::BTreeMap;
 

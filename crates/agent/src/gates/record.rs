@@ -63,8 +63,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,
     pub uid: u32,
-    /// Whose budget it counts in, where that is another user: one who made user namespaces has many
-    /// numbers.
+    /// The user whose budget the gate counts in, if not `uid`: the owner of a user namespace has many
+    /// uids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<u32>,
     pub command: Vec<String>,

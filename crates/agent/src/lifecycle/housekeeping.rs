@@ -166,8 +166,8 @@ impl Housekeeping {
         self.hints.poll(kernel, &mut gates);
     }
 
-    /// Looks at those whose turn it is, at what was found empty before, and on where many have just
-    /// ended: others have, too.
+    /// Checks the gates that are due and those that were empty before; checks more gates if many have
+    /// just ended, since others probably have, too.
     fn find_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
         let now_ns = runtime.kernel.clock.now_ns();
         let decision = runtime.decision();

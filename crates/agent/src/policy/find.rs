@@ -165,8 +165,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The unit of the system's systemd whose group this is: it lies in slices alone. systemd writes
-/// its own values into such a group, and a user's own systemd is not asked.
+/// The system unit that owns the group: all groups around it are slices. systemd writes its own
+/// values into such a group; user managers are not asked.
 fn unit_in(group: &GroupPath) -> Option<UnitName> {
     if !lies_in_slices(group.as_str()) {
         return None;

@@ -34,9 +34,9 @@ pub fn own_program() -> Command {
     command
 }
 
-/// The program file that this process was started from, whatever stands at its path now: a user who
-/// may write the path must not choose what root runs next. Where the path was given another file,
-/// that is an upgrade if root alone could have put it there: then it is run.
+/// The program file that this process was started from, even if its path has another file now: a
+/// user who may write the path must not choose what root runs next. A new file at the path is an
+/// upgrade, and runs, if only root could have put it there.
 fn own_path() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     match std::env::current_exe() {

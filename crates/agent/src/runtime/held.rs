@@ -16,7 +16,7 @@ const A_THOUSANDTH: f64 = 0.001;
 
 const DEPTH: u32 = 4;
 
-/// Polls a gate whose use and whose throttled periods by its own limit were just measured.
+/// Polls a gate after its use and its own limit's throttled periods were measured.
 pub(crate) fn poll(
     runtime: &Runtime,
     gate: &mut Gate,
@@ -110,7 +110,7 @@ fn limits(
     let given = decision.group(moving.as_str());
     let moving = match given.map(|group| group.limit) {
         _ if is_left_alone => Limit::Outside,
-        // The quota that moves stands at the gate's own limit.
+        // The moving quota equals the gate's own limit.
         Some(Limit::Quota) => own,
         limit => limit.unwrap_or_default(),
     };

@@ -1,7 +1,7 @@
 //! Main waits for a file lock that side work holds: the holder goes first.
 //!
-//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again
-//! and again. Where a task that is not side work waits for a lock of side work, the holder gets
+//! The kernel reports the start of a wait to a thread next to the loop, or the thread polls
+//! `/proc/locks`. Where a task that is not side work waits for a lock of side work, the holder gets
 //! turns before all of the fair class ([`tidegate_engine::locks::boost`]), one after the other
 //! until it lets go, within what its budget holds ([`tidegate_engine::locks::budget`]). Quota, idle
 //! class and neighbours stay as they are. A gate with a limit of its own keeps that: its cap is a

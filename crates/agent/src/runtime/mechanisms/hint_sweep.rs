@@ -1,6 +1,6 @@
 //! The sweep: tasks that came into a gate without its latency hint get it, and those that inherited
 //! one that they were not to have lose it. Once a second, a bounded number of tasks, one gate after
-//! the other; and what is told of a gate's hint.
+//! the other. The view of a gate's hint is here, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
