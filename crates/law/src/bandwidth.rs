@@ -8,20 +8,6 @@
 //! [`Pool::runtime_ns`] is 0. A pool of [`Pool::kernel`] does as the stock kernel: its timer is the
 //! caller's ([`Pool::active`]), each turnover handled adds one quota, and a change is
 //! [`Pool::set_kernel`].
-//!
-//! ```
-//! use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
-//! let mut pool = Pool::new();
-//! let mut silo = Silo::default();
-//! pool.set(&Terms::new(20_000_000, 100_000_000), 0); // 20 ms of every 100 ms
-//! assert_eq!(pool.run(&mut silo, 0, 0), Verdict::Run); // takes a slice of 5 ms
-//! assert_eq!(pool.run(&mut silo, 24_000_000, 24_000_000), Verdict::Out); // 4 ms in debt
-//! assert!(pool.throttle(&mut silo, 24_000_000));
-//! assert_eq!(pool.turnover(100_000_000), 1);
-//! assert!(pool.distribute(&mut silo, 100_000_000));
-//! assert_eq!(pool.stat().throttled_ns, 76_000_000);
-//! assert_eq!(pool.runtime_ns(), 16_000_000 - 1); // the debt was paid first
-//! ```
 
 mod tree;
 

@@ -4,22 +4,6 @@
 //! while its bucket is above zero; empty, it is parked (hard) or put in the background (soft) until
 //! it is above zero again. With [`Scope::Group`] one bucket counts for all; with the others each
 //! process or task has its own, and a [`Family`] keeps what those that exited still owe.
-//!
-//! ```
-//! use tidegate_law::cap::{Cap, Family, Loan, State, Terms};
-//! let mut gate = Cap::default(); // no cap
-//! let mut family = Family::default();
-//! gate.set(&Terms::group(Some(250), None, 4_000_000), 0);
-//! assert_eq!(gate.state(&mut family, 0, 0), State::Parked); // a new bucket is empty
-//! assert_eq!(gate.ready_at_ns(&family, 1), 4); // 1 ns at a quarter of a CPU
-//! assert_eq!(gate.state(&mut family, 4, 0), State::Run);
-//! let mut loan = Loan::default();
-//! let run_ns = gate.lend(&mut loan, 4, false, 1_000, 1_000_000); // at least 1 us, at most 1 ms where there is so much
-//! assert_eq!(run_ns, 1_000);
-//! gate.charge_run(&mut loan, 1_000, 1_004, false, 0);
-//! gate.repay(&mut loan);
-//! assert_eq!(gate.state(&mut family, 1_004, 0), State::Parked);
-//! ```
 
 use crate::ffi;
 

@@ -20,6 +20,7 @@ mod headroom_steps;
 mod headroom_trim;
 mod headroom_walk;
 mod hweight;
+mod in_order;
 mod latency;
 mod latency_walk;
 mod runqueue;
