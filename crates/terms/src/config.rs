@@ -10,7 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigErrors, TermError};
@@ -67,7 +68,7 @@ impl Roots {
             .chain(drop_ins.into_values())
             .chain([main(&self.runtime)]);
         for path in files {
-            match std::fs::read_to_string(&path) {
+            match read_file(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => errors.push(unreadable(&path, &error)),
                 Ok(text) => texts.push((path, text)),
@@ -78,6 +79,33 @@ impl Roots {
             false => Err(ConfigErrors(errors)),
         }
     }
+}
+
+/// The longest configuration file.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The text of a configuration file. A pipe or a device could keep the reader waiting for ever; a
+/// link to /dev/null is an empty file.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is longer than any configuration.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    let refused = |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, why));
+    let file = path.metadata()?;
+    if !file.is_file() {
+        return match path.canonicalize()?.as_os_str() == "/dev/null" {
+            true => Ok(String::new()),
+            false => refused("is not a regular file"),
+        };
+    }
+    if file.len() > FILE_BYTES_MAX {
+        return refused("is larger than 4 MiB");
+    }
+    let mut text = String::new();
+    File::open(path)?
+        .take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A root's `tidegate.toml.d/*.toml`, by name.

@@ -38,7 +38,7 @@ mod together;
 pub mod units;
 mod values;
 
-pub use config::{Config, Roots};
+pub use config::{Config, Roots, read_file};
 pub use error::{ConfigErrors, TermError, quoted, remedy_for_unknown};
 pub use limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 pub use objective::Objective;

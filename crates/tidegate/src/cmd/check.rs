@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tidegate_agent::paths::RunDir;
-use tidegate_terms::{Config, ConfigErrors, Roots, Source, TermError, schema};
+use tidegate_terms::{Config, ConfigErrors, Roots, Source, TermError, read_file, schema};
 
 use crate::render;
 use tidegate_api::Exit;
@@ -118,7 +118,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn read(files: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
     for path in files {
-        match std::fs::read_to_string(path) {
+        match read_file(path) {
             Ok(text) => texts.push((path.clone(), text)),
             Err(error) => errors.push(TermError::Read {
                 path: path.clone(),
