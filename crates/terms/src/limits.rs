@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::refusal::Refusal;
-use crate::units::{CpuAmount, Share, TimeSpan};
+use crate::units::{CpuAmount, Share, TimeSpan, is_decimal};
 use crate::values::{Value, words};
 
 /// The kernel refuses quotas below this (`min_cfs_quota_period`).
@@ -51,8 +51,18 @@ impl fmt::Display for Quota {
 
 impl Value for Quota {
     fn parse(text: &str) -> Result<Quota, Refusal> {
-        if text == "none" {
+        // `max` and `-1` are the kernel's: of cpu.max, and of cpu.cfs_quota_us.
+        if matches!(text, "none" | "max" | "-1") {
             return Ok(Quota::None);
+        }
+        if is_decimal(text) {
+            // Half a CPU, or microseconds as the kernel's files have them.
+            let units: &[&str] = match text.parse::<u32>() {
+                Ok(0..1_000) => &["ms", "us"],
+                Ok(_) => &["us", "ms"],
+                Err(_) => &["cpu", "ms"],
+            };
+            return Err(Refusal::no_unit(text, units));
         }
         if let Ok(cpus) = CpuAmount::parse(text) {
             if cpus.ucpu() == 0 {
@@ -150,7 +160,7 @@ impl Value for Cap {
             None => match Share::parse(text) {
                 Ok(share) => u64::from(share.ppm()),
                 Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-                    return Err(Refusal::new(format!("has no unit (did you mean {text}m?)")));
+                    return Err(Refusal::no_unit(text, &["m", "cpu"]));
                 }
                 Err(why) => return Err(why),
             },

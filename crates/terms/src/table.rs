@@ -118,7 +118,7 @@ macro_rules! table {
                     name: self.name(),
                     source_place: raw.source.clone(),
                     input: raw.text.clone(),
-                    why,
+                    why: why.tried(|text| parse(text).is_ok()),
                     range: self.range(),
                 })
             }

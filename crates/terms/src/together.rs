@@ -43,7 +43,8 @@ impl Terms {
                 let remedy = "the kernel's least is 1ms a period: give more, or a longer period";
                 Err(together(Term::Quota, &self.quota, why, remedy))
             }
-            None if self.period.value != PERIOD_DEFAULT => {
+            // `quota=none` takes back a quota that had the period.
+            None if self.quota.is_default() && self.period.value != PERIOD_DEFAULT => {
                 let remedy = "give a quota with it, as in quota=20ms period=100ms";
                 Err(together(
                     Term::Period,
@@ -59,22 +60,22 @@ impl Terms {
     fn check_burst(&self) -> Result<(), TermError> {
         let Burst::Of(burst) = self.burst.value else {
             return match self.quota_us() {
-                Some(_) => Ok(()),
-                None => Err(self.burst_alone()),
+                None if self.quota.is_default() => Err(self.burst_alone()),
+                _ => Ok(()),
             };
         };
         if burst.ns() == 0 {
             return Ok(());
         }
         match self.quota_us() {
-            None => Err(self.burst_alone()),
+            None if self.quota.is_default() => Err(self.burst_alone()),
             Some(quota_us) if burst.us() > quota_us => {
                 let quota = TimeSpan::from_nanos(quota_us.saturating_mul(1_000));
                 let why = format!("is above the quota of {quota} a period");
                 let remedy = "the kernel takes at most the quota: give that, or max";
                 Err(together(Term::Burst, &self.burst, why, remedy))
             }
-            Some(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 

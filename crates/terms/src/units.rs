@@ -57,7 +57,7 @@ impl Share {
             (number, 3)
         } else {
             if is_whole(text) && text.bytes().any(|b| b != b'0') {
-                return Err(Refusal::new(format!("has no unit (did you mean {text}%?)")));
+                return Err(Refusal::no_unit(text, &["%"]));
             }
             (text, 6)
         };
@@ -145,9 +145,7 @@ impl TimeSpan {
             return Ok(TimeSpan { ns });
         }
         if is_decimal(text) {
-            return Err(Refusal::new(format!(
-                "has no unit (did you mean {text}ms?)"
-            )));
+            return Err(Refusal::no_unit(text, &["ms", "s"]));
         }
         Err(Refusal::new("is not a time"))
     }
@@ -207,9 +205,7 @@ impl CpuAmount {
             return Ok(CpuAmount { ucpu });
         }
         if is_decimal(text) {
-            return Err(Refusal::new(format!(
-                "has no unit (did you mean {text}cpu?)"
-            )));
+            return Err(Refusal::no_unit(text, &["cpu"]));
         }
         Err(Refusal::new("is not an amount of CPU"))
     }
@@ -225,7 +221,7 @@ fn is_whole(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn is_decimal(text: &str) -> bool {
+pub(crate) fn is_decimal(text: &str) -> bool {
     match text.split_once('.') {
         None => is_whole(text),
         Some((whole, fraction)) => (whole.is_empty() || is_whole(whole)) && is_whole(fraction),
@@ -298,7 +294,7 @@ mod tests {
             ("99999999999999999999999%", "too large"),
         ] {
             let refusal = Share::parse(text).unwrap_err();
-            assert!(refusal.0.contains(why), "{text}: {refusal}");
+            assert!(refusal.to_string().contains(why), "{text}: {refusal}");
         }
     }
 
@@ -316,12 +312,22 @@ mod tests {
         ] {
             assert_eq!(TimeSpan::parse(text).unwrap().ns(), ns, "{text}");
         }
-        assert!(TimeSpan::parse("5").unwrap_err().0.contains("5ms?"));
-        assert!(TimeSpan::parse("0.5ns").unwrap_err().0.contains("finer"));
+        assert!(
+            TimeSpan::parse("5")
+                .unwrap_err()
+                .to_string()
+                .contains("5ms?")
+        );
+        assert!(
+            TimeSpan::parse("0.5ns")
+                .unwrap_err()
+                .to_string()
+                .contains("finer")
+        );
         assert!(
             TimeSpan::parse("99999999999h")
                 .unwrap_err()
-                .0
+                .to_string()
                 .contains("large")
         );
         assert!(TimeSpan::parse("5m").is_err());
@@ -332,7 +338,12 @@ mod tests {
         for text in ["1.5cpu", "150%", "1500m", "1.5cpus", "1.5 cpu"] {
             assert_eq!(CpuAmount::parse(text).unwrap().ucpu(), 1_500_000, "{text}");
         }
-        assert!(CpuAmount::parse("1.5").unwrap_err().0.contains("1.5cpu?"));
+        assert!(
+            CpuAmount::parse("1.5")
+                .unwrap_err()
+                .to_string()
+                .contains("1.5cpu?")
+        );
     }
 
     proptest! {

@@ -56,7 +56,7 @@ fn time<'de, D: Deserializer<'de>, T: From<u64>>(
         from,
         &format!("a time from {low} to {high}, as in 5ms"),
         |text| {
-            let span = TimeSpan::parse(text).map_err(|refusal| refusal.0)?;
+            let span = TimeSpan::parse(text).map_err(|refusal| refusal.to_string())?;
             within(span.ns(), low_ns, high_ns)
         },
     )
@@ -105,7 +105,7 @@ pub(crate) fn tick<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T
 /// A share in millionths.
 pub(crate) fn share<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
     by(from, "a share from 0% to 100%, as in 30% or 0.3", |text| {
-        let share = Share::parse(text).map_err(|refusal| refusal.0)?;
+        let share = Share::parse(text).map_err(|refusal| refusal.to_string())?;
         Ok(share.ppm())
     })
 }

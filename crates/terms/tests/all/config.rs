@@ -251,12 +251,29 @@ fn refusals_name_input_place_and_remedy() {
             &["cap=2000‰", "cap_scope=task"],
             "is more than a task can use",
         ),
+        (&["quota=0.5"], "has no unit (did you mean 0.5cpu?)"),
+        (&["quota=30"], "has no unit (did you mean 30ms?)"),
+        (&["quota=20000"], "has no unit (did you mean 20000us?)"),
+        (&["period=5"], "has no unit (did you mean 5ms?)"),
+        (
+            &["period=50000"],
+            "\"50000\" has no unit; write a time from 1ms to 1s",
+        ),
         (&["cap_scope=task"], "stands without a cap"),
         (&["cap=0‰"], "would stop the work for good"),
         (&["latency=-21"], "is below -20; write a whole number"),
     ] {
         let text = refuse(words);
         assert!(text.contains(message), "{text}");
+    }
+    for taken_back in ["quota=none", "quota=max", "quota=-1"] {
+        let terms = config
+            .resolve(&[
+                &asked(&["quota=20ms", "period=50ms", "burst=10ms"]),
+                &asked(&[taken_back]),
+            ])
+            .unwrap();
+        assert_eq!(terms.quota_us(), None, "{taken_back}");
     }
     let no_sign = RawTerms::from_assignments(&["headroom"], &Source::Set).unwrap_err();
     assert!(

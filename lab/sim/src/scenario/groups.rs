@@ -88,7 +88,7 @@ fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Burst>, D::Error> 
             "max" => Ok(Burst::Max),
             _ => TimeSpan::parse(text)
                 .map(|span| Burst::OfUs(span.us()))
-                .map_err(|refusal| refusal.0),
+                .map_err(|refusal| refusal.to_string()),
         },
     )
 }
@@ -103,7 +103,7 @@ fn objective<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DelayObjective
         }),
         Ok(Objective::Reported { .. }) => Err("is reported from outside".into()),
         Ok(Objective::None) => Err("is none".into()),
-        Err(refusal) => Err(refusal.0),
+        Err(refusal) => Err(refusal.to_string()),
     })
 }
 
