@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use crate::{ApiError, ErrorKind};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
+
+/// The longest answer is the status of as many gates as an agent takes, some 20 MB.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -66,9 +69,17 @@ pub(crate) async fn exchange(
 ) -> Result<(StatusCode, Bytes), Broken> {
     let (response, driver) = begin(socket, request).await?;
     let status = response.status();
-    let bytes = response.into_body().collect().await?.to_bytes();
+    let bytes = whole(response.into_body()).await?;
     driver.abort();
     Ok((status, bytes))
+}
+
+/// A body, unless it is longer than any that an agent sends.
+pub(crate) async fn whole(body: Incoming) -> Result<Bytes, Broken> {
+    Ok(Limited::new(body, ANSWER_BYTES_MAX)
+        .collect()
+        .await?
+        .to_bytes())
 }
 
 /// An answer whose body is still to come, and the task that its connection is driven by.

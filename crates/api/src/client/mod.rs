@@ -27,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use host::{Host, HostError};
+pub use http::ANSWER_BYTES_MAX;
 use http::{JSON, exchange, in_query, internal, patiently, refusal, request};
 pub use pass_on::pass_on;
 pub use stream::{EventStream, Message};

@@ -10,7 +10,7 @@ use hyper::{Method, Response};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-use super::http::{begin, internal, patiently, refusal, request};
+use super::http::{ANSWER_BYTES_MAX, begin, internal, patiently, refusal, request, whole};
 use super::{CALL_PATIENCE, Client};
 
 /// How long an agent may say nothing, in polls: three of its heartbeats.
@@ -53,8 +53,8 @@ impl<'a> EventStream<'a> {
         })?;
         if !response.status().is_success() {
             let status = response.status();
-            let body = client.runtime.block_on(response.into_body().collect());
-            let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let bytes = client.runtime.block_on(whole(response.into_body()));
+            let bytes = bytes.unwrap_or_default();
             return Err(refusal(path, status, &bytes));
         }
         Ok(Self {
@@ -88,6 +88,10 @@ impl<'a> EventStream<'a> {
             };
             if let Some(bytes) = frame.data_ref() {
                 self.parser.take(bytes);
+            }
+            if self.parser.begun_bytes() > ANSWER_BYTES_MAX {
+                let what = format!("a message of more than {ANSWER_BYTES_MAX} bytes");
+                return Err(internal(&self.path, &what));
             }
         }
     }
@@ -127,6 +131,11 @@ struct Parser {
 }
 
 impl Parser {
+    /// Of the message that is not whole yet.
+    fn begun_bytes(&self) -> usize {
+        self.line.len() + self.block.event.len() + self.block.data.len()
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {

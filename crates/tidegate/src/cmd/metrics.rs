@@ -10,7 +10,7 @@ use tidegate_agent::metrics::{Format, text_without_agent};
 use crate::connect;
 use crate::render;
 use tidegate_api::Exit;
-use tidegate_api::cli::Failure;
+use tidegate_api::cli::{Failure, escaped};
 
 /// node_exporter is another user.
 const READABLE: u32 = 0o644;
@@ -37,7 +37,10 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let Some(path) = &args.textfile else {
-        return render::print(&read(Format::OpenMetrics)?);
+        // A line at a time: what acts on a terminal is escaped, but for the ends of lines.
+        let text = read(Format::OpenMetrics)?;
+        let lines: Vec<String> = text.lines().map(escaped).collect();
+        return render::print(&(lines.join("\n") + "\n"));
     };
     if path.extension().is_none_or(|extension| extension != "prom") {
         let what = format!(

@@ -7,9 +7,10 @@ use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Response};
 use futures_util::stream::unfold;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
+use tidegate_api::client::ANSWER_BYTES_MAX;
 use tidegate_api::{ApiError, EVENT_STREAM, ErrorKind};
 
 pub const PASSED_ON: &[&str] = &[
@@ -35,9 +36,11 @@ pub async fn pass_on(
     let body = match is_stream {
         true => Body::from_stream(unfold((body, Vec::new()), next_lines)),
         false => {
-            let broken =
-                |error| ApiError::new(ErrorKind::Unreachable, format!("agent: {call}: {error}"));
-            let bytes = body.collect().await.map_err(broken)?.to_bytes();
+            let broken = |error: Box<dyn std::error::Error + Send + Sync>| {
+                ApiError::new(ErrorKind::Unreachable, format!("agent: {call}: {error}"))
+            };
+            let bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let bytes = bytes.map_err(broken)?.to_bytes();
             Body::from(without_commands(&bytes))
         }
     };
@@ -58,6 +61,9 @@ async fn next_lines((mut body, mut rest): Lines) -> Option<(Result<Bytes, hyper:
         if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {
             let begun = rest.split_off(end + 1);
             return Some((Ok(lines_without_commands(&rest)), (body, begun)));
+        }
+        if rest.len() > ANSWER_BYTES_MAX {
+            return None;
         }
         match body.frame().await? {
             Ok(frame) => rest.extend(frame.into_data().unwrap_or_default()),
