@@ -2,13 +2,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::HeaderMap;
 use axum::http::header::HOST;
+use axum::http::{HeaderMap, HeaderValue};
 use tidegate_api::{ApiError, ErrorKind};
 
-/// Whether a request names this machine as its host: a page in a browser may send it to a loopback
-/// address under a name of its own.
+/// Whether a request names this machine as its host, and comes from no other site's page: a page in
+/// a browser may send it to a loopback address, also under a name of its own.
 pub fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if !matches!(site, None | Some(b"same-origin" | b"none")) {
+        let error = ApiError::new(ErrorKind::Denied, "tcp: another site's page asks");
+        return Err(error.with_remedy("type the address"));
+    }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
     let with_port = host.parse::<SocketAddr>().map(|address| address.ip());
@@ -63,5 +68,13 @@ mod tests {
             assert_eq!(check(host).unwrap_err().kind, ErrorKind::Denied, "{host}");
         }
         assert!(check_host(&HeaderMap::new()).is_err());
+        let from = |site: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("localhost"));
+            headers.insert("sec-fetch-site", HeaderValue::from_static(site));
+            check_host(&headers)
+        };
+        assert_eq!((from("none"), from("same-origin")), (Ok(()), Ok(())));
+        assert!(from("cross-site").is_err() && from("same-site").is_err());
     }
 }

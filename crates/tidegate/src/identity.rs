@@ -25,6 +25,9 @@ pub fn behind_sudo() -> Option<Caller> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
     // The largest number means "as it is" to setresuid, which would be root.
     let uid = number("SUDO_UID").filter(|uid| *uid != 0 && *uid != u32::MAX)?;
+    if !is_started_by_sudo(uid) {
+        return None;
+    }
     Some(lookup(uid).unwrap_or(Caller {
         uid,
         // An unknown user without a known group gets the group of the same number, never root's.
@@ -33,6 +36,44 @@ pub fn behind_sudo() -> Option<Caller> {
         home: None,
         shell: None,
     }))
+}
+
+/// In a root shell of `sudo -s`, and in a script that sudo started, the variables are there as
+/// well, and root is meant. sudo waits for its command, or becomes it: then the parent is a process
+/// of the caller.
+fn is_started_by_sudo(uid: u32) -> bool {
+    let Some(parent) = rustix::process::getppid() else {
+        return false;
+    };
+    let read = |name: &str| {
+        let path = format!("/proc/{}/{name}", parent.as_raw_nonzero());
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    let is_callers = |line: &str| {
+        let mut uids = line
+            .strip_prefix("Uid:")
+            .into_iter()
+            .flat_map(str::split_whitespace);
+        uids.next() == Some(uid.to_string().as_str())
+    };
+    read("comm").trim_end().starts_with("sudo") || read("status").lines().any(is_callers)
+}
+
+/// For root: becomes the user without rights, for good. What it then asks of the agent counts as
+/// that user's.
+pub fn become_nobody() -> Result<(), Failure> {
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let nobody = Caller {
+        uid: NOBODY,
+        gid: NOBODY,
+        name: None,
+        home: None,
+        shell: None,
+    };
+    nobody.become_it()
 }
 
 fn lookup(uid: u32) -> Option<Caller> {
@@ -66,6 +107,15 @@ fn lookup(uid: u32) -> Option<Caller> {
         home: path(entry.pw_dir),
         shell: path(entry.pw_shell),
     })
+}
+
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(&name.to_string_lossy()),
+            None => write!(f, "uid {}", self.uid),
+        }
+    }
 }
 
 impl Caller {

@@ -40,6 +40,9 @@ pub struct Args {
     /// The gate's name [default: made from CMD]
     #[arg(long, hide_short_help = true)]
     name: Option<String>,
+    /// Enter the gate of this name if it still has tasks
+    #[arg(long, requires = "name", hide_short_help = true)]
+    join: bool,
     /// No notes on standard error
     #[arg(short, long, hide_short_help = true)]
     quiet: bool,
@@ -76,6 +79,12 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     match place(&args) {
         Ok(notes) if args.quiet => drop(notes),
         Ok(notes) => {
+            if let Some(caller) = &caller {
+                let word = word.to_string_lossy();
+                report(&format!(
+                    "run: {word} runs as {caller} (--as-root keeps root)"
+                ));
+            }
             if is_side_by_default {
                 report(
                     "run: side work, which yields to all other work (--main protects it instead)",
@@ -109,14 +118,14 @@ fn is_side_by_default(flags: &TermFlags) -> Result<bool, Failure> {
 
 fn place(args: &Args) -> Result<Vec<String>, Failure> {
     let request = RunRequest {
-        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        // This process: the kernel gives its number, as the agent sees it.
+        pid: 0,
         name: args.name.clone(),
-        command: args
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        command: RunRequest::begin_of_command(
+            args.command.iter().map(|word| word.to_string_lossy()),
+        ),
         terms: args.terms.0.to_map(),
+        join: args.join,
     };
     Ok(connect::call_starting(|client| client.run(&request))?.notes)
 }

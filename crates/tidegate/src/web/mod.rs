@@ -25,7 +25,9 @@ use percent_encoding::percent_decode_str;
 use tidegate_agent::loopback::check_host;
 use tidegate_api::{ApiError, ErrorKind};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
+use crate::identity::become_nobody;
 use crate::render;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
@@ -37,6 +39,8 @@ use results::Results;
 const FILES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 const JSON: &str = "application/json";
+
+const CONNECTIONS_MAX: usize = 64;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -97,11 +101,23 @@ pub fn serve(address: SocketAddr, sources: Sources) -> Result<Exit, Failure> {
         };
         let listener = TcpListener::bind(address).await.map_err(no_listener)?;
         let at = listener.local_addr().map_err(no_listener)?;
+        // The page is everybody's on this machine, and so is its budget.
+        become_nobody()?;
         render::print(&addresses(at, &sources))?;
         let sources = Arc::new(sources);
+        let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&sources)))),
+                Ok((stream, _)) => {
+                    // Without a permit the connection is closed.
+                    if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
+                        let sources = Arc::clone(&sources);
+                        tokio::spawn(async move {
+                            converse(stream, sources).await;
+                            drop(permit);
+                        });
+                    }
+                }
                 // Out of descriptors, or a caller that left at once.
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }

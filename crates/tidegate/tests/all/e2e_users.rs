@@ -1,6 +1,7 @@
 //! Who runs what as whom, and who may ask for what.
 
-use std::process::Output;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
 
 use crate::common::{Instance, describe, ends_with, or_skip, stdout};
 
@@ -13,8 +14,11 @@ fn by_nobody(instance: &Instance, words: &str) -> Output {
 #[test]
 fn under_sudo_the_command_runs_as_the_caller() {
     let instance = or_skip!(Instance::new("sudo"));
-    let with_sudo = |words: &[&str]| {
-        let mut command = instance.tidegate(words);
+    // A parent of that name, as the real one waits for the command.
+    let sudo = instance.path().join("sudo");
+    std::fs::write(&sudo, "#!/bin/sh\n\"$@\"\nexit $?\n").unwrap();
+    std::fs::set_permissions(&sudo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let after_sudo = |mut command: Command| {
         command
             .env("SUDO_UID", "65534")
             .env("SUDO_GID", "65534")
@@ -24,6 +28,11 @@ fn under_sudo_the_command_runs_as_the_caller() {
             .current_dir("/")
             .output()
             .unwrap()
+    };
+    let with_sudo = |words: &[&str]| {
+        let mut command = instance.on(Command::new(&sudo));
+        command.arg(instance.binary()).args(words);
+        after_sudo(command)
     };
     let ask = "id -u; id -g; id -G; echo $USER $LOGNAME; grep ^Cap /proc/self/status";
     let output = with_sudo(&["run", "--side", "--quiet", "--", "sh", "-c", ask]);
@@ -43,6 +52,15 @@ fn under_sudo_the_command_runs_as_the_caller() {
     assert_ne!(stdout(&home), "/root\n");
     let root = with_sudo(&["run", "--side", "--quiet", "--as-root", "--", "id", "-u"]);
     assert_eq!(stdout(&root), "0\n", "{}", describe(&root));
+    let output = with_sudo(&["run", "--side", "true"]);
+    let said = ends_with(&output, 0);
+    assert!(
+        said.contains("true runs as nobody (--as-root keeps root)"),
+        "{said}"
+    );
+    // A root shell of `sudo -s`, or a script that was started by sudo.
+    let shell = after_sudo(instance.tidegate(&["run", "--side", "--quiet", "--", "id", "-u"]));
+    assert_eq!(stdout(&shell), "0\n", "{}", describe(&shell));
     // A group that stays root's would be a way back.
     let files = with_sudo(&["run", "--side", "--quiet", "--", "cat", "/etc/shadow"]);
     assert!(
