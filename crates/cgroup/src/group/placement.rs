@@ -80,14 +80,15 @@ impl Groups {
         let nameless = || GroupError::NotPossible {
             group: GroupPath::root(),
             why: format!(
-                "process {pid} is in a group that cannot be named here (another cgroup namespace, or a name that is no \
-                 text)"
+                "process {pid} is in a group that cannot be named here (another cgroup namespace, or a name with a \
+                 control character or without UTF-8)"
             ),
             remedy:
                 "run tidegate on the host or its agent with --host-cgroups, or rename the group"
                     .to_owned(),
         };
         let own = self.group_of(pid)?.ok_or_else(nameless)?;
+        self.check_together(pid, &own)?;
         let (group, parent) = match self.tree.version {
             CgroupVersion::V1 => (v1_group.clone(), None),
             CgroupVersion::V2 => (own.join(name)?, Some(own)),
@@ -117,6 +118,27 @@ impl Groups {
             from,
             enabled_cpu_in,
         })
+    }
+
+    /// A process is moved with all its threads, and goes back to one group: it is refused if its
+    /// threads are in several, as those of a virtual machine's CPUs are.
+    fn check_together(&self, pid: i32, own: &GroupPath) -> GroupResult<()> {
+        for tid in threads_of(&*self.tree.fs, pid) {
+            // One that has exited is in none.
+            if let Ok(Some(other)) = self.group_of(tid)
+                && other != *own
+            {
+                return Err(GroupError::NotPossible {
+                    group: own.clone(),
+                    why: format!(
+                        "threads of process {pid} are in several groups, {own} and {other} among them, and would lose \
+                         those"
+                    ),
+                    remedy: format!("name the group that has them, as in cgroup:{own}"),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Makes the group of a plan, for the process to be placed in: for one that must stay below its

@@ -24,7 +24,11 @@ pub struct TaskId {
 impl TaskId {
     /// The task with this number now; `None` for none, one that has exited, and a kernel thread.
     pub fn now(fs: &dyn KernelFs, tid: i32) -> Option<Self> {
-        let stat = fs.read(Path::new(&format!("/proc/{tid}/stat"))).ok()?;
+        let stat = {
+            // Not /proc/TID/stat, which adds up all threads of its process.
+            let path = format!("/proc/{tid}/task/{tid}/stat");
+            fs.read(Path::new(&path)).ok()?
+        };
         let start_ticks = stat_field(&stat, 22)?;
         (!is_kernel_thread(&stat)?).then_some(Self { tid, start_ticks })
     }
@@ -104,7 +108,20 @@ pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
 /// Threads of the processes that `process` has forked since `since_ticks`, and of those that these
 /// have: what a hint came to by inheritance. One whose parent has exited is not found any more.
 pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
+    let heirs = descendants(fs, process, since_ticks);
     let mut tids = Vec::new();
+    for heir in heirs {
+        tids.extend(threads(fs, heir));
+        if tids.len() >= HEIRS_MAX {
+            break;
+        }
+    }
+    tids
+}
+
+/// The processes that `process` has forked since `since_ticks`, and those that these have.
+pub fn descendants(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<TaskId> {
+    let mut found = Vec::new();
     let mut open = vec![process];
     while let Some(parent) = open.pop() {
         for tid in threads(fs, parent) {
@@ -115,15 +132,15 @@ pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
                 .filter_map(|word| TaskId::now(fs, word.parse().ok()?))
                 .filter(|child| child.start_ticks >= since_ticks);
             for child in children {
-                tids.extend(threads(fs, child));
+                found.push(child);
                 open.push(child);
             }
         }
-        if tids.len() >= HEIRS_MAX {
+        if found.len() >= HEIRS_MAX {
             break;
         }
     }
-    tids
+    found
 }
 
 pub fn process_lives(fs: &dyn KernelFs, pid: i32, start_ticks: u64) -> bool {
