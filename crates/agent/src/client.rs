@@ -1,5 +1,6 @@
 //! Reaching the agent of an instance, and starting one when none runs.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -57,6 +58,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
     let log = OpenOptions::new()
         .create(true)
         .append(true)
+        .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&log_path)
         .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
@@ -64,6 +66,9 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
     command
         .args(["agent", "run", "--on-demand"])
         .args(engine.map(|engine| format!("--engine={engine}")))
+        // Nothing else of the caller's environment is the agent's.
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| is_the_agents(name)))
         .envs(run_dir.env())
         .current_dir("/");
     command
@@ -87,4 +92,8 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         ))),
         why => Err(failed(why.to_owned())),
     }
+}
+
+fn is_the_agents(name: &OsStr) -> bool {
+    name == "PATH" || name == "RUST_BACKTRACE" || name.as_encoded_bytes().starts_with(b"TIDEGATE_")
 }

@@ -10,7 +10,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{GateName, Target};
 use tidegate_terms::{Class, Config, RawTerms, Source};
 
-use crate::gates::budget::{check_size, kept_command};
+use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record, find_in, stored};
 use crate::lifecycle::guardian::agent_state;
@@ -34,7 +34,7 @@ pub fn request(call: u8, body: &[u8]) {
             let Ok(request) = parse::<RunRequest>(body) else {
                 return;
             };
-            let kept = kept_command(&request.command);
+            let kept = RunRequest::begin_of_command(&request.command);
             let bytes: usize = kept.iter().map(|word| word.len() + 3).sum();
             assert!(bytes <= COMMAND_BYTES_MAX, "{bytes} bytes");
             if let Some(name) = request.name.map(|name| GateName::parse(&name)) {
@@ -58,7 +58,7 @@ pub fn request(call: u8, body: &[u8]) {
                 return;
             };
             let gates = [gate(&RawTerms::default()).expect("no terms are no contradiction")];
-            if let Ok(index) = find_in(&gates, &request.target) {
+            if let Ok(index) = find_in(&gates, &request.target, |_, _| false) {
                 assert!(request.target.ends_with(&gates[index].record.name));
             }
         }

@@ -16,7 +16,7 @@ use tidegate_engine::sync::lock;
 use tracing::warn;
 
 use crate::errors::{internal, of_group};
-use crate::gates::{Attachment, Gate};
+use crate::gates::{Attachment, Gate, find_in};
 use crate::paths::RunDir;
 
 /// Why there is no group of ours below another's.
@@ -251,6 +251,13 @@ impl Kernel {
 
     /// Whether the process has exited, also if its number is another's by now. What cannot be
     /// looked at (no descriptor left) has not ended: its limits stay.
+    /// The gate of a target, which may also be its name.
+    pub(crate) fn find(&self, gates: &[Gate], target: &str) -> Result<usize, ApiError> {
+        find_in(gates, target, |pid, start_ticks| {
+            self.process_gone(pid, start_ticks)
+        })
+    }
+
     pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {
         match ProcessRef::look_up(&*self.fs, pid) {
             Ok(now) => now.start_ticks != start_ticks,

@@ -6,10 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_cgroup::KernelFs;
 use tidegate_terms::{RawTerms, Term};
 
 pub const ADMIN_GROUP: &str = "tidegate";
@@ -24,6 +28,8 @@ pub struct Peer {
     /// Who made the user namespace that it is in, where that is not the machine's: one user has
     /// many numbers there.
     pub namespace_owner: Option<u32>,
+    /// Root without the capabilities of an administrator, as in a container.
+    pub has_no_rights: bool,
 }
 
 pub(crate) fn ask_an_admin() -> String {
@@ -35,17 +41,27 @@ fn denied(detail: String) -> ApiError {
 }
 
 impl Peer {
-    pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<Self> {
-        let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    /// # Errors
+    /// The kernel does not say who it is, the caller has exited, or this process cannot see it
+    /// (another PID namespace).
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let credentials: libc::ucred = socket_option(socket, libc::SO_PEERCRED)?;
+        // Held before /proc is read: what is read there is then this process's.
+        let held = peer_pidfd(socket)?;
         let mut groups = supplementary_groups(socket)?;
-        groups.push(credentials.gid.as_raw());
-        let pid = credentials.pid.as_raw_nonzero().get();
-        Ok(Self {
+        groups.push(credentials.gid);
+        let (pid, uid) = (credentials.pid, credentials.uid);
+        let peer = Self {
             pid,
-            uid: credentials.uid.as_raw(),
+            uid,
             groups,
-            namespace_owner: namespace_owner(pid),
-        })
+            namespace_owner: namespace_owner(pid)?,
+            has_no_rights: uid == 0 && !may_administer(pid)?,
+        };
+        match held {
+            Some(pidfd) if has_exited(&pidfd) => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(peer),
+        }
     }
 
     pub fn charged_to(&self) -> u32 {
@@ -54,18 +70,68 @@ impl Peer {
 
     /// Whether the caller is root or in the group `tidegate`, whose number is `admin_gid`.
     pub fn is_admin(&self, admin_gid: Option<u32>) -> bool {
-        self.uid == 0 || admin_gid.is_some_and(|gid| self.groups.contains(&gid))
+        self.uid == 0 && !self.has_no_rights
+            || admin_gid.is_some_and(|gid| self.groups.contains(&gid))
     }
 }
 
+/// A socket option of a fixed size.
+fn socket_option<T: Copy>(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<T> {
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    let mut bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to `value`, which is that long, and all zeros
+    // are a value of the types that this is called with.
+    unsafe {
+        let result = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            value.as_mut_ptr().cast(),
+            &mut bytes,
+        );
+        match result {
+            0 => Ok(value.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// The process that connected; `None` before Linux 6.5.
+fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    // From the kernel's uapi (asm-generic/socket.h).
+    const SO_PEERPIDFD: libc::c_int = 77;
+    match socket_option::<libc::c_int>(socket, SO_PEERPIDFD) {
+        // SAFETY: the kernel has just made the descriptor for this process.
+        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn has_exited(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+}
+
+/// Whether the process has one of the capabilities by which the kernel lets it limit others.
+pub fn may_administer(pid: i32) -> io::Result<bool> {
+    const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_SYS_NICE: u32 = 23;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let effective = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    Ok(effective.unwrap_or(0) & (1 << CAP_SYS_ADMIN | 1 << CAP_SYS_NICE) != 0)
+}
+
 /// Who made the outermost user namespace that the process is in besides ours; `None` when it is in
-/// ours, or gone.
-fn namespace_owner(pid: i32) -> Option<u32> {
-    let inode = |file: &File| file.metadata().map(|file| file.ino()).ok();
-    let own = inode(&File::open("/proc/self/ns/user").ok()?)?;
-    let mut namespace = File::open(format!("/proc/{pid}/ns/user")).ok()?;
+/// ours.
+fn namespace_owner(pid: i32) -> io::Result<Option<u32>> {
+    let inode = |file: &File| file.metadata().map(|file| file.ino());
+    let own = inode(&File::open("/proc/self/ns/user")?)?;
+    let mut namespace = File::open(format!("/proc/{pid}/ns/user"))?;
     if inode(&namespace)? == own {
-        return None;
+        return Ok(None);
     }
     loop {
         // SAFETY: takes no pointer; a descriptor that it returns is new, and nothing else has it.
@@ -74,18 +140,21 @@ fn namespace_owner(pid: i32) -> Option<u32> {
             (fd >= 0).then(|| File::from(OwnedFd::from_raw_fd(fd)))
         };
         match parent {
-            Some(parent) if inode(&parent) != Some(own) => namespace = parent,
+            Some(parent) if inode(&parent)? != own => namespace = parent,
             _ => break,
         }
     }
     let mut uid: libc::uid_t = 0;
     // SAFETY: the kernel writes one uid_t to `uid`, which outlives the call.
     let done = unsafe { libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_OWNER_UID, &mut uid) };
-    (done == 0).then_some(uid)
+    match done {
+        0 => Ok(Some(uid)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Supplementary groups of the process that connected, as they were when it did.
-fn supplementary_groups(socket: BorrowedFd<'_>) -> std::io::Result<Vec<u32>> {
+fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     // From the kernel's uapi (asm-generic/socket.h); the libc crate has it too, but not for every
     // target.
     const SO_PEERGROUPS: libc::c_int = 59;
@@ -108,7 +177,7 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> std::io::Result<Vec<u32>> {
             groups.truncate(bytes as usize / size_of::<libc::gid_t>());
             return Ok(groups);
         }
-        let error = std::io::Error::last_os_error();
+        let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::ERANGE) || groups.len() >= GROUPS_MAX {
             return Err(error);
         }
@@ -123,6 +192,48 @@ pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
         (fields.next() == Some(name))
             .then(|| fields.nth(1)?.parse().ok())
             .flatten()
+    })
+}
+
+/// The target as this process numbers it: a caller in another PID namespace means the process that
+/// it sees under the number.
+pub(crate) fn as_numbered_here(
+    fs: &dyn KernelFs,
+    peer: &Peer,
+    target: &str,
+) -> Result<String, ApiError> {
+    let Some(asked) = target.strip_prefix("pid:") else {
+        return Ok(target.to_owned());
+    };
+    // One number for each PID namespace that the process is in, ours first.
+    let numbers = |pid: i32| -> Vec<String> {
+        let status = fs.read(Path::new(&format!("/proc/{pid}/status")));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        line.unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    let depth = numbers(peer.pid).len();
+    if depth <= 1 {
+        return Ok(target.to_owned());
+    }
+    let namespace = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let callers = namespace(peer.pid);
+    let entries = fs.list(Path::new("/proc")).unwrap_or_default();
+    let found = entries
+        .iter()
+        .filter_map(|entry| entry.name.parse::<i32>().ok())
+        .find(|pid| {
+            let is_asked = numbers(*pid)
+                .get(depth - 1)
+                .is_some_and(|number| number == asked);
+            is_asked && namespace(*pid) == callers
+        });
+    found.map(|pid| format!("pid:{pid}")).ok_or_else(|| {
+        let detail = format!("process {asked}: no such process in the caller's PID namespace");
+        ApiError::new(ErrorKind::NotFound, detail).with_remedy("name one that `ps` shows there")
     })
 }
 
@@ -203,8 +314,8 @@ mod tests {
     #[test]
     fn numbers_of_a_user_namespace_are_its_makers() {
         let own = std::process::id() as i32;
-        assert_eq!(namespace_owner(own), None);
-        assert_eq!(namespace_owner(i32::MAX), None);
+        assert_eq!(namespace_owner(own).unwrap(), None);
+        assert!(namespace_owner(i32::MAX).is_err());
         // Two namespaces, one in the other, and a process in the inner one until its input ends.
         let mut inside = std::process::Command::new("unshare")
             .args(["--user", "--map-root-user", "unshare", "--user", "cat"])
@@ -230,7 +341,7 @@ mod tests {
             return;
         }
         let me = rustix::process::geteuid().as_raw();
-        assert_eq!(namespace_owner(pid), Some(me));
+        assert_eq!(namespace_owner(pid).unwrap(), Some(me));
         drop(inside.stdin.take());
         inside.wait().unwrap();
     }
@@ -282,12 +393,11 @@ mod tests {
         assert!(user.is_admin(Some(998)));
         assert!(!user.is_admin(Some(999)));
         assert!(!user.is_admin(None));
-        assert!(
-            Peer {
-                uid: 0,
-                ..Peer::default()
-            }
-            .is_admin(None)
-        );
+        assert!(Peer::default().is_admin(None));
+        let in_a_container = Peer {
+            has_no_rights: true,
+            ..Peer::default()
+        };
+        assert!(!in_a_container.is_admin(None));
     }
 }

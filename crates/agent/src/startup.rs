@@ -31,7 +31,7 @@ use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
 use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
-use crate::process::begin::begin;
+use crate::process::begin::{begin, forget_starter};
 use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
@@ -68,6 +68,9 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
         detach()?;
     }
     begin();
+    if options.mode == Mode::OnDemand {
+        forget_starter();
+    }
     let result = start(run_dir, options).and_then(serve);
     if let Err(why) = &result
         && options.mode == Mode::OnDemand

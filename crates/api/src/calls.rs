@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
-    /// The process to place: the caller itself or a child of it.
+    /// The process to place: a child of the caller, or 0 for the caller itself.
     pub pid: i32,
     /// The gate's name; the agent makes one from the command when absent.
     pub name: Option<String>,
@@ -18,6 +18,34 @@ pub struct RunRequest {
     pub command: Vec<String>,
     /// Raw terms, by name (`class`, `headroom`, `tolerance`, ...).
     pub terms: BTreeMap<String, String>,
+    /// Enter the gate of this name if it has tasks.
+    #[serde(default)]
+    pub join: bool,
+}
+
+/// How much of a command line the agent keeps, for display.
+const COMMAND_BYTES_MAX: usize = 4_096;
+
+impl RunRequest {
+    /// The beginning of a command line, which is all that the agent keeps of it. The kernel takes
+    /// megabytes.
+    pub fn begin_of_command(words: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+        let mut left = COMMAND_BYTES_MAX;
+        let mut kept = Vec::new();
+        for word in words {
+            let word = word.as_ref();
+            // A word costs its quotes and comma, too: a thousand empty ones are not for free.
+            let bytes = word.len() + 3;
+            if bytes > left {
+                let end = word.floor_char_boundary(left.saturating_sub(3));
+                kept.push(format!("{}...", &word[..end]));
+                return kept;
+            }
+            left -= bytes;
+            kept.push(word.to_owned());
+        }
+        kept
+    }
 }
 
 /// The gate that `run` was given.
@@ -39,6 +67,9 @@ pub struct SetRequest {
     pub target: String,
     /// Raw terms, by name.
     pub terms: BTreeMap<String, String>,
+    /// For `pid:N`: the process alone, without those that it has started already.
+    #[serde(default)]
+    pub only: bool,
 }
 
 /// Takes terms back; without names, all of them, and the gate ends.
@@ -98,5 +129,22 @@ mod tests {
             serde_json::from_str::<UnsetRequest>(r#"{"target": "x", "terms": [], "y": 1}"#)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn command_lines_are_kept_to_four_kibibytes() {
+        let short = vec!["ffmpeg".to_owned(), "-i".to_owned(), String::new()];
+        assert_eq!(RunRequest::begin_of_command(&short), short);
+        for long in [
+            vec!["x".repeat(100_000)],
+            vec!["\u{e9}".repeat(3_000), "y".to_owned()],
+            vec![String::new(); 100_000],
+            vec!["ab".to_owned(); 100_000],
+        ] {
+            let kept = RunRequest::begin_of_command(&long);
+            let bytes: usize = kept.iter().map(|word| word.len() + 3).sum();
+            assert!(bytes <= COMMAND_BYTES_MAX + 8, "{bytes}");
+            assert!(kept.last().unwrap().ends_with("..."));
+        }
     }
 }

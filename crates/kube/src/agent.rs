@@ -39,7 +39,11 @@ impl Agent {
     pub async fn apply(&self, change: Change) -> Result<(), ApiError> {
         match change {
             Change::Set { target, terms } => {
-                let request = SetRequest { target, terms };
+                let request = SetRequest {
+                    target,
+                    terms,
+                    only: false,
+                };
                 self.call(move |client| client.set(&request).map(drop))
                     .await
             }

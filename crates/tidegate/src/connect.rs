@@ -56,7 +56,7 @@ pub fn to_agent() -> Result<Client, Failure> {
     client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
         if error.kind == ErrorKind::Unreachable && !socket.exists() {
-            let why = "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one";
+            let why = without_agent(&run_dir);
             return Failure::new(
                 Exit::Unreachable,
                 format!("agent: {}: {why}", socket.display()),
@@ -64,6 +64,20 @@ pub fn to_agent() -> Result<Client, Failure> {
         }
         Failure::from(error)
     })
+}
+
+/// What holds while no agent runs. Gates are written down while an agent has any, and by one that
+/// leaves while their commands go on.
+pub fn without_agent(run_dir: &RunDir) -> &'static str {
+    match run_dir.gates().exists() {
+        true => {
+            "no agent runs, and the limits of the last one are still in force; the next `tidegate run` takes them \
+             over, and `tidegate agent repair` undoes them"
+        }
+        false => {
+            "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one"
+        }
+    }
 }
 
 pub fn is_running() -> bool {
@@ -105,7 +119,7 @@ fn with_remedy_for_users(error: ApiError) -> Failure {
     let kind = error.kind;
     let failure = Failure::from(error);
     match kind {
-        ErrorKind::Unreachable | ErrorKind::Denied if !root => Failure::new(
+        ErrorKind::Unreachable if !root => Failure::new(
             failure.exit,
             format!(
                 "{}\nonly root can start the agent; put sudo before tidegate (CMD still runs as you), or have an \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_api::{ApiError, ErrorKind, EventsView, ExplainView, GateView, StatusView};
 
 use crate::agent::Agent;
-use crate::peer::{Peer, is_admin};
+use crate::peer::{Peer, as_numbered_here, is_admin};
 use crate::view::Detail;
 
 pub(crate) fn status_for(
@@ -62,6 +62,10 @@ pub(crate) fn explain_for(
     peer: Option<&Peer>,
     target: &str,
 ) -> Result<ExplainView, ApiError> {
+    let target = &match peer {
+        Some(peer) => as_numbered_here(&*agent.runtime.kernel.fs, peer, target)?,
+        None => target.to_owned(),
+    };
     if peer.is_some_and(is_admin) {
         return agent.explain(target);
     }

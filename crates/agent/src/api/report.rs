@@ -6,8 +6,7 @@ use tidegate_terms::{Objective, TimeSpan, quoted};
 
 use crate::agent::Agent;
 use crate::errors::usage;
-use crate::gates::find_in;
-use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::peer::{Peer, as_numbered_here, ask_an_admin, is_admin};
 
 /// Takes one figure, from the gate's owner or an administrator.
 pub(crate) fn report(
@@ -19,8 +18,10 @@ pub(crate) fn report(
     let latency = TimeSpan::parse(text).map_err(|why| {
         usage(format!("latency: \"{}\" {why}", quoted(text))).with_remedy("write 4.2ms")
     })?;
+    let kernel = &agent.runtime.kernel;
+    let target = as_numbered_here(&*kernel.fs, peer, &request.target)?;
     let gates = agent.gates.lock();
-    let gate = &gates[find_in(&gates, &request.target)?];
+    let gate = &gates[kernel.find(&gates, &target)?];
     let name = &gate.record.name;
     if peer.uid != gate.record.uid && !is_admin(peer) {
         let detail = format!("objective: gate {name} is not yours");

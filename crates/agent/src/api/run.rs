@@ -14,7 +14,7 @@ use tracing::info;
 use crate::agent::Agent;
 use crate::errors::{not_found, of_group, usage};
 use crate::events::EventKind;
-use crate::gates::budget::{check_descriptors, check_room, check_size, kept_command};
+use crate::gates::budget::{check_descriptors, check_room, check_size};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record, free_name};
 use crate::kernel::Kernel;
@@ -22,7 +22,8 @@ use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::{Place, place_of};
 use crate::runtime::cpuset_controller::gather_cpuset;
-use crate::runtime::limits::{ensure_side_root, enter};
+use crate::runtime::limits::{end_gates, ensure_side_root, enter};
+use crate::runtime::measure::has_ended;
 use crate::runtime::publish::publish;
 
 impl Agent {
@@ -65,12 +66,23 @@ impl Agent {
         let mut gates = self.gates.lock();
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
+        if let Some(name) = &request.name {
+            let is_free = |gate: &Gate| gate.record.name == *name && has_ended(&self.runtime, gate);
+            if end_gates(&self.runtime, &mut gates, is_free) {
+                publish(&self.runtime, &gates)?;
+            }
+        }
         if let Some(index) = asked_before(kernel, &gates, pid, request) {
             let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
             publish(&self.runtime, &gates)?;
             return Ok(reply);
         }
         let place = place_of(kernel, peer, &gates, pid)?;
+        if let Some(index) = self.gate_to_join(peer, &gates, process.uid, &place, request)? {
+            let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
+            publish(&self.runtime, &gates)?;
+            return Ok(reply);
+        }
         let settings = &self.runtime.settings;
         let moves = place != Place::Root;
         check_room(
@@ -89,7 +101,7 @@ impl Agent {
             by_admin: by_admin(peer, &raw),
             uid: process.uid,
             charged: charged(peer, process.uid),
-            command: kept_command(&request.command),
+            command: RunRequest::begin_of_command(&request.command),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: kernel.clock.now_ns(),
             ..Record::new(name.to_string(), "run", raw, attachment)
@@ -117,6 +129,54 @@ impl Agent {
         Ok(reply)
     }
 
+    /// The gate that the caller asks to enter, if it is there.
+    fn gate_to_join(
+        &self,
+        peer: &Peer,
+        gates: &[Gate],
+        uid: u32,
+        place: &Place,
+        request: &RunRequest,
+    ) -> Result<Option<usize>, ApiError> {
+        let name = request.name.as_ref().filter(|_| request.join);
+        let found = name.and_then(|name| gates.iter().position(|gate| gate.record.name == *name));
+        let Some(index) = found else {
+            return Ok(None);
+        };
+        let gate = &gates[index];
+        let refused = |kind, why: String| {
+            let message = format!("gate {}: {why}", gate.record.name);
+            Err(ApiError::new(kind, message)
+                .with_remedy("leave --join out, and choose another name"))
+        };
+        if !is_admin(peer) && gate.record.uid != uid {
+            let why = format!(
+                "uid {} made it, and only that user can enter it",
+                gate.record.uid
+            );
+            return refused(ErrorKind::Denied, why);
+        }
+        let Attachment::Owned { group } = &gate.record.attachment else {
+            return refused(ErrorKind::Usage, "it was not made by `run`".to_owned());
+        };
+        let class = gate.class().to_string();
+        if request
+            .terms
+            .get("class")
+            .is_some_and(|asked| *asked != class)
+        {
+            return refused(ErrorKind::Usage, format!("it is of class {class}"));
+        }
+        match place {
+            Place::Below(own) if !group.is_within(own) => {
+                let why =
+                    format!("its group {group} is not below {own}, which the caller cannot leave");
+                refused(ErrorKind::Denied, why)
+            }
+            _ => Ok(Some(index)),
+        }
+    }
+
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
         let mut names = self.runtime.unread_names();
         names.extend(gates.iter().map(|gate| gate.record.name.clone()));
@@ -124,8 +184,9 @@ impl Agent {
         if let Some(asked) = &request.name {
             let name = GateName::parse(asked).map_err(usage)?;
             if taken(name.as_str()) {
-                let message = format!("gate name: {asked:?}: there is a gate of that name");
-                return Err(ApiError::new(ErrorKind::Usage, message).with_remedy("choose another"));
+                let message = format!("gate name: {asked:?}: a gate of that name has tasks");
+                return Err(ApiError::new(ErrorKind::Usage, message)
+                    .with_remedy("choose another name, or enter that gate with --join"));
             }
             return Ok(name);
         }
@@ -133,8 +194,9 @@ impl Agent {
         free_name(program, taken)
     }
 
-    /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what
-    /// was set with privilege since must neither be wiped nor loosened by it.
+    /// The process enters a gate that is there. The gate's terms stay, but for what is asked for
+    /// now: any process in it can ask, so what was set with privilege since must neither be wiped
+    /// nor loosened by it.
     pub(crate) fn run_again(
         &self,
         peer: &Peer,
@@ -148,8 +210,10 @@ impl Agent {
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         record.by_admin.extend(by_admin(peer, asked));
-        record.uid = process.uid;
-        record.command = kept_command(&request.command);
+        if record.command.is_empty() {
+            record.uid = process.uid;
+            record.command = RunRequest::begin_of_command(&request.command);
+        }
         record.notes.clear();
         let changed = Gate::new(record, &self.gates.config()).map_err(usage)?;
         if !is_admin(peer) {
@@ -166,7 +230,7 @@ impl Agent {
         gather_cpuset(&self.runtime);
         agree(&self.runtime, gate, changed)?;
         let reply = reply_of(gate);
-        info!(gate = reply.gate, pid = process.pid, "asked for again");
+        info!(gate = reply.gate, pid = process.pid, "entered");
         Ok(reply)
     }
 }
@@ -178,8 +242,8 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
     let index = gates.iter().position(|gate| {
         let record = &gate.record;
         // The record of a gate that was not yet written down is lost, and its command with it.
-        let same_command =
-            record.command.is_empty() || record.command == kept_command(&request.command);
+        let same_command = record.command.is_empty()
+            || record.command == RunRequest::begin_of_command(&request.command);
         let same_name = request
             .name
             .as_ref()

@@ -15,8 +15,8 @@ use crate::errors::{no_gate, not_found, usage};
 use crate::events::EventKind;
 use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
-use crate::gates::{Attachment, Gate, find_in};
-use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
+use crate::gates::{Attachment, Gate};
+use crate::peer::{Peer, as_numbered_here, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
@@ -27,13 +27,17 @@ use crate::view::gate_named;
 
 impl Agent {
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
+        let request = &SetRequest {
+            target: as_numbered_here(&*self.runtime.kernel.fs, peer, &request.target)?,
+            ..request.clone()
+        };
         let target = Target::parse(&request.target).map_err(usage)?;
         check_size(&request.terms)?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(usage)?;
         let of_unit = self.ask_systemd(peer, &target, request)?;
         let mut gates = self.gates.lock();
-        let known = find_in(&gates, &request.target).ok();
+        let known = self.runtime.kernel.find(&gates, &request.target).ok();
         let hint_only = is_hint_only(&request.terms)
             && known.is_none_or(|index| gates[index].class() == Class::Neutral);
         let held = match (&target, known) {
@@ -62,6 +66,10 @@ impl Agent {
         let judged = judged(&effective, hint_only);
         let is_admin = is_admin(peer);
         may_give(peer, is_admin, owner_uid, &judged)?;
+        if target == Target::Pid(1) {
+            let error = ApiError::new(ErrorKind::Usage, "process 1: it starts and ends all others");
+            return Err(error.with_remedy("name a unit, a group or another process"));
+        }
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
@@ -80,6 +88,7 @@ impl Agent {
                     ruled: BTreeSet::new(),
                     uid: owner_uid,
                     charged_to: peer.charged_to(),
+                    only: request.only,
                 };
                 let config = self.gates.config();
                 let obstacles = Obstacles::by(&self.runtime, &gates);
@@ -162,7 +171,7 @@ impl Agent {
             return Ok(None);
         };
         let gates = self.gates.lock();
-        if find_in(&gates, &request.target).is_ok() {
+        if self.runtime.kernel.find(&gates, &request.target).is_ok() {
             return Ok(None);
         }
         let judged = judged(&request.terms, is_hint_only(&request.terms));
@@ -231,8 +240,10 @@ impl Agent {
 
     /// Takes terms back; all of them ends the gate.
     pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, ApiError> {
+        let kernel = &self.runtime.kernel;
+        let target = as_numbered_here(&*kernel.fs, peer, &request.target)?;
         let mut gates = self.gates.lock();
-        let index = find_in(&gates, &request.target)?;
+        let index = kernel.find(&gates, &target)?;
         let uid = gates[index].record.uid;
         if !is_admin(peer) {
             let detail = format!(

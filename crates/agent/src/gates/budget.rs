@@ -30,7 +30,6 @@ const MOVING_OF_USER_MAX: usize = 32;
 const SPARE_DESCRIPTORS: usize = 256;
 const SPARE_DESCRIPTORS_OF_ROOT: usize = 64;
 
-const COMMAND_BYTES_MAX: usize = 4_096;
 const TERM_BYTES_MAX: usize = 256;
 
 /// Whether `user` may have one more gate; `moves` when it gets a limit of its own that the loop
@@ -129,37 +128,13 @@ fn full(detail: String, remedy: &str) -> ApiError {
     ApiError::new(ErrorKind::Busy, format!("budget: {detail}")).with_remedy(remedy)
 }
 
-pub(crate) fn kept_command(command: &[String]) -> Vec<String> {
-    let mut left = COMMAND_BYTES_MAX;
-    let mut kept = Vec::new();
-    for word in command {
-        // A word costs its quotes and comma, too: a thousand empty ones are not for free.
-        let bytes = word.len() + 3;
-        if bytes > left {
-            kept.push(format!("{}...", begin_of(word, left.saturating_sub(3))));
-            return kept;
-        }
-        left -= bytes;
-        kept.push(word.clone());
-    }
-    kept
-}
-
-/// At most so many bytes of the text, in whole characters.
-fn begin_of(text: &str, bytes: usize) -> &str {
-    let end = (0..=bytes.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
-}
-
 /// Refuses names and values that no term has.
 pub(crate) fn check_size(terms: &BTreeMap<String, String>) -> Result<(), ApiError> {
     let long = |(name, value): &(&String, &String)| name.len().max(value.len()) > TERM_BYTES_MAX;
     let Some((name, _)) = terms.iter().find(long) else {
         return Ok(());
     };
-    let name = begin_of(name, 32);
+    let name = &name[..name.floor_char_boundary(32)];
     let detail = format!("budget: term {name:?}: a name or a value is over {TERM_BYTES_MAX} bytes");
     Err(ApiError::new(ErrorKind::Usage, detail).with_remedy("see `tidegate set --help`"))
 }
@@ -228,23 +203,6 @@ mod tests {
             room(&gates_of(0, 127, true), 0, true).is_err(),
             "one is the side root's"
         );
-    }
-
-    #[test]
-    fn command_lines_are_kept_to_four_kibibytes() {
-        let short = vec!["ffmpeg".to_owned(), "-i".to_owned(), String::new()];
-        assert_eq!(kept_command(&short), short);
-        for long in [
-            vec!["x".repeat(100_000)],
-            vec!["\u{e9}".repeat(3_000), "y".to_owned()],
-            vec![String::new(); 100_000],
-            vec!["ab".to_owned(); 100_000],
-        ] {
-            let kept = kept_command(&long);
-            let bytes: usize = kept.iter().map(|word| word.len() + 3).sum();
-            assert!(bytes <= COMMAND_BYTES_MAX + 8, "{bytes}");
-            assert!(kept.last().unwrap().ends_with("..."));
-        }
     }
 
     #[test]

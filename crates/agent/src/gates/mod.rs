@@ -79,14 +79,22 @@ pub(crate) fn free_name(like: &str, taken: impl Fn(&str) -> bool) -> Result<Gate
         .ok_or_else(|| ApiError::new(ErrorKind::Busy, format!("gate name: {like}: all are taken")))
 }
 
-/// A gate by its target, by `gate:NAME`, or by its bare name.
-pub(crate) fn find_in(gates: &[Gate], target: &str) -> Result<usize, ApiError> {
+/// A gate by its target, by `gate:NAME`, or by its bare name. A process that `is_gone`, by its
+/// number and start time, is no target: its number may be another's by now.
+pub(crate) fn find_in(
+    gates: &[Gate],
+    target: &str,
+    is_gone: impl Fn(i32, u64) -> bool,
+) -> Result<usize, ApiError> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
     // `unit:nginx` is `unit:nginx.service`, and a unit's gate is also found by its group.
     let parsed = Target::parse(target).ok();
     let full = parsed.as_ref().map_or(target.to_owned(), Target::to_string);
     let is_on = |gate: &Gate| match (&parsed, &gate.record.attachment) {
         (Some(Target::Cgroup(asked)), Attachment::InPlace { group }) => asked == group,
+        (Some(Target::Pid(asked)), attachment) => attachment
+            .process()
+            .is_some_and(|(pid, start_ticks)| pid == *asked && !is_gone(pid, start_ticks)),
         _ => gate.record.target == full && target != "run",
     };
     gates

@@ -116,6 +116,7 @@ mod tests {
                 group: GroupPath::root(),
             },
             notes: vec![],
+            only: false,
             by_admin: by_admin.iter().map(|name| (*name).to_owned()).collect(),
         };
         Gate::new(record, &Config::default()).unwrap()

@@ -38,6 +38,20 @@ impl Attachment {
         }
     }
 
+    /// The process that is the target, by its number and start time.
+    pub fn process(&self) -> Option<(i32, u64)> {
+        match self {
+            Attachment::Observed {
+                pid, start_ticks, ..
+            } => Some((*pid, *start_ticks)),
+            Attachment::Moved {
+                placement,
+                start_ticks,
+            } => Some((placement.pid, *start_ticks)),
+            Attachment::Owned { .. } | Attachment::InPlace { .. } => None,
+        }
+    }
+
     pub fn placed(&self) -> Option<&GroupPath> {
         match self {
             Attachment::Observed { .. } => None,
@@ -73,6 +87,9 @@ pub struct Record {
     pub made_ns: u64,
     pub attachment: Attachment,
     pub notes: Vec<String>,
+    /// The target is one process, without those that it had started before.
+    #[serde(default)]
+    pub only: bool,
     /// Terms that were set with privilege: without, they may only be tightened.
     pub by_admin: BTreeSet<String>,
 }
@@ -94,6 +111,7 @@ impl Record {
             made_ns: 0,
             attachment,
             notes: Vec::new(),
+            only: false,
             by_admin: BTreeSet::new(),
         }
     }

@@ -17,7 +17,6 @@ use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::lifecycle::history_sampler::HistorySampler;
 use crate::lifecycle::leave_if_unused;
-use crate::lifecycle::leaving::release_all;
 use crate::lifecycle::loop_watch::LoopWatch;
 use crate::lifecycle::reassert::reassert;
 use crate::lifecycle::renew_all;
@@ -26,7 +25,7 @@ use crate::policy::starts::StartFollower;
 use crate::process::program::start_guardian;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
-use crate::runtime::limits::remove_unused_roots;
+use crate::runtime::limits::{end_gates, remove_unused_roots};
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
 use crate::runtime::publish::publish;
@@ -140,18 +139,7 @@ impl Housekeeping {
         let mut gates = registry.lock();
         self.find_ended(runtime, &mut gates);
         let has_been_empty = |gate: &Gate| gate.empty_polls >= EMPTY_POLLS_MAX;
-        if gates.iter().any(has_been_empty) {
-            let (ended, left): (Vec<Gate>, Vec<Gate>) = std::mem::take(&mut *gates)
-                .into_iter()
-                .partition(has_been_empty);
-            *gates = left;
-            for gate in &ended {
-                let name = &gate.record.name;
-                runtime
-                    .events
-                    .tell(EventKind::GateEnded, Some(name), "no process is left in it");
-            }
-            release_all(runtime, &ended);
+        if end_gates(runtime, &mut gates, has_been_empty) {
             remove_unused_roots(kernel, &runtime.control_loop, &gates);
             if let Err(error) = publish(runtime, &gates) {
                 lock(&runtime.alerts).insert(error.to_string());

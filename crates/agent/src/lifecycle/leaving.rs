@@ -16,38 +16,12 @@ use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::end_cpuset;
-use crate::runtime::limits::{release, restore, write_floor};
+use crate::runtime::limits::{release_all, restore, write_floor};
 use crate::runtime::mechanisms::caps::leave_in_background;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, has_subgroups};
-use crate::runtime::mechanisms::withdraw;
 use crate::runtime::publish::save;
 use crate::runtime::supervise::end_sched_ext;
 use crate::systemd::bus::forget_silence;
-
-/// Releases gates that have ended, newest first. The groups that are gone leave the journal at
-/// once: a file for each would keep the rest waiting where thousands end together.
-pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
-    let mut removed = BTreeSet::new();
-    for gate in ended.iter().rev() {
-        // Each may take a while; the guardian is not to think that we hang.
-        runtime.control_loop.lease.beat(monotonic_ns());
-        let Attachment::Owned { group } = &gate.record.attachment else {
-            release(runtime, gate);
-            continue;
-        };
-        withdraw(runtime, gate);
-        // The loop must not write behind the removal.
-        runtime.control().quotas.drop(group);
-        match runtime.kernel.remove_from_tree(group) {
-            Ok(()) => {
-                removed.insert(group.clone());
-            }
-            // It stays in the journal for the next try.
-            Err(error) => warn!("{error}"),
-        }
-    }
-    runtime.journal().forget_all(&removed);
-}
 
 /// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run
 /// keep `cpu.idle` and the floor. Says how many.

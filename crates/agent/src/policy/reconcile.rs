@@ -235,6 +235,7 @@ fn make_gate(
         by_admin: BTreeSet::new(),
         ruled: terms_of(config, Some(&one.rule)),
         charged_to: uid,
+        only: true,
     };
     let gate = match make(runtime, config, gates, &known.obstacles, asked) {
         Ok(gate) => gate,

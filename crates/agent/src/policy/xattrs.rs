@@ -181,7 +181,18 @@ impl Xattrs {
                 }
             };
             let terms = now.clone();
-            taken_back.and_then(|()| agent.set(&owner, &SetRequest { target, terms }).map(drop))
+            taken_back.and_then(|()| {
+                agent
+                    .set(
+                        &owner,
+                        &SetRequest {
+                            target,
+                            terms,
+                            only: false,
+                        },
+                    )
+                    .map(drop)
+            })
         };
         // A refusal is told once, until the attributes change again.
         self.asked.insert(group.clone(), (id, now));

@@ -5,11 +5,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
+
+/// As the service has them (`LimitNOFILE=`).
+const DESCRIPTORS: u64 = 524_288;
 
 pub fn begin() {
     // A program that is started by `/proc/self/exe` is else called `exe`.
@@ -22,8 +26,69 @@ pub fn begin() {
         .with(levels.unwrap_or(Targets::new().with_default(LevelFilter::INFO)))
         .init();
     end_at_the_first_panic();
-    raise_descriptor_limit();
+    // A service has 1,024 at first, and may have as many as its hard limit says.
+    raise_limit(Resource::Nofile, Some(DESCRIPTORS));
     be_killed_last();
+}
+
+/// Takes back what the command that started this process had for itself: scheduling, resource
+/// limits, signals and umask of somebody's `nice -n 19 tidegate run`. Called while this process has
+/// one thread.
+pub fn forget_starter() {
+    for resource in [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::As,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Memlock,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+    ] {
+        raise_limit(resource, None);
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // SAFETY: plain numbers and structures that outlive the calls; no other thread has a handler
+    // or a mask yet. A number that is no signal is refused.
+    unsafe {
+        for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGPIPE) {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        // A limit on files that stays is an error to report.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        let ordinary = libc::sched_param { sched_priority: 0 };
+        libc::sched_setscheduler(0, libc::SCHED_OTHER, &ordinary);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+        let all: libc::cpu_set_t = std::mem::transmute([0xff_u8; size_of::<libc::cpu_set_t>()]);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &all);
+        const OF_THIS_PROCESS: libc::c_int = 1;
+        libc::syscall(libc::SYS_ioprio_set, OF_THIS_PROCESS, 0, 0);
+    }
+}
+
+/// Without CAP_SYS_RESOURCE, to the hard limit.
+fn raise_limit(resource: Resource, to: Option<u64>) {
+    let wanted = Rlimit {
+        current: to,
+        maximum: to,
+    };
+    if setrlimit(resource, wanted).is_ok() {
+        return;
+    }
+    let maximum = getrlimit(resource).maximum;
+    let possible = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(resource, possible) {
+        Ok(()) => info!("{resource:?}: the starter's hard limit stays: {maximum:?}"),
+        Err(error) => warn!("{resource:?}: the starter's limit stays: {error}"),
+    }
 }
 
 /// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main
@@ -48,16 +113,6 @@ fn end_at_the_first_panic() {
         error!("{why}");
         std::process::abort();
     }));
-}
-
-/// A service has 1,024 descriptors at first, and may have as many as its hard limit says.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!("descriptors: the limit stays: {error}");
-    }
 }
 
 /// Joins the cgroup namespace of process 1, for a container with the machine's processes and

@@ -1,8 +1,11 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
+use std::collections::BTreeSet;
+
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
-use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::group::{GroupPath, Placement};
+use tidegate_cgroup::sched::tasks::{TaskId, descendants};
 use tidegate_cgroup::target::{HeldProcess, ProcessRef};
 use tidegate_engine::apply::fallback_of;
 use tidegate_engine::limit::tighter;
@@ -22,6 +25,9 @@ use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::sched_ext::plan::unmark;
 use crate::systemd::{set_properties, unit_of};
+
+/// A family that forks faster than it is walked is left so after this many walks.
+const FAMILY_ROUNDS_MAX: u32 = 16;
 
 /// Limits a process or group that was there before, as its class asks; `held` since the caller's
 /// rights were looked at.
@@ -132,10 +138,16 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     }
     kernel.groups.place(&at, pid).map_err(of_group)?;
     kernel.check_moved(&plan, held)?;
+    let family = if gate.record.only {
+        Family::default()
+    } else {
+        move_descendants(runtime, gate, &plan, (&in_place, &in_root), start_ticks)
+    };
     gate.record.attachment = Attachment::Moved {
         placement: plan,
         start_ticks,
     };
+    gate.record.notes.extend(family.notes());
     if !gate.is_limited() {
         gate.record.notes.push(format!(
             "it was moved into a group of its own within the one it was in: {at}"
@@ -147,6 +159,104 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         );
     }
     Ok(())
+}
+
+/// The processes that a process had started before it was moved.
+#[derive(Default)]
+struct Family {
+    moved: usize,
+    /// Those of other users, in other groups, or refused by the kernel.
+    left: usize,
+}
+
+impl Family {
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.moved > 0 {
+            notes.push(format!(
+                "{} processes that it had started are in the gate as well (--only leaves them out)",
+                self.moved
+            ));
+        }
+        if self.left > 0 {
+            notes.push(format!(
+                "{} processes that it had started are not in the gate: they are in another group, or another user's",
+                self.left
+            ));
+        }
+        notes
+    }
+}
+
+/// Moves what the process had started into its group, until none is found outside: they may fork
+/// meanwhile, and what is forked inside stays inside.
+fn move_descendants(
+    runtime: &Runtime,
+    gate: &Gate,
+    plan: &Placement,
+    (in_place, in_root): (&str, &GroupPath),
+    start_ticks: u64,
+) -> Family {
+    let kernel = &runtime.kernel;
+    let fs = &*kernel.fs;
+    let parent = TaskId {
+        tid: plan.pid,
+        start_ticks,
+    };
+    let mut family = Family::default();
+    let mut seen = BTreeSet::new();
+    for _ in 0..FAMILY_ROUNDS_MAX {
+        let found = descendants(fs, parent, 0);
+        let fresh: Vec<TaskId> = found
+            .into_iter()
+            .filter(|task| seen.insert(*task))
+            .collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for child in fresh {
+            let at = kernel.groups.group_of(child.tid).ok().flatten();
+            if at.is_some_and(|at| kernel.is_in(&at, &plan.group)) {
+                continue;
+            }
+            let moved = move_descendant(runtime, gate, plan, (in_place, in_root), child);
+            match moved {
+                Some(true) => family.moved += 1,
+                Some(false) => family.left += 1,
+                // It has exited.
+                None => {}
+            }
+        }
+    }
+    family
+}
+
+fn move_descendant(
+    runtime: &Runtime,
+    gate: &Gate,
+    plan: &Placement,
+    (in_place, in_root): (&str, &GroupPath),
+    child: TaskId,
+) -> Option<bool> {
+    let kernel = &runtime.kernel;
+    let held = HeldProcess::hold(&*kernel.fs, child.tid).ok()?;
+    let is_owners = gate.record.uid == 0 || held.process.uid == gate.record.uid;
+    let of_child = kernel.groups.plan_in_place(child.tid, in_place, in_root);
+    let Some(of_child) = of_child
+        .ok()
+        .filter(|one| is_owners && one.group == plan.group)
+    else {
+        return Some(false);
+    };
+    let name = &gate.record.name;
+    let recorded = runtime.journal().record_move(
+        name,
+        of_child.clone(),
+        held.process.start_ticks,
+        gate.own_fallback(),
+    );
+    let placed = recorded.is_ok() && kernel.groups.place(&plan.group, child.tid).is_ok();
+    Some(placed && kernel.check_moved(&of_child, &held).is_ok())
 }
 
 /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's

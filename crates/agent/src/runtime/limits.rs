@@ -5,6 +5,7 @@
 //! a group only gets its first one, so that nothing runs unlimited until the loop's next step. What
 //! is not ours is limited in `attach`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
@@ -22,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::{internal, not_recorded, of_group, usage};
+use crate::events::EventKind;
 use crate::gates::{Attachment, Gate, demand};
 use crate::kernel::{Kernel, NoGroup};
 use crate::process::lease::monotonic_ns;
@@ -322,7 +324,8 @@ fn await_guardian(runtime: &Runtime) -> bool {
 fn put_back(runtime: &Runtime, gate: &str) -> Vec<String> {
     let kernel = &runtime.kernel;
     let moves = runtime.journal().moves_of(gate);
-    for (placement, start_ticks) in moves {
+    // The first one's group is removed with it.
+    for (placement, start_ticks) in moves.into_iter().rev() {
         if process_lives(&*kernel.fs, placement.pid, start_ticks)
             && let Err(error) = kernel.groups.place_back(&placement)
         {
@@ -340,4 +343,45 @@ fn put_back(runtime: &Runtime, gate: &str) -> Vec<String> {
         }
     }
     left
+}
+
+/// Releases gates that have ended, newest first. The groups that are gone leave the journal at
+/// once: a file for each would keep the rest waiting where thousands end together.
+pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
+    let mut removed = BTreeSet::new();
+    for gate in ended.iter().rev() {
+        // Each may take a while; the guardian is not to think that we hang.
+        runtime.control_loop.lease.beat(monotonic_ns());
+        let Attachment::Owned { group } = &gate.record.attachment else {
+            release(runtime, gate);
+            continue;
+        };
+        withdraw(runtime, gate);
+        // The loop must not write behind the removal.
+        runtime.control().quotas.drop(group);
+        match runtime.kernel.remove_from_tree(group) {
+            Ok(()) => {
+                removed.insert(group.clone());
+            }
+            // It stays in the journal for the next try.
+            Err(error) => warn!("{error}"),
+        }
+    }
+    runtime.journal().forget_all(&removed);
+}
+
+/// Ends the gates of which `has_ended` is true. Returns whether there was one.
+pub(crate) fn end_gates(
+    runtime: &Runtime,
+    gates: &mut Vec<Gate>,
+    has_ended: impl Fn(&Gate) -> bool,
+) -> bool {
+    let ended: Vec<Gate> = gates.extract_if(.., |gate| has_ended(gate)).collect();
+    for gate in &ended {
+        let name = Some(gate.record.name.as_str());
+        let events = &runtime.events;
+        events.tell(EventKind::GateEnded, name, "no process is left in it");
+    }
+    release_all(runtime, &ended);
+    !ended.is_empty()
 }

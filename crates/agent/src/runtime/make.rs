@@ -26,6 +26,8 @@ pub(crate) struct AskedGate {
     pub uid: u32,
     pub by_admin: BTreeSet<String>,
     pub charged_to: u32,
+    /// The process alone.
+    pub only: bool,
 }
 
 /// What a new gate keeps clear of: read once, for any number of them.
@@ -61,6 +63,7 @@ pub(crate) fn make(
         uid,
         by_admin,
         charged_to: user,
+        only,
     } = asked;
     let kernel = &runtime.kernel;
     let (wanted, attachment) = match &target {
@@ -94,6 +97,7 @@ pub(crate) fn make(
         uid,
         charged: Some(user).filter(|user| *user != uid),
         made_ns: kernel.clock.now_ns(),
+        only,
         by_admin,
         ..Record::new(
             name.to_string(),

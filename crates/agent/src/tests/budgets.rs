@@ -22,6 +22,7 @@ fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> Result<(), ApiErr
         name: None,
         command,
         terms: terms(&[("class", "side")]),
+        join: false,
     };
     agent.run(peer, &request).map(drop)
 }

@@ -109,6 +109,7 @@ pub fn run_main(agent: &Agent) -> Result<(), String> {
         name: None,
         command: vec!["web".to_owned()],
         terms: terms(&[("class", "main"), ("headroom", "30%")]),
+        join: false,
     };
     let answer = agent.run(&root(PIDS[MAIN]), &request);
     answer.map(drop).map_err(|error| error.to_string())

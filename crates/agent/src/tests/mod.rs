@@ -405,6 +405,7 @@ fn run_as(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply
         name: None,
         command: vec!["job".to_owned()],
         terms: terms(pairs),
+        join: false,
     };
     agent.run(peer, &request)
 }
@@ -423,6 +424,7 @@ fn set_as(
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
+        only: false,
     };
     agent.set(peer, &request)
 }

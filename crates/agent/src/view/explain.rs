@@ -10,7 +10,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::Target;
 use tidegate_engine::sync::lock;
 
-use crate::gates::{Gates, find_in};
+use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
@@ -21,7 +21,7 @@ use crate::view::{Detail, status};
 
 fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
     let gates = registry.lock();
-    let not_found = match find_in(&gates, target) {
+    let not_found = match kernel.find(&gates, target) {
         Ok(index) => return Ok(gates[index].record.name.clone()),
         Err(not_found) => not_found,
     };

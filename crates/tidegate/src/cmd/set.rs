@@ -23,6 +23,9 @@ pub struct Args {
     /// One or more terms
     #[arg(value_name = "TERM=VALUE", required = true)]
     terms: Vec<String>,
+    /// For pid:N: the process alone, without those that it has started already
+    #[arg(long)]
+    only: bool,
     /// Print the gate as JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +54,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let request = SetRequest {
         target: connect::target(&args.target)?,
         terms: terms.to_map(),
+        only: args.only,
     };
     let gate = connect::call_starting(|client| client.set(&request))?;
     render::show(args.json, &gate, gates::one)

@@ -7,6 +7,7 @@ use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_api::{Done, ErrorKind};
 
+use crate::connect;
 use crate::render;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
@@ -35,7 +36,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         }
         // What was asked for is so already.
         Err(error) if error.kind == ErrorKind::Unreachable => Done {
-            message: "no agent runs; nothing to stop".to_owned(),
+            message: connect::without_agent(&run_dir).to_owned(),
         },
         Err(error) => return Err(error.into()),
     };

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tidegate_agent::client;
 use tidegate_agent::main_cpus_advice;
 use tidegate_agent::paths::RunDir;
-use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
+use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of, may_administer};
 use tidegate_api::{ErrorKind, StatusView};
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::{Machine, discover, probe_features};
@@ -99,9 +99,11 @@ impl Facts {
 }
 
 fn is_admin() -> bool {
+    let pid = std::process::id() as i32;
     let own = Peer {
-        pid: std::process::id() as i32,
+        pid,
         uid: rustix::process::geteuid().as_raw(),
+        has_no_rights: !may_administer(pid).unwrap_or(false),
         groups: rustix::process::getgroups()
             .unwrap_or_default()
             .iter()

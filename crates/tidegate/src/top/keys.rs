@@ -261,6 +261,7 @@ fn terms(screen: &mut Screen, chosen: Chosen, mut text: String, code: KeyCode) -
         Ok(raw) if is_there(screen, &chosen) => Command::Set(SetRequest {
             target: format!("gate:{}", chosen.name),
             terms: raw.to_map(),
+            only: false,
         }),
         Ok(_) => Command::None,
         Err(error) => {

@@ -2,8 +2,11 @@
 //! class, beside the moving quota of side work, after a death of the agent, and put back.
 
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, ends_with, or_skip, wait_for};
+use crate::common::{
+    Background, Instance, cgroups_of, cpu_mount, ends_with, or_skip, stdout, wait_for,
+};
 use crate::support_kill::processes::kill9;
 
 /// Quota (`None` for no limit), period and burst of a group in µs.
@@ -71,6 +74,48 @@ fn a_process_gets_a_group_in_place_and_goes_home() {
     instance.ok(&["unset", &target]);
     assert_eq!(cgroups_of(process.pid()), before);
     drop(process);
+    instance.gone();
+}
+
+#[test]
+fn what_a_process_has_started_is_in_its_gate() {
+    let instance = or_skip!(Instance::new("family"));
+    let line = "sleep 60 & sh -c 'sleep 60 & wait' & wait";
+    let parent = Background::start(&["sh", "-c", line]);
+    let leader = parent.pid().to_string();
+    let family = || -> Vec<u32> {
+        let found = Command::new("pgrep")
+            .args(["-g", &leader])
+            .output()
+            .unwrap();
+        stdout(&found)
+            .lines()
+            .map(|pid| pid.parse().unwrap())
+            .collect()
+    };
+    wait_for("four processes", || family().len() == 4);
+    let groups = || -> Vec<String> { family().into_iter().map(cgroups_of).collect() };
+    let before = groups();
+    let target = format!("pid:{leader}");
+    let said = instance.ok(&["set", &target, "class=side"]);
+    assert!(
+        said.contains("3 processes that it had started are in the gate"),
+        "{said}"
+    );
+    let inside = groups();
+    assert!(
+        inside
+            .iter()
+            .all(|one| *one == inside[0] && *one != before[0]),
+        "{inside:?}"
+    );
+    instance.ok(&["unset", &target]);
+    assert_eq!(groups(), before);
+    let said = instance.ok(&["set", "--only", &target, "class=side"]);
+    assert!(!said.contains("had started"), "{said}");
+    assert_eq!(groups().iter().filter(|one| **one == before[0]).count(), 3);
+    instance.ok(&["unset", &target]);
+    drop(parent);
     instance.gone();
 }
 

@@ -1,6 +1,7 @@
 //! `tidegate run` on this machine: what the command is, sees and answers is its own.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -41,6 +42,100 @@ fn a_command_without_terms_is_side_work() {
     let said = ends_with(&instance.output(&["run", "--quota", "50%", "true"]), 0);
     assert!(!said.contains("side work"), "{said}");
     instance.fails(&["run", "--side", "--headrom", "30%", "true"], 125);
+    instance.gone();
+}
+
+#[test]
+fn a_name_is_free_when_its_last_task_is_gone() {
+    let instance = or_skip!(Instance::new("again"));
+    let _other = instance.background(&["--quota", "80%", "--name", "other"], &["sleep", "60"]);
+    for _ in 0..5 {
+        instance.ok(&["run", "-q", "--side", "--name", "backup", "true"]);
+    }
+    let words = ["run", "-q", "--side", "--name", "other", "true"];
+    let said = instance.fails(&words, 125);
+    assert!(said.contains("a gate of that name has tasks"), "{said}");
+    let words = ["run", "-q", "--side", "--join", "--name", "other", "true"];
+    let said = instance.fails(&words, 125);
+    assert!(said.contains("it is of class neutral"), "{said}");
+}
+
+#[test]
+fn a_second_command_joins_a_gate() {
+    let instance = or_skip!(Instance::new("join"));
+    let first = ["--side", "--name", "both", "--join"];
+    let _first = instance.background(&first, &["sleep", "60"]);
+    let group = [
+        "run",
+        "-q",
+        "--name",
+        "both",
+        "--join",
+        "cat",
+        "/proc/self/cgroup",
+    ];
+    let group = instance.ok(&group);
+    assert!(group.contains("side/both\n"), "{group}");
+    let gates = instance.json(&["status"]);
+    assert_eq!(gates["gates"].as_array().unwrap().len(), 1, "{gates}");
+    let command = instance.json(&["status", "both"])["command"].to_string();
+    assert!(command.contains("sleep"), "{command}");
+}
+
+#[test]
+fn as_many_arguments_as_the_kernel_takes() {
+    let instance = or_skip!(Instance::new("long"));
+    let words: Vec<String> = (0..20_000)
+        .map(|number| format!("access-2026-11-28-host-{number:06}.example.com.log"))
+        .collect();
+    let mut command = instance.tidegate(&["run", "-q", "--side", "sh", "-c", "echo $#", "sh"]);
+    let output = command.args(&words).output().unwrap();
+    ends_with(&output, 0);
+    assert_eq!(stdout(&output), "20000\n");
+}
+
+#[test]
+fn an_agent_has_nothing_of_the_command_that_started_it() {
+    let instance = or_skip!(Instance::new("state"));
+    let line =
+        "ulimit -S -t 60; ulimit -S -f 100; umask 0; exec nice -n 19 chrt -i 0 taskset -c 0 \"$@\"";
+    let mut shell = instance.on(Command::new("sh"));
+    shell.args(["-c", line, "sh"]).arg(instance.binary());
+    shell.args(["run", "-q", "sleep", "60"]).env("SECRET", "1");
+    let mut starter = shell.stdin(Stdio::null()).spawn().unwrap();
+    wait_for("an agent", || instance.agent().is_some());
+    let pid = instance.agent().unwrap();
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    let of = |text: &str, start: &str| {
+        let line = text.lines().find(|line| line.starts_with(start));
+        line.unwrap_or_default().to_owned()
+    };
+    let limits = read("limits");
+    for limit in ["Max cpu time", "Max file size"] {
+        assert!(of(&limits, limit).contains("unlimited"), "{limits}");
+    }
+    let status = read("status");
+    assert_eq!(of(&status, "Umask"), "Umask:\t0022");
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    assert_eq!(of(&status, "Cpus_allowed:"), of(&own, "Cpus_allowed:"));
+    let stat = read("stat");
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    // Fields 19 and 41 of proc_pid_stat(5), the first here being 3.
+    assert_eq!(
+        (fields[16], fields[38]),
+        ("0", "0"),
+        "nice level and policy"
+    );
+    assert!(!read("environ").contains("SECRET"));
+    let log = std::fs::metadata(instance.run_dir().join("agent.log")).unwrap();
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
+    starter.kill().unwrap();
+    starter.wait().unwrap();
     instance.gone();
 }
 
