@@ -1,5 +1,6 @@
 # what: what the agent and its guardian use, with few groups and with 500 more
 # modes: precise
+# tier: long
 # needs: tidegate
 # seconds: 60
 tidegate run --side --headroom 30% -- vmtool burn &

@@ -1,7 +1,7 @@
 # what: main waits for a file lock that side work holds: the holder goes first, 10 times sooner; other locks wait as before
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 300
 group main

@@ -1,5 +1,6 @@
 # what: varying main (20 and 60 % in turn), headroom 30 %: idle over any second
 # modes: precise
+# tier: long
 # needs: tidegate
 # seconds: 60
 tidegate run --side --headroom 30% -- vmtool burn &

@@ -1,5 +1,5 @@
 # what: groups come and go by the hundred around and in a target, and the target itself goes: nothing is mistaken or left
-# modes: precise smp
+# modes: smp
 # needs: tidegate
 # seconds: 90
 tidegate run --side --headroom 30% --name job -- vmtool burn &

@@ -1,7 +1,7 @@
 # what: headroom in the scheduler: at each row of the seed's table idle is as asked within 0.5 points over 10 s
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 240
 group main

@@ -1,7 +1,7 @@
 # what: a quota is a copy from the moment its gate asks for a cap, and its own again from when it does not, though its value stays
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 60
 tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &

@@ -1,7 +1,7 @@
 # what: side work on two CPUs: it runs while main is away and while main takes all, pinned side tasks run too, main displaces them, none is lost
 # modes: smp
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 120
 group main

@@ -1,7 +1,7 @@
 # what: the verifier accepts every callback for 64 CPUs with threads and caches, well below its limit, and doctor verifies the same
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 90
 
