@@ -152,7 +152,9 @@ impl Config {
         let mut config = Config::default();
         let mut errors = Vec::new();
         for (path, text) in texts {
-            config.layers.push(Reader { path, text }.read(&mut errors));
+            config
+                .layers
+                .push(Reader::new(path, text).read(&mut errors));
         }
         config.checked(errors)
     }

@@ -11,7 +11,7 @@
 //! A rule of the same name in a stronger file overrides its match, its mode, and its terms one by
 //! one. Of several rules that match the same work the last one counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use glob::{MatchOptions, Pattern};
 
@@ -147,10 +147,10 @@ impl Rule {
 /// The rules of all files, in the order in which they first stand; strongest last within each.
 pub(crate) fn merged<'w>(written: impl Iterator<Item = &'w WrittenRule>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in written {
-        let known = rules.iter().position(|rule| rule.name == one.name);
-        let index = known.unwrap_or(rules.len());
-        if known.is_none() {
+        let index = *places.entry(&one.name).or_insert(rules.len());
+        if index == rules.len() {
             rules.push(Rule {
                 name: one.name.clone(),
                 place: one.place.clone(),

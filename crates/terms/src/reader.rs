@@ -14,11 +14,19 @@ use crate::table::{Setting, Term};
 use crate::values::Class;
 
 pub(crate) struct Reader<'t> {
-    pub(crate) path: &'t Path,
+    path: &'t Path,
     pub(crate) text: &'t str,
+    /// Where each line begins.
+    lines: Vec<usize>,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
+    pub(crate) fn new(path: &'t Path, text: &'t str) -> Reader<'t> {
+        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+        let lines = std::iter::once(0).chain(ends).collect();
+        Reader { path, text, lines }
+    }
+
     /// What it says; all that is wrong with it.
     pub(crate) fn read(&self, errors: &mut Vec<TermError>) -> Layer {
         let mut layer = Layer::default();
@@ -185,12 +193,13 @@ impl Reader<'_> {
 
     /// Line and column of a byte, both from 1.
     pub(crate) fn place(&self, byte: usize) -> Source {
-        let before = self.text.get(..byte).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.lines.partition_point(|start| *start <= byte);
+        let begin = self.lines[line.saturating_sub(1)];
+        let before = self.text.get(begin..byte).unwrap_or_default();
         Source::File {
             path: self.path.to_owned(),
-            line: u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX),
-            column: u32::try_from(before[line_start..].chars().count() + 1).unwrap_or(u32::MAX),
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX),
         }
     }
 }
