@@ -78,6 +78,7 @@ impl From<&Options> for Config {
         Config {
             slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
             period_ns: options.period_ns,
+            quota_slice_ns: quota_slice_ns(),
             cpus: machine.cpus(),
             llcs: machine.llcs(),
             smt: machine.smt(),
@@ -86,6 +87,19 @@ impl From<&Options> for Config {
             hint_from_ns,
         }
     }
+}
+
+/// The sysctl by which the kernel hands out quotas, as it is now.
+fn quota_slice_ns() -> u64 {
+    const FILE: &str = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us";
+    const DEFAULT_US: u64 = 5_000;
+    let text = std::fs::read_to_string(FILE).unwrap_or_default();
+    // The sysctl's own least is 1 us; the law's is 1 ms.
+    text.trim()
+        .parse()
+        .unwrap_or(DEFAULT_US)
+        .clamp(1_000, 1_000_000)
+        * 1_000
 }
 
 /// The length of the table of limits: a silo for each limit and CPU, 32 MiB of them at most.

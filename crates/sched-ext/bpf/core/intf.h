@@ -36,8 +36,9 @@ enum ext_kind {
 /* Set by the loader before the programs are loaded; the verifier knows the values. */
 struct ext_config {
 	u64 slice_ns;
-	u64 period_ns; /* a hint of -20 brings a deadline forward by this */
-	u32 cpus;      /* possible ones */
+	u64 period_ns;	    /* a hint of -20 brings a deadline forward by this */
+	u64 quota_slice_ns; /* what a CPU takes of a quota at once */
+	u32 cpus;	    /* possible ones */
 	u32 llcs;
 	u32 smt;    /* threads of a core */
 	u32 limits; /* length of the table of limited groups; the first is none */

@@ -12,9 +12,6 @@
 #include "bandwidth.h"
 #include "core/ext.h"
 
-/* The kernel's default for sched_cfs_bandwidth_slice_us. */
-#define POOL_SLICE_NS 5000000ULL
-
 struct limit {
 	struct bpf_spin_lock lock; /* of the pool, and of its silos while they are throttled */
 	u32 above;		   /* the next limited group up; 0: none */
@@ -192,7 +189,7 @@ INLINE bool pool_is_mirror(u64 id)
 INLINE u32 pool_apply(struct group *g, u32 at)
 {
 	struct ext_control *shared = pool_shared();
-	struct tg_bw_terms terms = {.slice_ns = POOL_SLICE_NS};
+	struct tg_bw_terms terms = {.slice_ns = config.quota_slice_ns};
 	u64 now = now_ns();
 	struct limit *l;
 
