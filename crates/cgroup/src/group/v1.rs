@@ -58,15 +58,13 @@ impl Files for V1 {
         from: Bandwidth,
         to: Bandwidth,
     ) -> GroupResult<u32> {
-        let steps = order(from, to);
-        for (done, (file, value)) in steps.iter().enumerate() {
-            let Err(source) = tree.fs.write(&tree.cpu_file(group, file), value) else {
-                continue;
-            };
-            return Err(undo(tree, group, from, to, &steps[..done], source));
+        match write_all(tree, group, (from, to), &order(from, to)) {
+            Err(error) if error.errno() == Some(libc::EINVAL) => {
+                write_all(tree, group, (from, to), &without_quota_between(from, to))
+                    .map_err(|_| error)
+            }
+            result => result,
         }
-        // At most four.
-        Ok(steps.len() as u32)
     }
 
     fn weight_file(&self) -> &'static str {
@@ -152,6 +150,33 @@ fn order(from: Bandwidth, to: Bandwidth) -> Vec<(&'static str, String)> {
         steps.push((BURST, to.burst_us.to_string()));
     }
     steps
+}
+
+/// The writes by way of no quota, which is allowed below any parent and above any child: the
+/// tighter state in between may be below a child's limit.
+fn without_quota_between(from: Bandwidth, to: Bandwidth) -> Vec<(&'static str, String)> {
+    let none = Bandwidth {
+        quota_us: None,
+        burst_us: 0,
+        ..from
+    };
+    [order(from, none), order(none, to)].concat()
+}
+
+fn write_all(
+    tree: &Tree,
+    group: &GroupPath,
+    (from, to): (Bandwidth, Bandwidth),
+    steps: &[(&'static str, String)],
+) -> GroupResult<u32> {
+    for (done, (file, value)) in steps.iter().enumerate() {
+        let Err(source) = tree.fs.write(&tree.cpu_file(group, file), value) else {
+            continue;
+        };
+        return Err(undo(tree, group, from, to, &steps[..done], source));
+    }
+    // At most six.
+    Ok(steps.len() as u32)
 }
 
 fn quota_first(from: Bandwidth, to: Bandwidth) -> bool {

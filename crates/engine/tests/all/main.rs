@@ -19,3 +19,4 @@ mod sense_usage;
 mod subgroups;
 mod support;
 mod topology;
+mod v1_orders;
