@@ -56,6 +56,11 @@ const THREADS_MAX: usize = 4;
 const TURN_SLACK_NS: u64 = 2_000_000;
 const STEP: Duration = Duration::from_micros(500);
 const KEPT_MAX: usize = 64;
+/// So many turns may pass before a lock is let go of: 100 ms of CPU time. A holder that keeps it
+/// then rests for a second, and twice as long after each further turn, up to a minute.
+const TURNS_MAX: u32 = 10;
+const REST_MIN_NS: u64 = 1_000_000_000;
+const REST_MAX_NS: u64 = 60_000_000_000;
 
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     if !runtime.settings.lock_boost.value.0 {
@@ -119,6 +124,8 @@ pub(crate) struct LockBoost {
     nth: usize,
     /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
     known: VecDeque<(String, i32)>,
+    /// Holders whose turns have not led to a release.
+    kept: VecDeque<Kept>,
     /// This thread's own time during turns, in the present poll.
     turns_ns: u64,
     own_priority: OwnPriority,
@@ -129,6 +136,14 @@ struct Holder {
     pid: i32,
 }
 
+/// A lock that its holder has kept through its turns.
+struct Kept {
+    file: String,
+    pid: i32,
+    turns: u32,
+    rests_until_ns: u64,
+}
+
 impl LockBoost {
     pub fn new(kernel: &Kernel, control_loop: &ControlLoop) -> Self {
         let cpus = control_loop.lock().online_cpus();
@@ -136,6 +151,7 @@ impl LockBoost {
             budgets: BoostBudgets::new(kernel.clock.now_ns(), cpus),
             nth: 0,
             known: VecDeque::new(),
+            kept: VecDeque::new(),
             turns_ns: 0,
             own_priority: OwnPriority::default(),
         }
@@ -196,6 +212,9 @@ impl LockBoost {
             let Some(holder) = self.holder(kernel, sides, &wait.held, side_of) else {
                 continue;
             };
+            if self.rests(kernel.clock.now_ns(), &holder, &wait) {
+                continue;
+            }
             lock(&runtime.lock_boost).waits += 1;
             if holder.side.bounded {
                 lock(&runtime.lock_boost).refused = Some(format!(
@@ -209,6 +228,38 @@ impl LockBoost {
         left
     }
 
+    fn rests(&self, now_ns: u64, holder: &Holder, wait: &Wait) -> bool {
+        let is_it = |kept: &&Kept| kept.pid == holder.pid && kept.file == wait.held.file;
+        self.kept
+            .iter()
+            .find(is_it)
+            .is_some_and(|kept| now_ns < kept.rests_until_ns)
+    }
+
+    fn note_turn(&mut self, now_ns: u64, holder: &Holder, wait: &Wait, released: bool) {
+        let is_it = |kept: &Kept| kept.pid == holder.pid && kept.file == wait.held.file;
+        let before = self
+            .kept
+            .iter()
+            .position(is_it)
+            .and_then(|at| self.kept.remove(at));
+        if released {
+            return;
+        }
+        let turns = before.map_or(0, |kept| kept.turns) + 1;
+        let rest_ns = match turns.checked_sub(TURNS_MAX) {
+            Some(more) => (REST_MIN_NS << more.min(6)).min(REST_MAX_NS),
+            None => 0,
+        };
+        self.kept.push_front(Kept {
+            file: wait.held.file.clone(),
+            pid: holder.pid,
+            turns,
+            rests_until_ns: now_ns + rest_ns,
+        });
+        self.kept.truncate(KEPT_MAX);
+    }
+
     /// The process of side work that holds the lock: one that wants to run, where there is one.
     fn holder(
         &mut self,
@@ -220,6 +271,10 @@ impl LockBoost {
         let fs = &*kernel.fs;
         let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
         let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
+        // `flock LOCK tidegate run CMD`: the command has the open file, and its end frees nothing.
+        if held.pid > 0 && side_of(held.pid).is_none() && holds(held.pid) {
+            return None;
+        }
         let known = self.known.iter().find(|(file, _)| *file == held.file);
         let mut asleep = None;
         for pid in [Some(held.pid), known.map(|(_, pid)| *pid)] {
@@ -323,6 +378,7 @@ impl LockBoost {
             self.own_priority.rest(fs);
         }
         self.turns_ns += clock_ns(ClockId::ThreadCPUTime).saturating_sub(own_ns);
+        self.note_turn(kernel.clock.now_ns(), holder, wait, released);
         released
     }
 }

@@ -1,12 +1,16 @@
 //! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal
 //! first, and whichever process dies.
 
+use std::time::Duration;
+
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::sched::{BATCH, DEADLINE, NORMAL};
+use tidegate_engine::clock::Clock;
 use tidegate_engine::locks::boost::Boost;
 use tidegate_engine::locks::budget::DEPTH_NS;
 use tidegate_engine::sync::lock;
 
+use super::sim_clock::in_time;
 use super::{Bed, KINDS, PIDS, begun, run, run_limited};
 use crate::After;
 use crate::agent::Agent;
@@ -69,6 +73,28 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         let wrote = |write: &tidegate_api::WriteView| write.reason == "main waits for its flock";
         assert!(told.writes.iter().any(wrote), "{:?}", told.writes);
     }
+}
+
+#[test]
+fn a_holder_that_keeps_the_lock_rests_longer_and_longer() {
+    let (bed, clock) = in_time(Bed::new(KINDS[2]));
+    let agent = bed.agent().unwrap();
+    run_limited(&agent, PIDS[0]).unwrap();
+    bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
+    locked(&bed, PIDS[0], WAITER);
+    let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
+    let mut turns_after = |seconds: u64| {
+        let before = times(&agent);
+        for _ in 0..seconds * 10 {
+            clock.sleep(Duration::from_millis(100));
+            lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
+        }
+        times(&agent) - before
+    };
+    assert!((10..=12).contains(&turns_after(3)));
+    assert!(turns_after(60) <= 6);
+    assert!(turns_after(600) <= 11);
+    drop(bed);
 }
 
 #[test]

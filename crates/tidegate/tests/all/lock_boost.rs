@@ -147,7 +147,8 @@ fn a_wait_that_began_before_its_holder_was_side_work_is_found() {
     let side = instance.sleeper("side");
     // Until the wait has long begun.
     std::thread::sleep(Duration::from_millis(500));
-    let target = format!("pid:{holder}");
+    // With its child. Were it not side work, the lock would not be side work's either.
+    let target = format!("pid:{}", flock.id());
     instance.ok(&["set", &target, "class=side"]);
     let refused = || instance.json(&["status"])["lock_boost"]["refused"].is_string();
     let began = Instant::now();
