@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::fs::FileType;
 use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
@@ -13,7 +14,7 @@ use tracing::{info, warn};
 
 use super::repair::has_records;
 use crate::events::EventKind;
-use crate::gates::{Gate, Gates};
+use crate::gates::{Attachment, Gate, Gates};
 use crate::kernel::Kernel;
 use crate::lifecycle::history_sampler::HistorySampler;
 use crate::lifecycle::leave_if_unused;
@@ -121,6 +122,9 @@ impl Housekeeping {
 
     pub(crate) fn note_figures(&mut self, runtime: &Runtime, life: &Life) {
         self.measure_self(&runtime.kernel, life);
+        if life.mode == Mode::OnDemand {
+            bound_log();
+        }
         self.loop_watch.poll(runtime);
         self.history.poll(runtime);
     }
@@ -219,6 +223,9 @@ impl Housekeeping {
                 continue;
             }
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
+            if is_quota && follow_owner(runtime, &gates, &entry) {
+                continue;
+            }
             if is_quota
                 && times >= LEFT_ALONE
                 && !runtime.control().quotas.is_left_alone(&entry.group)
@@ -341,6 +348,54 @@ impl Housekeeping {
             } else {
                 *mean + (latest - *mean) / 60.0
             };
+        }
+    }
+}
+
+/// An agent on demand logs to a file in memory, to which every user's calls add: it starts again
+/// when it is this long.
+const LOG_BYTES_MAX: i64 = 1 << 20;
+
+fn bound_log() {
+    let log = std::io::stderr();
+    let is_long = rustix::fs::fstat(&log).is_ok_and(|file| {
+        let is_file = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
+        is_file && file.st_size > LOG_BYTES_MAX
+    });
+    if is_long && let Err(error) = rustix::fs::ftruncate(&log, 0) {
+        warn!("agent.log: {error}");
+    }
+}
+
+/// The owner of a group that is limited in place may change the group's limit at any time. Returns
+/// true if that is lower than the gate's, and so holds; false also for a quota that the loop moves.
+fn follow_owner(runtime: &Runtime, gates: &[Gate], entry: &Entry) -> bool {
+    let is_in_place = |gate: &&Gate| {
+        gate.record.name == entry.gate
+            && !gate.is_limited()
+            && matches!(&gate.record.attachment, Attachment::InPlace { group } if *group == entry.group)
+    };
+    let gate = gates.iter().find(is_in_place);
+    let Some(own) = gate.and_then(Gate::own_limit) else {
+        return false;
+    };
+    let own = runtime.kernel.as_kernel_has(own);
+    let Ok(found) = runtime.kernel.groups.bandwidth(&entry.group) else {
+        return false;
+    };
+    match runtime.journal().found_again(&entry.group, found, own) {
+        Ok(true) => {
+            let group = &entry.group;
+            let told =
+                format!("quota of group {group}: another program wrote {found}, which holds");
+            let events = &runtime.events;
+            events.tell(EventKind::OutsideWrite, Some(&entry.gate), told);
+            true
+        }
+        Ok(false) => false,
+        Err(error) => {
+            warn!("gate {}: {error}", entry.gate);
+            false
         }
     }
 }

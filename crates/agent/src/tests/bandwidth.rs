@@ -41,6 +41,51 @@ fn with_class(class: &'static str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
+fn a_limit_of_another_program_is_not_exceeded() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let theirs = |quota_us| Bandwidth::limit(quota_us, 100_000);
+        write_quota(&agent, "/other", theirs(50_000));
+        for term in ["quota", "cap_hard"] {
+            let notes = set(&agent, "cgroup:/other", &[(term, "2cpu")]).unwrap();
+            assert!(
+                notes.iter().any(|note| note.contains("by another program")),
+                "{notes:?}"
+            );
+            assert_eq!(
+                stands(&agent, "/other").rate_ucpu(),
+                Some(500_000),
+                "{kind:?} {term}"
+            );
+            unset(&agent, "cgroup:/other").unwrap();
+            assert_eq!(stands(&agent, "/other"), theirs(50_000), "{kind:?} {term}");
+        }
+        set(
+            &agent,
+            "cgroup:/other",
+            &[("quota", "0.6cpu"), ("burst", "max")],
+        )
+        .unwrap();
+        assert_eq!(stands(&agent, "/other").rate_ucpu(), Some(500_000));
+        assert_eq!(
+            stands(&agent, "/other").burst_us,
+            50_000,
+            "a burst leaves the mean"
+        );
+        let mut housekeeping = Housekeeping::new(None);
+        for (written_us, holds_us) in [(90_000, 60_000), (40_000, 40_000)] {
+            write_quota(&agent, "/other", theirs(written_us));
+            housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+            let quota_us = stands(&agent, "/other").quota_us;
+            assert_eq!(quota_us, Some(holds_us), "{kind:?} {written_us}");
+        }
+        unset(&agent, "cgroup:/other").unwrap();
+        assert_eq!(stands(&agent, "/other").quota_us, Some(40_000));
+        drop(bed);
+    }
+}
+
+#[test]
 fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
     for kind in KINDS {
         for class in ["main", "neutral", "side"] {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::journal::{Journal, JournalError};
-use crate::ledger::{Change, Fallback};
+use crate::ledger::{Change, Entry, Fallback};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
@@ -71,6 +71,18 @@ fn begins_with(group: &GroupPath, root: &GroupPath) -> bool {
     root.is_root() || group.as_str().starts_with(root.as_str())
 }
 
+/// A limit that is no faster than the one that was found; a burst goes with either, for it leaves
+/// the mean as it is.
+fn within_found(own: Bandwidth, found: Bandwidth) -> Bandwidth {
+    match found.quota_us {
+        Some(quota_us) if !own.rate_no_above(&found) => Bandwidth {
+            burst_us: own.burst_us.min(quota_us),
+            ..found
+        },
+        _ => own,
+    }
+}
+
 impl Journal {
     pub(super) fn find_lifted(&mut self) {
         if self.groups.version() != CgroupVersion::V1 {
@@ -104,16 +116,25 @@ impl Journal {
             .inspect_err(|_| self.write_failed(group))
     }
 
-    /// Gives `group` a quota of its own, which stays until it is set again or taken back. What
-    /// stands as it should is not written: a write is a refill.
+    /// Gives `group` a quota of its own, which stays until it is set again or taken back, or the
+    /// limit that was found there, if that is lower. What stands as it should is not written: a
+    /// write is a refill. Returns the limit that holds.
     pub fn set_own(
         &mut self,
         group: &GroupPath,
         gate: &str,
         own: Bandwidth,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> Result<Bandwidth, JournalError> {
         let standing = self.groups.bandwidth(group)?;
+        let found = match self.entry(group, Change::is_bandwidth) {
+            Some(Entry {
+                change: Change::Bandwidth { was, .. },
+                ..
+            }) => *was,
+            _ => standing,
+        };
+        let own = within_found(own, found);
         let quota = OwnQuota {
             own,
             lifted: own.ratio() > self.least_above(group),
@@ -135,10 +156,38 @@ impl Journal {
             }
         }
         self.quota_tree.insert(group.clone(), quota);
-        if standing == quota.standing() {
-            return Ok(());
+        if standing != quota.standing() {
+            self.put(group, &standing, &quota.standing())?;
         }
-        self.put(group, &standing, &quota.standing())
+        Ok(own)
+    }
+
+    /// The owner of a group that is not ours has changed its limit to `found`: that is what is put
+    /// back, and what the gate's `own` does not exceed. Returns whether it is lower, and so holds.
+    pub fn found_again(
+        &mut self,
+        group: &GroupPath,
+        found: Bandwidth,
+        own: Bandwidth,
+    ) -> Result<bool, JournalError> {
+        let is_lower = found.quota_us.is_some() && found.rate_no_above(&own);
+        let holds = if is_lower { found } else { own };
+        if let Some(id) = self.id_of(group, Change::is_bandwidth) {
+            self.ledger.update(id, |entry| {
+                if let Change::Bandwidth {
+                    was,
+                    ours,
+                    previous,
+                } = &mut entry.change
+                {
+                    (*was, *ours, *previous) = (found, holds, Some(found));
+                }
+            })?;
+        }
+        if let Some(quota) = self.quota_tree.get_mut(group) {
+            quota.own = holds;
+        }
+        Ok(is_lower)
     }
 
     /// Before a quota of its own changes from what stands.

@@ -19,6 +19,9 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::sched_ext::plan::{mark_own, unmark};
 
+/// How the note on the limit that holds begins.
+const BINDS: &str = "binds: ";
+
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none
 /// any more.
 pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
@@ -40,7 +43,13 @@ pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<()
     let set = runtime
         .journal()
         .set_own(&group, &gate.record.name, own, gate.own_fallback());
-    set.map_err(|error| explain_refused(kernel, gate, &group, &own, &error))
+    let holds = set.map_err(|error| explain_refused(kernel, gate, &group, &own, &error))?;
+    if holds != own {
+        gate.record.notes.push(format!(
+            "{BINDS}its group was limited to {holds} by another program, which holds"
+        ));
+    }
+    Ok(())
 }
 
 /// Puts back what stood on the gate's group before its own limit, where that is not the loop's.
@@ -75,11 +84,10 @@ fn without_burst(kernel: &Kernel, gate: &mut Gate, own: Bandwidth) -> Bandwidth 
 }
 
 fn note_limits(kernel: &Kernel, gate: &mut Gate, group: &GroupPath, own: &Bandwidth) {
-    const START: &str = "binds: ";
-    gate.record.notes.retain(|note| !note.starts_with(START));
+    gate.record.notes.retain(|note| !note.starts_with(BINDS));
     if let Some((above, limit)) = kernel.limited_above(group, own) {
         gate.record.notes.push(format!(
-            "{START}its own limit of {own} is above that of {above} ({limit}), which holds"
+            "{BINDS}its own limit of {own} is above that of {above} ({limit}), which holds"
         ));
     }
 }

@@ -250,7 +250,7 @@ fn furnish(kernel: &Kernel, split: &SplitGate, subgroup: &GroupPath) -> GroupRes
             match set {
                 Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
-                Ok(()) => {}
+                Ok(_) => {}
             }
         } else if kernel.groups.bandwidth(subgroup)? != limit {
             kernel.groups.set_bandwidth(subgroup, None, limit)?;
