@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupPath, Placement};
 use tidegate_cgroup::sched::tasks::{TaskId, descendants};
 use tidegate_cgroup::target::{HeldProcess, ProcessRef};
@@ -21,6 +22,7 @@ use crate::runtime::limits::{
     ensure_side_root, limit_to_floor, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
 };
+use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::sched_ext::plan::unmark;
@@ -109,16 +111,14 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     } = held.process;
     let name = gate.record.name.clone();
     let in_place = kernel.name_below_others(&name);
-    let v1_parent = if gate.is_limited() {
+    let (v1_parent, v1_name) = if gate.is_limited() {
         ensure_side_root(runtime)?;
-        kernel.side_root()
+        (kernel.side_root(), name.clone())
     } else {
-        // Below the group that it is in, whose limits go on to hold.
         let at = kernel.groups.group_of(pid).map_err(of_group)?;
-        at.unwrap_or_else(GroupPath::root)
+        place_of_soft_cap(runtime, gate, pid, at.unwrap_or_else(GroupPath::root))?
     };
-    let v1_name = if gate.is_limited() { &name } else { &in_place };
-    let in_root = v1_parent.join(v1_name).map_err(usage)?;
+    let in_root = v1_parent.join(&v1_name).map_err(usage)?;
     let plan = kernel
         .groups
         .plan_in_place(pid, &in_place, &in_root)
@@ -149,9 +149,9 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     };
     gate.record.notes.extend(family.notes());
     if !gate.is_limited() {
-        gate.record.notes.push(format!(
-            "it was moved into a group of its own within the one it was in: {at}"
-        ));
+        gate.record
+            .notes
+            .push(format!("it was moved into a group of its own: {at}"));
     } else if stays {
         gate.record.notes.push(
             "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
@@ -159,6 +159,39 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         );
     }
     Ok(())
+}
+
+/// On v1, the parent and the name of the group of a process that is not side work: below the group
+/// that it is in, whose limits go on to hold. A soft cap yields to the siblings of its group, so
+/// that group lies at the top unless a quota holds the process where it is. On v2 no process
+/// leaves its group.
+fn place_of_soft_cap(
+    runtime: &Runtime,
+    gate: &Gate,
+    pid: i32,
+    at: GroupPath,
+) -> Result<(GroupPath, String), ApiError> {
+    let kernel = &runtime.kernel;
+    let below = kernel.name_below_others(&gate.record.name);
+    let Some(at_top) = soft_group(kernel, gate).filter(|_| !runtime.sched_ext.is_wanted()) else {
+        return Ok((at, below));
+    };
+    if kernel.groups.version() == CgroupVersion::V2 && !at.is_root() {
+        let detail = format!(
+            "cap_soft: process {pid} stays in {at}, as cgroup v2 has it, and would yield to what else is there only"
+        );
+        let remedy = "name its unit or group, or start it with `tidegate run --cap-soft`";
+        return Err(ApiError::new(ErrorKind::Unsupported, detail).with_remedy(remedy));
+    }
+    let mut above = std::iter::successors(Some(at.clone()), GroupPath::parent);
+    let has_quota = above.any(|group| {
+        let bandwidth = kernel.groups.bandwidth(&group);
+        !group.is_root() && bandwidth.is_ok_and(|bandwidth| bandwidth.quota_us.is_some())
+    });
+    Ok(match has_quota {
+        true => (at, below),
+        false => (kernel.groups.base().clone(), at_top),
+    })
 }
 
 /// The processes that a process had started before it was moved.

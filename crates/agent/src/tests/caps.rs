@@ -85,6 +85,16 @@ fn a_process_and_a_group_get_back_what_they_had() {
     }
 }
 
+/// In a unit's group on v2, where it would yield to that unit's tasks alone.
+#[test]
+fn a_process_that_cannot_yield_to_the_machine_is_refused() {
+    let (_bed, agent) = begun(Kind::V2);
+    agent.groups().place(&path("/other"), PIDS[1]).unwrap();
+    let refused = set(&agent, &format!("pid:{}", PIDS[1]), &[("cap_soft", "0")]).unwrap_err();
+    assert!(refused.detail.contains("stays in /other"), "{refused}");
+    assert!(in_journal(&agent).is_empty());
+}
+
 #[test]
 fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
     for kind in KINDS {

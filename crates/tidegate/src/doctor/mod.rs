@@ -247,8 +247,8 @@ pub fn report(facts: &Facts) -> Report {
         notes.extend(machine.notes.iter().cloned());
         if machine.features.rt_group_sched.is_present() {
             notes.push(
-                "real-time threads cannot enter our groups (CONFIG_RT_GROUP_SCHED on cgroup v1): a process that has \
-                 one is refused by name, and is never half-moved"
+                "no task in a gate can be real-time (CONFIG_RT_GROUP_SCHED on cgroup v1): a process that has a \
+                 real-time thread is refused by name, and `chrt -f` in a gate gets EPERM"
                     .to_owned(),
             );
         }

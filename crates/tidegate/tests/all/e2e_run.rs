@@ -65,6 +65,7 @@ fn a_second_command_joins_a_gate() {
     let instance = or_skip!(Instance::new("join"));
     let first = ["--side", "--name", "both", "--join"];
     let _first = instance.background(&first, &["sleep", "60"]);
+    instance.gate("both");
     let group = [
         "run",
         "-q",
