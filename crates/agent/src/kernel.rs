@@ -18,6 +18,7 @@ use tracing::warn;
 use crate::errors::{internal, of_group};
 use crate::gates::{Attachment, Gate, find_in};
 use crate::paths::RunDir;
+use crate::process::tree_lock::TreeLocks;
 
 /// Why there is no group of ours below another's.
 pub(crate) enum NoGroup {
@@ -43,6 +44,7 @@ pub struct Kernel {
     pub journal: Arc<Mutex<Journal>>,
     /// Whether systemd is told what units fall back to; not so in a rehearsal.
     pub tells_systemd: bool,
+    pub tree_locks: Mutex<TreeLocks>,
 }
 
 impl Kernel {
@@ -156,8 +158,39 @@ impl Kernel {
             .with_remedy(format!("look with: ps -p {pid}")))
     }
 
+    /// Refuses one of our top groups that an agent with another run directory has.
+    pub(crate) fn own_root(&self, root: &GroupPath) -> Result<(), ApiError> {
+        // Only the machine has other agents.
+        if !self.fs.is_machine() || !self.groups.exists(root) {
+            return Ok(());
+        }
+        match lock(&self.tree_locks).lock(&self.groups.dir(root)) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let detail =
+                    format!("group {root}: another agent, with a run directory of its own, has it");
+                let remedy = "ask that one (--host), stop it, or set TIDEGATE_PREFIX";
+                Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(remedy))
+            }
+            Err(error) => {
+                warn!("group {root}: no lock against agents with another run directory: {error}");
+                Ok(())
+            }
+        }
+    }
+
     /// A group of ours, in the journal as soon as it has an identity.
     pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
+        self.make(group, gate)?;
+        let is_root = *group == self.side_root() || *group == self.main_root();
+        if is_root {
+            self.own_root(group)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn make(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
         if self.groups.exists(group) {
             return Ok(());
         }

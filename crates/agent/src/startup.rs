@@ -141,7 +141,11 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         groups,
         journal: Arc::new(Mutex::new(journal)),
         tells_systemd: true,
+        tree_locks: Mutex::default(),
     };
+    for root in [kernel.side_root(), kernel.main_root()] {
+        kernel.own_root(&root).map_err(StartError::TreeTaken)?;
+    }
     let control_loop = ControlLoop {
         control: Mutex::new(control),
         meters: Mutex::default(),

@@ -43,6 +43,7 @@ pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError
         groups,
         journal: Arc::new(Mutex::new(journal)),
         tells_systemd: false,
+        tree_locks: Mutex::default(),
     };
     let settings = config.settings().clone();
     let matches = Finder::new(&kernel, &config, &[]).all();

@@ -123,6 +123,7 @@ impl Rehearsal {
             groups,
             journal: Arc::new(Mutex::new(journal)),
             tells_systemd: false,
+            tree_locks: Mutex::default(),
         };
         let control_loop = ControlLoop {
             control: Mutex::new(control),

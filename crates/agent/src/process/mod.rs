@@ -8,5 +8,6 @@ mod life;
 pub(crate) mod liveness;
 pub(crate) mod notify;
 pub(crate) mod program;
+pub(crate) mod tree_lock;
 
 pub use life::{Life, Mode};

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tidegate_api::ApiError;
 use tidegate_cgroup::target::TargetError;
 use tidegate_engine::sense::SenseError;
 use tidegate_sched_ext::SchedExtError;
@@ -21,6 +22,8 @@ pub enum StartError {
     Denied { path: PathBuf, error: io::Error },
     #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
     Running { path: PathBuf },
+    #[error("agent: {0}")]
+    TreeTaken(ApiError),
     #[error("agent: {}: {error}; check the run directory", .path.display())]
     RunFile { path: PathBuf, error: io::Error },
     /// The machine has no cpu controller that groups could be made under.

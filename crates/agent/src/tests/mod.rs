@@ -190,6 +190,7 @@ impl Bed {
             groups,
             journal: Arc::new(Mutex::new(journal)),
             tells_systemd: true,
+            tree_locks: Mutex::default(),
         };
         let control_loop = ControlLoop {
             control: Mutex::new(control),

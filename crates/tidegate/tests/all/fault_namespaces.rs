@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use crate::common::{Instance, describe, or_skip, stderr};
+use crate::common::{Instance, describe, ends_with, or_skip, stderr};
 use crate::support_fault::{long, tell};
 
 /// What every script has: the command, the instance's group, and a way to fail.
@@ -182,6 +182,22 @@ rmdir $box
     let instance = or_skip!(Instance::new("cgns"));
     inside(&instance, &["--mount"], SCRIPT, 1);
     tell("cgroup namespaces", 1);
+}
+
+#[test]
+fn a_second_agent_with_another_run_directory_leaves_the_tree_to_the_first() {
+    let instance = or_skip!(Instance::new("tree"));
+    let _first = instance.sleeper("first");
+    let other = instance.path().join("other");
+    let mut second = instance.tidegate(&["run", "--side", "true"]);
+    let output = second.env("TIDEGATE_RUN_DIR", &other).output().unwrap();
+    let said = ends_with(&output, 125);
+    assert!(
+        said.contains("another agent, with a run directory of its own, has it"),
+        "{said}"
+    );
+    let gates = instance.json(&["status"])["gates"].clone();
+    assert_eq!(gates.as_array().unwrap().len(), 1, "{gates}");
 }
 
 /// Whatever a user without rights asks beyond tightening what is theirs is refused, by name, and
