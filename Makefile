@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-test build lab demo picture test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost docs install uninstall install-lab uninstall-lab deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost docs install uninstall install-lab uninstall-lab deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -27,6 +27,9 @@ help: ## Show this list
 setup-build: ## Install what the build lacks (as root), or name it
 	@scripts/setup.sh build
 
+setup-demo: ## Install what the tour lacks, too
+	@scripts/setup.sh demo
+
 setup-test: ## Install what the tests lack, too
 	@scripts/setup.sh test
 
@@ -36,12 +39,9 @@ build: setup-build ## Build the tidegate command (target/release/tidegate)
 lab: setup-build ## Build the tidegate-lab command (target/release/tidegate-lab)
 	cargo build --release --package tidegate-lab
 
-demo: build lab ## Main's latency and the side work done, with and without Tidegate: here, then simulated (100 s; root shows most)
+# docs/tidegate.svg is target/demo/demo.svg of a quiet machine.
+demo: setup-demo build lab ## Tour the five mechanisms on this machine, each beside the simplest alternative (as root; 90 s)
 	@$(LAB) demo --out target/demo
-
-picture: build lab ## Remake docs/tidegate.svg from a longer demo (as root, a quiet machine; 5 minutes)
-	$(LAB) demo --rounds 16 --out target/picture
-	cp target/picture/demo.svg docs/tidegate.svg
 
 test: setup-test ## Run every check and test; ends with "N passed, N failed, N skipped"
 	@cargo xtask test

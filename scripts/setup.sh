@@ -1,14 +1,16 @@
 #!/bin/sh
-# Installs what the build needs, and with the argument `test` what the tests need as well. Debian and Ubuntu names. Missing
-# packages are installed for root and named for another user. Fast when nothing is missing.
+# Installs what the build needs, and with the argument `demo` or `test` what the tour or the tests need as well. Debian and Ubuntu names.
+# Missing packages are installed for root and named for another user. Fast when nothing is missing.
 set -eu
 
 BUILD="clang-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev"
+# The tour leaves out what it lacks.
+DEMO="cpulimit"
 # Tests that lack one of these are skipped with the reason.
 #   the VM: qemu-system-x86 .. stress-ng; metrics: curl; top: tmux; the page: chromium; packages: dpkg-dev, lintian;
 #   the tools of scripts/tools.txt: python3-pip
 TEST="clang-format-19 procps qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stress-ng
-curl tmux chromium dpkg-dev lintian python3-pip"
+curl tmux chromium dpkg-dev lintian python3-pip $DEMO"
 # Unpacked and not installed, because the package would start a server.
 PROMETHEUS=.cache/prometheus
 # What scripts/tools.txt names: cargo-deny, cargo-nextest, typos.
@@ -72,19 +74,21 @@ build() {
 	fi
 }
 
-packages_of_tests() {
-	# shellcheck disable=SC2086 # a list of words
-	lacking=$(missing $TEST)
+# Installs packages; the first argument says what happens without them.
+wanted() {
+	without=$1
+	shift
+	lacking=$(missing "$@")
 	[ -n "$lacking" ] || return 0
 	if ! is_root; then
-		say "some tests will be skipped; for them: sudo apt-get install -y $lacking"
+		say "$without; for them: sudo apt-get install -y $lacking"
 		return
 	fi
 	say "installing $lacking"
 	# A package that this release does not have must not keep the others away.
 	# shellcheck disable=SC2086
 	install $lacking || for package in $lacking; do
-		install "$package" || say "apt-get could not install: $package; some tests will be skipped"
+		install "$package" || say "apt-get could not install: $package; $without"
 	done
 }
 
@@ -107,9 +111,14 @@ tools() {
 }
 
 build
+if [ "${1:-}" = demo ] && command -v dpkg-query >/dev/null 2>&1; then
+	# shellcheck disable=SC2086 # a list of words
+	wanted "parts of the tour will be left out" $DEMO
+fi
 if [ "${1:-}" = test ]; then
 	if command -v dpkg-query >/dev/null 2>&1; then
-		packages_of_tests
+		# shellcheck disable=SC2086 # a list of words
+		wanted "some tests will be skipped" $TEST
 		prometheus
 	fi
 	[ -d web/node_modules/playwright-core ] || page

@@ -1,142 +1,190 @@
-//! `tidegate-lab demo`: main with side work that is placed in four ways, measured on this machine
-//! and then simulated on a larger one. It is an experiment like the others, with a picture of its
-//! own.
+//! `tidegate-lab demo`: a tour of the five mechanisms on this machine, each beside its strongest
+//! simple alternative. It is an experiment like the others, run station by station.
 
-pub mod picture;
+mod picture;
+mod stations;
 
-use std::path::PathBuf;
+use tidegate_api::cli::wrapped;
 
-use tidegate_sim::Contention;
-
-use crate::LabError;
-use crate::experiment::LabOptions;
-use crate::experiment::{Arm, Ask, Case, Cell, Experiment, Metric, Part, Target, metric, scaled};
-use crate::experiments::headroom;
-use crate::experiments::placing::Placing;
+use self::stations::{FOLLOW_TITLE, Found, SIDE_WORK_TITLE, STATIONS};
+use crate::experiment::{Ask, Cell, Experiment, LabOptions};
+use crate::machine::Machine;
 use crate::options::{Engine, On};
-use crate::report::Report;
-use crate::runners::host::foreign;
-use crate::scene::{MS, S};
+use crate::report::plots::{self, Plot};
+use crate::report::{self, Report, Table, build, text};
+use crate::runners;
+use crate::runners::host::{Host, cleanup};
+use crate::scene::{Kind, MS, Outcome};
+use crate::settle::Trace;
+use crate::{LabError, clock, stop};
 
 /// It is not among the experiments that `all` runs.
 static DEMO: Experiment = Experiment {
     name: "demo",
-    question: "What side work costs main",
-    places: &[(On::Host, Engine::Cgroup), (On::Sim, Engine::Cgroup)],
-    parts,
+    question: "Tidegate's five mechanisms on this machine",
+    places: &[(On::Host, Engine::Cgroup)],
+    parts: |ask| {
+        let parts = STATIONS.iter().map(|station| (station.parts)(ask));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        Ok(parts.into_iter().flatten().collect())
+    },
     notes: &[
-        "Main is a server that takes 25 % of the machine: Poisson arrivals, requests of 0.5 to 1.5 ms. Tidegate was asked \
-         for 20 % of headroom here, for 30 % on the simulated machine.",
+        "Each figure is the median of the rounds, which are interleaved. By hand is the strongest simple alternative.",
+        "Run delay is how long a thread waits for a CPU each time, by the kernel's count.",
+        "cpu.idle by hand and Tidegate without a headroom are the same kernel setting. So are cpu.max.burst and burst, and \
+         a slice and a hint.",
+        "The 1 s loop is the rule of resctl-demo's sideloader with exact counters.",
     ],
 };
 
-/// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight,
-/// 30 % are already more than the half of the machine that main then gets.
-const LOAD: f64 = 1.0;
-const ROUNDS: u32 = 3;
-/// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
-const WARM_NS: u64 = 1_200 * MS;
-const WINDOW_NS: u64 = 2_000 * MS;
-/// A server of 32 cores, on which Tidegate's allowance takes longer to get to its place.
-const SIMULATED_CPUS: u32 = 64;
-const SIMULATED_WARM_NS: u64 = 16 * S;
+/// A step of the traces.
+const STEP_NS: u64 = 100 * MS;
 
-/// Keys and labels of the arms.
-const WAYS: [(&str, &str); 4] = [
-    ("alone", "alone"),
-    ("as_started", "as people start it"),
-    ("cpu_idle", "cpu.idle"),
-    ("tidegate", "Tidegate"),
-];
-const HERE: [Placing; 4] = [
-    Placing::NoSide,
-    Placing::AsStarted,
-    Placing::CpuIdle,
-    Placing::tidegate(20),
-];
-/// Whole cores are what the agent gives side work by itself on a machine of so many CPUs.
-const SIMULATED: [Placing; 4] = [
-    Placing::NoSide,
-    Placing::OwnGroup,
-    Placing::CpuIdle,
-    Placing::Tidegate(30, None, true),
-];
+/// A load's part of the machine in each step, 0 to 1.
+type Shares = (String, Vec<f64>);
 
-const P99: Metric = scaled("p99_us", "p99, ms", 1e-3, 2);
-const WORK: Metric = metric("side_work_per_second", "side work a second", 1);
-const METRICS: [Metric; 3] = [P99, scaled("p50_us", "p50, ms", 1e-3, 2), WORK];
+pub struct Demo {
+    pub report: Report,
+    /// The table, the page, and what to try next.
+    pub text: String,
+}
 
-fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let (placings, cpus, rounds) = match ask.is_simulated() {
-        true => (SIMULATED, SIMULATED_CPUS, 1),
-        false => (HERE, ask.cpus, ask.rounds(ROUNDS, ROUNDS)),
+/// Runs the stations one after another, says the result of each as soon as it ends, and writes the
+/// report and the picture under [`LabOptions::out`]. A station that cannot run here says why.
+pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabError> {
+    let options = &LabOptions {
+        experiment: Some(&DEMO),
+        ..options.clone()
     };
-    let words = foreign::side_words(ask.options.side_cmd.as_deref());
-    let unit = match words.filter(|_| !ask.is_simulated()) {
-        Some(words) if words[0] == "ffmpeg" => "frames/s",
-        None if !ask.is_simulated() => "loops/s",
-        _ => "CPUs",
+    crate::check(options)?;
+    report::make_folder(&options.out_dir())?;
+    let _signals = stop::catch_signals();
+    let began_ns = clock::monotonic_ns();
+    cleanup::sweep();
+    let mut host = Host::new(options)?;
+    host.tree()?;
+    let ask = Ask {
+        options,
+        cpus: host.machine.cpus as u32,
     };
-    let case = Case::new("", "load 1.0").with("load", LOAD);
-    let case = case.with("side_unit", unit);
-    let mut cells = Vec::new();
-    for round in 0..rounds {
-        for (placing, (key, label)) in placings.into_iter().zip(WAYS) {
-            let at = (cpus, LOAD, round);
-            let mut scene = headroom::scene(ask, placing, at, Contention::MEASURED)?;
-            scene.window_ns = WINDOW_NS;
-            scene.warm_ns = match placing {
-                Placing::Tidegate(..) if ask.is_simulated() => SIMULATED_WARM_NS,
-                _ => WARM_NS,
-            };
-            let cell = headroom::cell(&case, placing, round, scene);
-            let arm = Arm::new(key, label);
-            cells.push(Cell { arm, ..cell });
+    let mut table = Table::new("The tour", &["figure", "without", "by hand", "Tidegate"]);
+    let (mut parts, mut samples, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let mut traces: Vec<Shares> = Vec::new();
+    for (at, station) in STATIONS.iter().enumerate() {
+        let label = format!("{} {}: ", at + 1, station.name);
+        say(&wrapped(&label, station.about));
+        let found = (station.parts)(&ask).and_then(|own| {
+            let mut seen = |cell: &Cell, outcome: &Outcome| trace(&mut traces, cell, outcome);
+            let found = runners::perform(&mut host, options, station.name, &own, &mut seen);
+            parts.extend(own);
+            found
+        });
+        let (found, left_out) = match found {
+            Err(e @ LabError::Interrupted) => return Err(e),
+            Err(e) => (Vec::new(), vec![format!("It cannot run here: {e}.")]),
+            Ok(found) => found,
+        };
+        if !found.is_empty() {
+            let rows = (station.rows)(&Found(&found));
+            let [what, without, by_hand, ours] = &rows[0];
+            let by_hand = format!("by hand {by_hand}; Tidegate {ours}");
+            say(&format!("   {what}: {without}; {by_hand}\n"));
+            rows.into_iter().for_each(|row| table.push(row));
+        }
+        if station.name == "headroom" {
+            let lines = traces.iter().map(|(name, shares)| sparkline(name, shares));
+            say(&lines.collect::<String>());
+        }
+        left_out.iter().for_each(|why| say(&wrapped("   ", why)));
+        missing.extend(left_out);
+        samples.extend(found);
+    }
+    let command = host.command();
+    let machine = Machine::Host(host.finish());
+    let seconds = (clock::monotonic_ns() - began_ns) as f64 / 1e9;
+    let mut report = build::report(&DEMO, machine, &parts, &samples);
+    report.notes.push(format!("The tour took {seconds:.0} s."));
+    report.notes.extend(missing);
+    let picture = picture::draw(&report);
+    let is_drawn = [SIDE_WORK_TITLE, FOLLOW_TITLE];
+    let is_dots = |plot: &Plot| !is_drawn.iter().any(|title| plot.title.starts_with(title));
+    report.plots.retain(is_dots);
+    let plot = |title: &str, see: &str, svg| Plot {
+        title: title.into(),
+        see: see.into(),
+        svg,
+    };
+    let bars = plot(SIDE_WORK_TITLE, "Bars are medians.", picture.clone());
+    let lines = plots::traces(&traces, STEP_NS as f64 / 1e9);
+    let lines = plot(
+        FOLLOW_TITLE,
+        "The part of the machine that each has.",
+        lines,
+    );
+    report.plots.splice(0..0, [bars, lines]);
+    let path = options.out_dir().join("demo.svg");
+    std::fs::write(&path, picture).map_err(|source| LabError::Report { path, source })?;
+    let text = text::table(&table);
+    report.tables.insert(0, table);
+    report.write_files(&options.out_dir())?;
+    let page = options.out_dir().join("demo.html");
+    let text = format!(
+        "\n{text}\n{}\nIt took {seconds:.0} s.\nPlots: {}\nTry next:\n  {command} run make -j8\n  {command} top\n",
+        report.machine.line(),
+        page.display(),
+    );
+    Ok(Demo { report, text })
+}
+
+/// Keeps what main and side had over time where main steps, main once.
+fn trace(traces: &mut Vec<Shares>, cell: &Cell, o: &Outcome) {
+    let (Some(main), Some(from), Some(to)) =
+        (cell.scene.loads.first(), o.looks.first(), o.looks.last())
+    else {
+        return;
+    };
+    if !matches!(main.kind, Kind::Level(_)) {
+        return;
+    }
+    let shares = |load| {
+        let trace = Trace::of(o, load);
+        let steps = (from.at_ns..to.at_ns).step_by(STEP_NS as usize);
+        steps
+            .filter_map(|at_ns| trace.rate(at_ns, at_ns + STEP_NS))
+            .collect()
+    };
+    if traces.is_empty() {
+        traces.push(("main".into(), shares(0)));
+    }
+    traces.push((cell.arm.label.clone(), shares(1)));
+}
+
+fn sparkline(name: &str, shares: &[f64]) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let level = |share: &f64| LEVELS[(share.clamp(0.0, 1.0) * 7.0).round() as usize];
+    format!(
+        "   {name:18} {}\n",
+        shares.iter().map(level).collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_has_a_level_for_each_step() {
+        assert!(sparkline("main", &[0.0, 0.5, 1.2]).ends_with(" ▁▅█\n"));
+    }
+
+    #[test]
+    fn sentences_are_short() {
+        let about = STATIONS.iter().map(|station| station.about);
+        for text in about.chain(DEMO.notes.iter().copied()) {
+            for sentence in text.split(['.', ':', ';']) {
+                let words = sentence.split_whitespace().count();
+                assert!(words <= 25, "{words} words: {sentence}");
+            }
         }
     }
-    let slower = ["as_started", "cpu_idle", "tidegate"];
-    let slower = Target::new("main's p99 over main alone: {arm}", &slower, P99, "×");
-    let done = "side work over that of people who just start it: {arm}";
-    let done = Target::new(done, &["cpu_idle", "tidegate"], WORK, "×");
-    let title = "Main's latency and the side work done";
-    let part = Part::new("ways", title, cells, headroom::figures, &METRICS).pooled();
-    Ok(vec![
-        part.targets([slower.over("alone"), done.over("as_started")]),
-    ])
-}
-
-/// What the demonstration found.
-pub struct Demo {
-    /// This machine, then the simulated one.
-    pub reports: [Report; 2],
-    pub pictures: [PathBuf; 2],
-}
-
-impl Demo {
-    pub fn to_text(&self) -> String {
-        let [here, simulated] = self.reports.each_ref().map(Report::to_text);
-        let [picture, other] = self.pictures.each_ref().map(|path| path.display());
-        format!("{here}\n{simulated}\nPictures: {picture}, {other}\n")
-    }
-}
-
-/// Measures here, simulates, and writes the reports and pictures under [`LabOptions::out`]. An arm
-/// that cannot run here is left out and named.
-pub fn run(options: &LabOptions) -> Result<Demo, LabError> {
-    let on = |on| {
-        crate::run(&LabOptions {
-            experiment: Some(&DEMO),
-            on,
-            ..options.clone()
-        })
-    };
-    let reports = [on(On::Host)?, on(On::Sim)?];
-    let pictures = ["demo.svg", "demo-sim.svg"].map(|name| options.out_dir().join(name));
-    for (report, path) in reports.iter().zip(&pictures) {
-        std::fs::write(path, picture::draw(report)).map_err(|source| LabError::Report {
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(Demo { reports, pictures })
 }

@@ -201,6 +201,8 @@ pub enum Hint {
     Latency(i8),
     /// By `sched_setattr`: a slice of the EEVDF class.
     SliceUs(u64),
+    /// By the program `nice` (real machines).
+    Nice(i8),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -285,8 +287,7 @@ pub enum Keeper {
         whole_cores: bool,
     },
     SchedExt,
-    /// A published law, in its steady state for this part of the machine that main takes
-    /// (simulated).
+    /// A published law, in its steady state for this part of the machine that main takes, ppm.
     Law(Law, u64),
     /// The program `cpulimit` on the first load, parts per thousand of one CPU (real machines).
     Cpulimit(u32),
@@ -380,6 +381,8 @@ pub struct LoadOutcome {
     pub latencies: Vec<(String, Latency)>,
     /// Work done a second, in its own unit: CPUs at full speed, loops, frames.
     pub work_per_second: f64,
+    /// How long its threads waited for a CPU each time, by the kernel's count (real machines).
+    pub run_delay_us: Option<f64>,
     /// What a program that is a measurement has printed.
     pub output: Option<Output>,
 }

@@ -1,7 +1,7 @@
 //! The experiments, each a subcommand.
 
 use tidegate_lab::experiments;
-use tidegate_lab::{Engine, Experiment, LabError, LabOptions, On, Report};
+use tidegate_lab::{Experiment, LabError, LabOptions, Report};
 
 use clap::error::ErrorKind;
 use tidegate_api::Exit;
@@ -23,7 +23,8 @@ other sched_ext schedulers that are installed, each named with --peer NAME=PATH.
 pub struct Experiments(pub Args);
 
 const ALL: &str = "Run every experiment that can run there, except peers";
-const DEMO: &str = "Show what Tidegate does in 80 seconds: main's latency and the side work done, here and simulated";
+const DEMO: &str =
+    "Tour five mechanisms in 90 seconds, each beside the simplest alternative (as root)";
 
 /// The names of the subcommands and their first lines.
 fn subcommands() -> impl Iterator<Item = (&'static str, &'static str, What)> {
@@ -78,7 +79,7 @@ pub struct Args {
     what: What,
     #[command(flatten)]
     options: LabOptions,
-    /// Print the report as JSON (all and demo: {"reports": [...]})
+    /// Print the report as JSON (all: {"reports": [...]})
     #[arg(long)]
     json: bool,
 }
@@ -137,15 +138,14 @@ fn all(args: &Args) -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Failure, why))
 }
 
-/// Four ways of placing side work, here and simulated, on one screen.
+/// The tour, whose results appear as they come.
 fn demo(args: &Args) -> Result<Exit, Failure> {
     let options = &args.options;
     let fixed = [
-        ("--engine", options.engine != Engine::Cgroup),
-        ("--on", options.on != On::Host),
         ("--loads", options.loads.is_some()),
         ("--cpus", options.cpus.is_some()),
         ("--main-cmd", options.main_cmd.is_some()),
+        ("--side-cmd", options.side_cmd.is_some()),
     ];
     if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
         let why = format!(
@@ -153,14 +153,19 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
         );
         return Err(Failure::new(Exit::Usage, why));
     }
-    let demo = tidegate_lab::demo::run(options).map_err(|error| {
+    let mut say = |text: &str| {
+        if !args.json {
+            let _ = cli::print(text);
+        }
+    };
+    let demo = tidegate_lab::demo::run(options, &mut say).map_err(|error| {
         let exit = exit_of(&error);
         Failure::new(exit, format!("demo: {error}"))
     })?;
     cli::print(&if args.json {
-        tidegate_lab::to_json_all(&demo.reports) + "\n"
+        demo.report.to_json() + "\n"
     } else {
-        format!("\n{}", demo.to_text())
+        demo.text
     })
 }
 

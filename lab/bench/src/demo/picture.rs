@@ -1,14 +1,14 @@
-//! The four ways as two panels of bars: main's p99 latency, and side work done. It brings its own
-//! background and colours, so that it reads the same by day and by night.
+//! The ways of placing side work as two panels of bars: the server's p99 latency, and side work
+//! done. It brings its own background and colours, so that it reads the same by day and by night.
 
 use std::fmt::Write as _;
 
 use tidegate_api::cli::wrapped;
 
-use super::WAYS;
-use crate::machine::Machine;
+use super::stations::{SIDE_WORK, WAYS};
+use crate::report::text::short;
 use crate::report::{Report, escape};
-use crate::stats::{least, mean, median, most};
+use crate::stats::{least, median, most};
 
 const WIDTH: f64 = 860.0;
 /// Where the panels begin, and how long their longest bar is.
@@ -17,19 +17,17 @@ const BAR: f64 = 190.0;
 const TOP: f64 = 92.0;
 const ROW: f64 = 40.0;
 const THICK: f64 = 22.0;
-const SMALL_PRINT: f64 = TOP + 4.0 * ROW + 12.0;
+const SMALL_PRINT: f64 = TOP + ROW * WAYS.len() as f64 + 12.0;
 /// Okabe and Ito's palette, which tells apart for most colour-blind readers.
-const COLOURS: [&str; 4] = ["#8c959f", "#d55e00", "#56b4e9", "#009e73"];
+const COLOURS: [&str; WAYS.len()] = [
+    "#8c959f", "#d55e00", "#e69f00", "#56b4e9", "#009e73", "#0072b2",
+];
 const INK: &str = "#1f2328";
 const SOFT: &str = "#59636e";
 
 pub fn draw(report: &Report) -> String {
     let ways = WAYS.map(|(key, _)| Way::of(report, key));
-    let machine = match &report.machine {
-        Machine::Simulated(_) => "a simulated machine",
-        _ => "the machine",
-    };
-    let title = format!("What side work costs main, a server that takes 25 % of {machine}");
+    let title = "What side work costs a server that takes 25 % of the machine";
     let small_print = small_print(report);
     let height = SMALL_PRINT + 15.0 * small_print.len() as f64;
     // Writing to a string cannot fail.
@@ -38,37 +36,35 @@ pub fn draw(report: &Report) -> String {
          width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\" \
          font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#ffffff\"/>\n",
-        escape(&title)
+        escape(title)
     );
-    text(&mut svg, (20.0, 32.0), (17, INK, "start"), &title);
-    let unit = report
-        .rows
-        .first()
-        .and_then(|row| row["side_unit"].as_str());
+    text(&mut svg, (20.0, 32.0), (17, INK, "start"), title);
     let heads = [
-        "Main's p99 latency, ms (less is better)".to_string(),
-        format!("Side work done, {} (more is better)", unit.unwrap_or("-")),
+        "The server's p99 latency, ms (less is better)",
+        "Side work, % of the machine (more is better)",
     ];
     let longest = |of: fn(&Way) -> f64| {
         let finite = ways.iter().map(of).filter(|v| v.is_finite());
         BAR / finite.fold(f64::MIN_POSITIVE, f64::max)
     };
-    let scales = [longest(|w| w.p99_ms.1), longest(|w| w.side_work)];
+    let scales = [longest(|w| w.p99_ms.1), longest(|w| w.side_pct)];
     for (x, head) in PANELS.into_iter().zip(heads) {
-        text(&mut svg, (x, TOP - 18.0), (13, SOFT, "start"), &head);
+        text(&mut svg, (x, TOP - 18.0), (13, SOFT, "start"), head);
     }
     for (i, way) in ways.iter().enumerate() {
         let y = TOP + ROW * i as f64;
         let middle = y + THICK / 2.0;
         let name = (PANELS[0] - 12.0, middle + 4.5);
         text(&mut svg, name, (14, INK, "end"), WAYS[i].1);
-        let work = match way.side_work / ways[1].side_work {
-            _ if way.side_work.is_nan() && i == 0 => "none".into(),
-            _ if way.side_work.is_nan() => "not measured".into(),
-            part if part.is_nan() => format!("{:.1}", way.side_work),
-            part => format!("{:.1} ({:.0} %)", way.side_work, 100.0 * part),
+        let latency = match way.median_ms {
+            ms if ms.is_infinite() => "no request done".into(),
+            ms => short(ms, None),
         };
-        let values = [way.median_ms, way.side_work];
+        let work = match way.side_pct {
+            pct if pct.is_nan() && i == 0 => "none".into(),
+            pct => short(pct, None),
+        };
+        let values = [way.median_ms, way.side_pct];
         let mut ends = PANELS;
         for panel in 0..2 {
             let length = scales[panel] * values[panel];
@@ -90,7 +86,7 @@ pub fn draw(report: &Report) -> String {
             );
             ends[0] = ends[0].max(b);
         }
-        for (end, label) in ends.into_iter().zip([way.latency(), work]) {
+        for (end, label) in ends.into_iter().zip([latency, work]) {
             let place = (end + 7.0, middle + 4.5);
             text(&mut svg, place, (13, INK, "start"), &label);
         }
@@ -107,38 +103,32 @@ struct Way {
     median_ms: f64,
     /// The least and the most.
     p99_ms: (f64, f64),
-    side_work: f64,
+    side_pct: f64,
 }
 
 impl Way {
     fn of(report: &Report, key: &str) -> Self {
-        let rows = || report.rows.iter().filter(|row| row["arm"] == key);
+        let rows = || {
+            let own = report.rows.iter().filter(|row| row["part"] == SIDE_WORK);
+            own.filter(|row| row["arm"] == key)
+        };
         // A main that completed no request has no latency in its row: infinity.
         let ms = |us: &serde_json::Value| us.as_f64().map_or(f64::INFINITY, |us| us / 1e3);
         let p99s: Vec<f64> = rows().map(|row| ms(&row["p99_us"])).collect();
-        let work = rows().filter_map(|row| row.get("side_work_per_second")?.as_f64());
+        let side = rows().filter_map(|row| row.get("side_ratio")?.as_f64());
+        let side: Vec<f64> = side.map(|ratio| 100.0 * ratio).collect();
         Way {
             median_ms: median(&p99s).unwrap_or(f64::NAN),
             p99_ms: (least(p99s.clone()), most(p99s)),
-            side_work: mean(&work.collect::<Vec<_>>()).unwrap_or(f64::NAN),
-        }
-    }
-
-    /// Three digits.
-    fn latency(&self) -> String {
-        match self.median_ms {
-            v if v.is_nan() => "not measured".into(),
-            v if v.is_infinite() => "no request done".into(),
-            v if v >= 100.0 => format!("{v:.0}"),
-            v if v >= 10.0 => format!("{v:.1}"),
-            v => format!("{v:.2}"),
+            side_pct: median(&side).unwrap_or(f64::NAN),
         }
     }
 }
 
 /// The machine and the command, in lines.
 fn small_print(report: &Report) -> Vec<String> {
-    let rounds = report.rows.iter().filter_map(|row| row["round"].as_u64());
+    let rows = report.rows.iter().filter(|row| row["part"] == SIDE_WORK);
+    let rounds = rows.filter_map(|row| row["round"].as_u64());
     let bars = match rounds.max() {
         None | Some(1) => String::new(),
         Some(n) => format!("Bars: median of {n} rounds; lines: least and most. "),
@@ -167,7 +157,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::machine::HostMachine;
+    use crate::machine::{HostMachine, Machine};
 
     #[test]
     fn the_picture_has_every_bar_its_machine_and_its_command() {
@@ -179,26 +169,24 @@ mod tests {
         let mut report = Report::new("demo", Machine::Host(machine));
         let row = |arm: &str, round: u32, p99_us: Value, work: Value| {
             let row = json!({
-                "arm": arm, "round": round, "side_unit": "frames/s", "p99_us": p99_us,
-                "side_work_per_second": work,
+                "part": SIDE_WORK, "arm": arm, "round": round, "p99_us": p99_us, "side_ratio": work,
             });
             row.as_object().cloned().unwrap_or_default()
         };
         report.rows = vec![
-            row("alone", 1, json!(3000.0), Value::Null),
-            row("alone", 2, json!(3200.0), Value::Null),
-            row("as_started", 1, json!(12_000.0), json!(60.0)),
-            row("cpu_idle", 1, Value::Null, json!(57.0)),
+            row("no_side", 1, json!(3000.0), Value::Null),
+            row("no_side", 2, json!(3200.0), Value::Null),
+            row("as_started", 1, json!(12_000.0), json!(0.6)),
+            row("cpu_idle", 1, Value::Null, json!(0.57)),
         ];
         let svg = draw(&report);
         for words in [
             "3.10",
             "12.0",
-            "60.0 (100 %)",
-            "57.0 (95 %)",
+            "60.0",
+            "57.0",
             "no request done",
             "not measured",
-            "frames/s",
             "a &lt;b&gt; &amp; c",
             "median of 2 rounds",
             "tidegate-lab demo",

@@ -240,6 +240,9 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .with("steal_ratio", s.steal)
         .with("keeper_cpus", s.keeper_cpus)
         .with("window_seconds", s.seconds);
+    if let Some(us) = o.loads[0].run_delay_us {
+        figures = figures.with("run_delay_us", us);
+    }
     if let Some(side) = o.loads.get(1) {
         let left = 1.0 - cell.given("headroom_ratio") - s.main - s.other;
         figures = figures

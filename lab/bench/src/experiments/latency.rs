@@ -266,7 +266,7 @@ fn timers(ask: &Ask<'_>, cpus: u32) -> Part {
     Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER).targets(targets)
 }
 
-fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+pub fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let timer = cell.scene.loads.len() - 1;
     // The simulator tells waking apart from the end of the work.
     let simulated = o.latency(timer, "wakeup");
@@ -280,6 +280,10 @@ fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .with("wakeups", wakeup.completed as f64)
         .with("kept_ratio", wakeup.completed as f64 / (o.seconds() * 1e3))
         .with("own_cpus", own);
+    let figures = match o.loads[timer].run_delay_us {
+        Some(us) => figures.with("run_delay_us", us),
+        None => figures,
+    };
     if timer == 0 {
         return vec![figures];
     }

@@ -12,12 +12,12 @@
 mod burst;
 mod caps;
 pub mod headroom;
-mod latency;
+pub mod latency;
 mod law;
 pub mod peers;
 pub mod placing;
 mod slices;
-mod step;
+pub mod step;
 
 pub use burst::BURST;
 pub use caps::CAPS;

@@ -20,6 +20,7 @@ pub enum Placing {
     WeightOne,
     /// In the idle class: the strongest simple alternative.
     CpuIdle,
+    /// A headroom of 0 is none: what `tidegate run` does by itself.
     Tidegate(u32, Option<Sense>, bool),
     /// Tidegate's sched_ext engine with this headroom.
     SchedExt(u32),
@@ -43,6 +44,7 @@ impl Placing {
             Placing::OwnGroup => Arm::new("own_group", "own group"),
             Placing::WeightOne => Arm::new("weight_1", "weight 1"),
             Placing::CpuIdle => Arm::new("cpu_idle", "cpu.idle"),
+            Placing::Tidegate(0, ..) => Arm::new("tidegate", "Tidegate"),
             Placing::Tidegate(pct, sense, whole_cores) => {
                 let (key, label) = match whole_cores {
                     false => ("tidegate", "Tidegate"),
@@ -83,12 +85,16 @@ impl Placing {
     /// Adds main's group and side's. A published law starts in its steady state beside a main that
     /// takes this part of the machine, and more where siblings are busy.
     pub fn groups(self, scene: &mut Scene, busy: f64) -> Result<(usize, usize), LabError> {
-        let is_tidegate = matches!(self, Placing::Tidegate(..) | Placing::SchedExt(_));
-        let main = scene.group(Group {
-            terms: Terms {
-                headroom_pct: is_tidegate.then_some((self.headroom() * 100.0).round() as u32),
+        let terms = match self {
+            Placing::Tidegate(0, ..) => Terms::default(),
+            Placing::Tidegate(pct, ..) | Placing::SchedExt(pct) => Terms {
+                headroom_pct: Some(pct),
                 ..Terms::role(Role::Main)
             },
+            _ => Terms::role(Role::Main),
+        };
+        let main = scene.group(Group {
+            terms,
             ..Group::new("main")
         });
         if self == Placing::AsStarted {

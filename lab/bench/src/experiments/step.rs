@@ -32,13 +32,13 @@ pub static STEP: Experiment = Experiment {
     ],
 };
 
-const LOW: f64 = 0.1;
-const HIGH: f64 = 0.8;
+pub const LOW: f64 = 0.1;
+pub const HIGH: f64 = 0.8;
 /// Before a simulated step, so that who starts at the tolerance has ramped up.
 const SETTLE_NS: u64 = 3 * S;
 
 const SETTLE: Metric = scaled("settle_us", "settled, ms", 1e-3, 1);
-const METRICS: [Metric; 6] = [
+pub const METRICS: [Metric; 6] = [
     SETTLE,
     scaled("reaction_us", "reaction, ms", 1e-3, 1),
     scaled("went_on_us", "went on for, ms", 1e-3, 1),
@@ -74,9 +74,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
                     true => simulated(ask, arm, cpus, round)?,
                     false => measured(ask, arm, cpus, round)?,
                 };
-                let cell = Cell::new(&case, arm.arm(), round, scene);
-                let cell = cell.due("low_ratio", arm.allowance(cpus, LOW));
-                cells.push(cell.due("high_ratio", arm.allowance(cpus, HIGH)));
+                cells.push(cell(&case, arm, cpus, round, scene));
             }
         }
     }
@@ -96,7 +94,13 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     Ok(vec![part.targets(targets)])
 }
 
-fn scene(arm: Placing, cpus: u32, seed: u64, orders: Vec<(u64, u32)>) -> Result<Scene, LabError> {
+/// Main holds these levels, each from a time on, beside side work that always wants more.
+pub fn scene(
+    arm: Placing,
+    cpus: u32,
+    seed: u64,
+    orders: Vec<(u64, u32)>,
+) -> Result<Scene, LabError> {
     let mut scene = Scene::new(MachineConfig::new(cpus), 0, 0, seed);
     let (main, side) = arm.groups(&mut scene, LOW)?;
     scene.role(Role::Main, Some(main), Kind::Level(orders));
@@ -106,7 +110,14 @@ fn scene(arm: Placing, cpus: u32, seed: u64, orders: Vec<(u64, u32)>) -> Result<
     Ok(scene)
 }
 
-fn ppm(ratio: f64) -> u32 {
+/// A run of this arm, which is due an allowance at each level.
+pub fn cell(case: &Case, arm: Placing, cpus: u32, round: u32, scene: Scene) -> Cell {
+    let cell = Cell::new(case, arm.arm(), round, scene);
+    let cell = cell.due("low_ratio", arm.allowance(cpus, LOW));
+    cell.due("high_ratio", arm.allowance(cpus, HIGH))
+}
+
+pub fn ppm(ratio: f64) -> u32 {
     (ratio * 1e6) as u32
 }
 
@@ -145,7 +156,7 @@ fn measured(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene,
     Ok(scene)
 }
 
-fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let Kind::Level(orders) = &cell.scene.loads[0].kind else {
         return Vec::new();
     };

@@ -80,7 +80,7 @@ pub fn headlines(reports: &[Report]) -> String {
     )
 }
 
-fn short(value: f64, interval: Option<(f64, f64)>) -> String {
+pub fn short(value: f64, interval: Option<(f64, f64)>) -> String {
     if value.is_nan() {
         return "not measured".into();
     }

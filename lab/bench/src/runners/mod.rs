@@ -147,7 +147,25 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
     host::cleanup::sweep();
     let mut host = Host::new(options)?;
     let parts = parts(options, host.machine.cpus as u32)?;
-    let cells = cells(&parts);
+    let name = options.experiment().name;
+    let (samples, missing) = perform(&mut host, options, name, &parts, &mut |_, _| {})?;
+    Ok(Measured {
+        machine: host.finish(),
+        samples,
+        missing,
+    })
+}
+
+/// Runs the cells of these parts, and shows each outcome to `seen`. Returns the samples, and what
+/// was left out and why.
+pub fn perform(
+    host: &mut Host<'_>,
+    options: &LabOptions,
+    title: &'static str,
+    parts: &[Part],
+    seen: &mut dyn FnMut(&Cell, &Outcome),
+) -> Result<(Vec<Sample>, Vec<String>), LabError> {
+    let cells = cells(parts);
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.shuffle(&mut seeded(options.seed));
     let keeper = |keeper: Keeper| match keeper {
@@ -157,10 +175,17 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
         _ => (0, 0),
     };
     order.sort_by_key(|&at| (cells[at].1.round, keeper(cells[at].1.scene.keeper)));
+    // Every other round goes backwards: it begins with the keeper that the one before has ended
+    // with, and none is always the first.
+    for round in order.chunk_by_mut(|a, b| cells[*a].1.round == cells[*b].1.round) {
+        if cells[round[0]].1.round % 2 == 1 {
+            round.reverse();
+        }
+    }
     // A worker starts and ends in half a second.
     let seconds = |cell: &Cell| cell.scene.expected_ns() as f64 / S as f64 + 0.5;
     let total: f64 = cells.iter().map(|(_, cell)| seconds(cell)).sum();
-    let progress = Progress::new(options.experiment().name, total, options.quiet);
+    let progress = Progress::new(title, total, options.quiet);
     let mut found = vec![Vec::new(); cells.len()];
     let (mut is_first, mut missing) = (true, Vec::new());
     for at in order {
@@ -170,6 +195,7 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
         progress.stage(&cell.label());
         match host.run(&cell.scene) {
             Ok(outcome) => {
+                seen(cell, &outcome);
                 found[at] = samples(part, cell, &outcome);
                 is_first = false;
             }
@@ -179,20 +205,13 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
         }
         progress.done(seconds(cell));
     }
-    drop(progress);
-    Ok(Measured {
-        machine: host.finish(),
-        samples: found.concat(),
-        missing,
-    })
+    Ok((found.concat(), missing))
 }
 
 /// The command line that repeats a simulated run to the byte.
 pub fn again(options: &LabOptions) -> String {
     let name = options.experiment().name;
-    // The demonstration runs in both places.
-    let on = if name == "demo" { "" } else { " --on sim" };
-    format!("tidegate-lab {name}{on} {}", options.words().join(" "))
+    format!("tidegate-lab {name} --on sim {}", options.words().join(" "))
 }
 
 impl Simulated {

@@ -117,6 +117,7 @@ impl Run<'_> {
         let loads = loads.map(|(made, (to, from))| LoadOutcome {
             latencies: latencies(&sim, made),
             work_per_second: (to - from) as f64 / wall_ns,
+            run_delay_us: None,
             output: None,
         });
         let busy_ns = (sim.machine.busy_ns() - busy_from) as f64;
@@ -319,7 +320,7 @@ fn controllers(
     }
 }
 
-fn policy(law: Law, cpus: u32, threads: u32) -> Box<dyn Policy> {
+pub(super) fn policy(law: Law, cpus: u32, threads: u32) -> Box<dyn Policy> {
     match law {
         Law::Sideloader => Box::new(Sideloader::new(cpus, HEADROOM_PPM)),
         Law::Koordlet => Box::new(Koordlet::new(cpus)),

@@ -10,4 +10,5 @@ mod report_golden;
 mod sim;
 mod simulated_report_golden;
 mod support;
+mod tour;
 mod vm;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::groups::{PREFIX, Tree};
+use crate::clock;
 use crate::loads::shared_page::FILE_PREFIX;
 
 pub fn sweep() {
@@ -23,6 +24,27 @@ pub fn sweep() {
     }
     for dir in [Path::new("/dev/shm"), &std::env::temp_dir()] {
         each_of_the_dead(dir, FILE_PREFIX, &remove_page);
+    }
+}
+
+/// Removes the groups of an agent that has ended. It leaves those in which killed processes have
+/// not ended yet.
+pub fn remove_groups_of(prefix: &str) {
+    for root in Tree::find().map(|tree| tree.roots()).unwrap_or_default() {
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let rest = name.strip_prefix(prefix);
+            if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+                continue;
+            }
+            for _ in 0..200 {
+                remove_groups(&entry.path());
+                if !entry.path().exists() {
+                    break;
+                }
+                clock::sleep_until(clock::monotonic_ns() + 10_000_000);
+            }
+        }
     }
 }
 

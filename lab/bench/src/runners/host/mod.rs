@@ -6,12 +6,15 @@ pub mod cleanup;
 pub mod foreign;
 pub mod group_clock;
 pub mod groups;
+mod law;
 pub mod proc;
 pub mod tidegate;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -20,15 +23,19 @@ use tidegate_cgroup::group_path::GroupPath;
 use self::foreign::Frames;
 use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
+use self::law::LawLoop;
 use self::proc::{Guarded, Worker};
 use self::tidegate::{Peer, Tidegate};
 use crate::experiment::LabOptions;
+use crate::loads::shared_page::SharedPage;
 use crate::loads::work::Work;
 use crate::loads::{Generator, Job, hog, server, timer};
 use crate::machine::{self, HostMachine};
 use crate::options::name;
+use crate::runners::sim;
 use crate::scene::{
-    Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, S, Scene,
+    Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, Role, S,
+    Scene,
 };
 use crate::{LabError, clock, stop};
 
@@ -148,8 +155,18 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
+    /// The cgroup tree; an error if groups cannot be made in it.
+    pub fn tree(&self) -> Result<&Tree, LabError> {
+        let needs = |e: &LabError| {
+            let remedy = "run it as root, or with --on sim";
+            LabError::needs("this experiment", e.to_string(), remedy)
+        };
+        self.tree.as_ref().map_err(needs)
+    }
+
     pub fn run(&mut self, scene: &Scene) -> Result<Outcome, LabError> {
         self.keep(scene.keeper)?;
+        self.agent.as_ref().map_or(Ok(()), Tidegate::end_gates)?;
         let run = Run {
             scene,
             host: self,
@@ -160,13 +177,20 @@ impl<'a> Host<'a> {
         let groups = run.groups()?;
         let mut loads = run.start(&groups)?;
         let limiter = run.limiter(&loads)?;
-        let outcome = run.measure(&mut loads);
+        let outcome = run.under_law(&groups, &mut loads);
         drop(limiter);
         if let Some(agent) = run.agent.filter(|_| run.is_sched_ext) {
             agent.sched_ext_in_force()?;
         }
         self.peer.as_ref().map_or(Ok(()), Peer::in_force)?;
         outcome
+    }
+
+    /// The `tidegate` command that is driven, as one types it here.
+    pub fn command(&self) -> String {
+        let here = std::env::current_dir().unwrap_or_default();
+        let path = self.tidegate.strip_prefix(here).unwrap_or(&self.tidegate);
+        path.display().to_string()
     }
 
     pub fn finish(mut self) -> HostMachine {
@@ -198,14 +222,7 @@ impl<'a> Run<'a> {
                 made.push(None);
                 continue;
             }
-            let tree = self.host.tree.as_ref().map_err(|e| {
-                LabError::needs(
-                    "this experiment",
-                    e.to_string(),
-                    "run it as root, or with --on sim",
-                )
-            })?;
-            let own = Group::create(tree, group.name)?;
+            let own = Group::create(self.host.tree()?, group.name)?;
             own.set_weight(group.weight)?;
             if group.idle {
                 own.set_idle()?;
@@ -249,9 +266,14 @@ impl<'a> Run<'a> {
             Some(at) if !has_group => self.scene.groups[at].terms.flags(),
             _ => Vec::new(),
         };
+        let nice = match load.hint {
+            Hint::Nice(level) => vec!["nice".into(), "-n".into(), level.to_string()],
+            _ => Vec::new(),
+        };
+        let words = [&nice, words].concat();
         match self.agent.filter(|_| !flags.is_empty()) {
-            Some(agent) => agent.run(&flags, words),
-            None => plain(words),
+            Some(agent) => agent.run(&flags, &words),
+            None => plain(&words),
         }
     }
 
@@ -375,6 +397,51 @@ impl<'a> Run<'a> {
         Guarded::logged("cpulimit", command, Path::new("/dev/null")).map(Some)
     }
 
+    /// Measures while the law of this scene, if it has one, moves the quota of side's group.
+    fn under_law(
+        &self,
+        groups: &[Option<Group<'_>>],
+        loads: &mut [Active],
+    ) -> Result<Outcome, LabError> {
+        let Some(law) = self.law(groups, loads) else {
+            return self.measure(loads);
+        };
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let law = scope.spawn(|| law.run(&ended));
+            let outcome = self.measure(loads);
+            ended.store(true, Ordering::Relaxed);
+            let panicked = Err(LabError::process("the law", "panicked"));
+            law.join().unwrap_or(panicked)?;
+            outcome
+        })
+    }
+
+    fn law<'g>(&self, groups: &'g [Option<Group<'g>>], loads: &[Active]) -> Option<LawLoop<'g>> {
+        let Keeper::Law(law, busy_ppm) = self.scene.keeper else {
+            return None;
+        };
+        let own = |role: Role| -> Vec<Arc<SharedPage>> {
+            let loads = self.scene.loads.iter().zip(loads);
+            let workers = loads.filter(|(load, _)| load.role == role);
+            let page = |active: &Active| match &active.kind {
+                Process::Worker(worker) => Some(Arc::clone(&worker.page)),
+                _ => None,
+            };
+            workers.filter_map(|(_, active)| page(active)).collect()
+        };
+        let side = self.scene.loads.iter().find(|l| l.role == Role::Side)?;
+        let cpus = self.host.machine.cpus as u32;
+        Some(LawLoop {
+            policy: sim::policy(law, cpus, 1),
+            busy_ppm,
+            cpus: cpus.into(),
+            main: own(Role::Main),
+            side: own(Role::Side),
+            group: groups[side.group?].as_ref()?,
+        })
+    }
+
     fn measure(&self, loads: &mut [Active]) -> Result<Outcome, LabError> {
         let began_ns = clock::monotonic_ns();
         for (load, active) in self.scene.loads.iter().zip(loads.iter_mut()) {
@@ -405,6 +472,11 @@ impl<'a> Run<'a> {
             loads.iter().map(|l| l.work(now)).collect()
         };
         let work_from = work(loads);
+        let delays = |loads: &[Active]| -> Vec<Option<(u64, u64)>> {
+            let delay = |active: &Active| active.pid().and_then(proc::run_delay);
+            loads.iter().map(delay).collect()
+        };
+        let delays_from = delays(loads);
         let mut extra = Vec::new();
         if let Some(at) = scene.until_done {
             if let Process::Worker(worker) = &mut loads[at].kind {
@@ -420,6 +492,7 @@ impl<'a> Run<'a> {
         } else {
             looks.extend(clocks.looks(loads)?);
         }
+        let delays_to = delays(loads);
         let work_to = work(loads);
         let limits = self.limits(loads).into_iter().zip(limits_from);
         let mut outcome = Outcome {
@@ -437,6 +510,7 @@ impl<'a> Run<'a> {
         for (at, active) in loads.iter_mut().enumerate() {
             let mut one = LoadOutcome {
                 work_per_second: (work_to[at] - work_from[at]) / seconds,
+                run_delay_us: mean_us(delays_from[at], delays_to[at]),
                 ..LoadOutcome::default()
             };
             match &mut active.kind {
@@ -631,6 +705,13 @@ fn writes(from: &Value, to: &Value, seconds: f64) -> f64 {
         true => number(to, "quota_writes_per_second"),
         false => (number(to, "writes_total") - number(from, "writes_total")) / seconds,
     }
+}
+
+/// The mean run delay between two counts; nothing if no thread ran.
+fn mean_us(from: Option<(u64, u64)>, to: Option<(u64, u64)>) -> Option<f64> {
+    let (from, to) = (from?, to?);
+    let runs = to.1.checked_sub(from.1).filter(|runs| *runs > 0)?;
+    Some(to.0.saturating_sub(from.0) as f64 / 1e3 / runs as f64)
 }
 
 fn sched_ext_counted(quotas: &Value) -> Counted {

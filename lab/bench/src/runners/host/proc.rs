@@ -241,6 +241,20 @@ fn group_of(pid: i32) -> Option<i32> {
     fields.split(' ').nth(2)?.parse().ok()
 }
 
+/// How long all threads of a process have waited for a CPU, ns, and how often each got one: the
+/// kernel's count (`/proc/PID/task/*/schedstat`).
+pub fn run_delay(pid: i32) -> Option<(u64, u64)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut fields = text.split_ascii_whitespace().skip(1);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some((next()?, next()?))
+    };
+    let counted = tasks.filter_map(|task| of(task.ok()?));
+    counted.reduce(|a, b| (a.0 + b.0, a.1 + b.1))
+}
+
 /// CPU time of a command and everything alive that it forked into its process group.
 pub fn group_cpu_ns(pgid: i32) -> u64 {
     group_members(pgid)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::Value;
 
+use super::cleanup;
 use super::groups::PREFIX;
 use super::proc::Guarded;
 use super::sched_ext_supported;
@@ -163,6 +164,18 @@ impl Tidegate {
         Ok(())
     }
 
+    /// Ends the gates of the scene before now. The agent notices by itself within two seconds that
+    /// their processes have gone, and keeps their headroom until then.
+    pub fn end_gates(&self) -> Result<(), LabError> {
+        let status = self.status()?;
+        let gates = status["gates"].as_array().into_iter().flatten();
+        for name in gates.filter_map(|gate| gate["name"].as_str()) {
+            // One that has ended meanwhile is no error.
+            let _ = self.call(["unset", name].into_iter());
+        }
+        Ok(())
+    }
+
     /// `tidegate status --json`.
     pub fn status(&self) -> Result<Value, LabError> {
         let text = self.call(["status", "--json"].into_iter())?;
@@ -189,6 +202,7 @@ impl Drop for Tidegate {
         // The agent restores what it wrote and removes its groups; the guard kills it only when it
         // has not done so in time.
         self.agent.end(LEAVE_NS);
+        cleanup::remove_groups_of(&self.prefix);
         let _ = std::fs::remove_dir_all(&self.run_dir);
     }
 }
