@@ -84,7 +84,8 @@ fn run() -> Result<(), Failure> {
     let mut options = machine::options(&RealFs::new(), args.caches)?;
     options.partial = args.partial;
     // As the agent does where no gate names one.
-    options.headroom_ppm = Config::default().settings().default_headroom.value.ppm();
+    let by_default = Config::default().settings().default_headroom.value;
+    options.headroom_ppm = by_default.ppm().unwrap_or(0);
     let mut names = BTreeMap::new();
     let mut sched_ext = load(&options, &args.gates, &mut names)?;
     let began = Instant::now();

@@ -126,13 +126,15 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let period_ns = period(&settings, sensor.min_window_ns());
     let lease = Lease::open(&run_dir.lease()).map_err(StartError::at(&run_dir.lease()))?;
     lease.take(std::process::id() as i32, settings.lease.value.ns());
-    let mut control = Control::new(sensor, demand([].into_iter(), &settings));
     let topology = Topology::read(&RealFs::new()).unwrap_or_default();
-    if topology.shares_cores() {
-        control.set_contention(SHARED_CORES_PPM);
-    }
+    let shares_cores = topology.shares_cores();
     let cpuset = CpusetController::new(settings.cpuset.value, topology, &groups);
     info!("{}", cpuset.sentence());
+    let settings = cpuset.settings(settings);
+    let mut control = Control::new(sensor, demand([].into_iter(), &settings));
+    if shares_cores {
+        control.set_contention(SHARED_CORES_PPM);
+    }
     let kernel = Kernel {
         run_dir: run_dir.clone(),
         machine,

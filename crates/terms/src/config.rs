@@ -1,11 +1,11 @@
 //! The configuration files, weakest to strongest, and the one place where terms are resolved.
 //!
 //! ```toml
-//! default_headroom = "20%"    # the machine's settings stand at the top
-//! lease = "2s"
+//! lease = "2s"                # the machine's settings are at the top
 //!
 //! [side]                      # terms of every gate of this class
 //! tolerance = "2%"
+//! default_headroom = "20%"    # where no gate names one
 //! ```
 
 use std::collections::BTreeMap;

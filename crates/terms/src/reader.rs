@@ -61,18 +61,11 @@ impl<'t> Reader<'t> {
                 continue;
             }
             let read = match (Class::from_name(name), Setting::from_name(name)) {
-                (Some(class), _) => self.class_terms(class, value, errors).map(|terms| {
-                    layer.classes.insert(class, terms);
-                }),
-                (None, Some(setting)) => {
-                    self.text_of(name, setting.example(), value)
-                        .and_then(|raw| {
-                            setting.check(&raw)?;
-                            layer.settings.0.insert(setting.name().to_owned(), raw);
-                            Ok(())
-                        })
+                (Some(class), _) => self.class_terms(class, value, &mut layer, errors),
+                (None, Some(setting)) if setting.classes().is_empty() => {
+                    self.setting(setting, value, &mut layer)
                 }
-                (None, None) => Err(Setting::unknown(name, at)),
+                (None, _) => Err(Setting::unknown(name, at)),
             };
             errors.extend(read.err());
         }
@@ -97,18 +90,35 @@ impl<'t> Reader<'t> {
         })
     }
 
+    fn setting(
+        &self,
+        setting: Setting,
+        value: &Spanned<DeValue<'_>>,
+        layer: &mut Layer,
+    ) -> Result<(), TermError> {
+        let raw = self.text_of(setting.name(), setting.example(), value)?;
+        setting.check(&raw)?;
+        layer.settings.0.insert(setting.name().to_owned(), raw);
+        Ok(())
+    }
+
     fn class_terms(
         &self,
         class: Class,
         value: &Spanned<DeValue<'_>>,
+        layer: &mut Layer,
         errors: &mut Vec<TermError>,
-    ) -> Result<RawTerms, TermError> {
+    ) -> Result<(), TermError> {
         let Some(table) = value.get_ref().as_table() else {
             return Err(self.not_text(class.name(), &format!("[{class}]"), value));
         };
         let mut terms = RawTerms::default();
         for (key, value) in table {
             let name: &str = key.get_ref();
+            if let Some(setting) = Setting::from_name(name).filter(|one| one.is_under(class)) {
+                errors.extend(self.setting(setting, value, layer).err());
+                continue;
+            }
             let read = self.class_term(class, name, key.span().start, value);
             match read {
                 Ok((term, raw)) => {
@@ -124,7 +134,8 @@ impl<'t> Reader<'t> {
                 Err(error) => errors.push(error),
             }
         }
-        Ok(terms)
+        layer.classes.insert(class, terms);
+        Ok(())
     }
 
     fn class_term(
@@ -135,9 +146,11 @@ impl<'t> Reader<'t> {
         value: &Spanned<DeValue<'_>>,
     ) -> Result<(Term, RawTerm), TermError> {
         let source = self.place(at);
+        let settings = Setting::ALL.iter().filter(|one| one.is_under(class));
         let known: Vec<&str> = Term::names()
             .into_iter()
             .filter(|name| *name != "class")
+            .chain(settings.map(|one| one.name()))
             .collect();
         let term = match Term::from_name(name) {
             // The table's own name is the class.

@@ -20,13 +20,25 @@ fn terms_of(classes: &[Class], with_class: bool) -> Value {
             && classes.iter().any(|class| term.classes().contains(class))
     };
     let terms = Term::ALL.iter().filter(takes);
-    let properties: serde_json::Map<String, Value> = terms
+    let mut properties: serde_json::Map<String, Value> = terms
         .map(|term| {
             let of = value(term.doc(), term.range(), &term.unsaid());
             (term.name().to_owned(), of)
         })
         .collect();
+    if let ([class], false) = (classes, with_class) {
+        properties.extend(settings_of(|setting| setting.is_under(*class)));
+    }
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn settings_of(are_there: impl Fn(&Setting) -> bool) -> serde_json::Map<String, Value> {
+    let settings = Setting::ALL.iter().filter(|setting| are_there(setting));
+    let property = |setting: &Setting| {
+        let of = value(setting.doc(), setting.range(), &setting.unsaid());
+        (setting.name().to_owned(), of)
+    };
+    settings.map(property).collect()
 }
 
 /// Of `tidegate.toml` and each file in `tidegate.toml.d`.
@@ -42,13 +54,7 @@ pub fn of_files() -> Value {
         .map(|key| ((*key).to_owned(), one_or_more.clone()))
         .collect();
     let all = [Class::Main, Class::Side, Class::Neutral];
-    let mut properties: serde_json::Map<String, Value> = Setting::ALL
-        .iter()
-        .map(|setting| {
-            let of = value(setting.doc(), setting.range(), &setting.unsaid());
-            (setting.name().to_owned(), of)
-        })
-        .collect();
+    let mut properties = settings_of(|setting| setting.classes().is_empty());
     for class in all {
         properties.insert(class.name().to_owned(), terms_of(&[class], false));
     }

@@ -12,6 +12,8 @@ pub enum Source {
     /// Nobody said anything; the table's default.
     #[default]
     Default,
+    /// The default where side work is confined to whole cores.
+    WholeCores,
     File {
         path: PathBuf,
         /// From 1.
@@ -29,6 +31,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Default => f.write_str("default"),
+            Source::WholeCores => f.write_str("default on whole cores"),
             Source::File { path, line, column } => {
                 write!(f, "{}:{line}:{column}", path.display())
             }

@@ -63,7 +63,8 @@ macro_rules! table {
                 match self { $($Enum::$Variant => $value),+ }
             }
 
-            /// The classes of gates that take it; empty for settings of the machine.
+            /// The classes of gates that take it; of a setting, the section that it is in, or none for
+            /// the top of the file.
             pub fn classes(self) -> &'static [Class] {
                 match self { $($Enum::$Variant => $classes),+ }
             }
@@ -268,10 +269,10 @@ table! {
     /// The machine's settings, resolved.
     struct Settings;
 
-    DefaultHeadroom default_headroom: Share {
-        default: Share::ZERO, range: "0% to 100% of the machine, as in 20% or 0.2",
-        example: "20%", value: "PERCENT", classes: &[],
-        doc: "Headroom where no gate names one; 0% leaves side work to the idle class, without a quota",
+    DefaultHeadroom default_headroom: Headroom {
+        default: Headroom::None, range: "0% to 100% of the machine, as in 20% or 0.2, or none",
+        example: "20%", value: "PERCENT", classes: &[Class::Side],
+        doc: "Headroom where no gate names one, under [side]; none leaves side work to the idle class, without a quota, or on whole cores to 20%",
     }
     Engine engine: Engine {
         default: Engine::Auto, range: "auto, cgroup or sched_ext", example: "sched_ext", value: "ENGINE", classes: &[],
@@ -331,16 +332,39 @@ table! {
     }
 }
 
+/// On whole cores, main's wakeups find a free core only where some are kept free.
+const ON_WHOLE_CORES: Headroom = Headroom::Of(Share::TWENTY_PERCENT);
+
+impl Settings {
+    /// The settings of a machine that confines side work to whole cores: a headroom that no file
+    /// names is 20 % there.
+    #[must_use]
+    pub fn on_whole_cores(mut self) -> Self {
+        if self.default_headroom.value == Headroom::None {
+            self.default_headroom
+                .replace(ON_WHOLE_CORES, Source::WholeCores);
+        }
+        self
+    }
+}
+
 impl Setting {
+    /// Whether files write it in the section of this class.
+    pub(crate) fn is_under(self, class: Class) -> bool {
+        self.classes().contains(&class)
+    }
+
     pub(crate) fn unknown(name: &str, source: Source) -> TermError {
-        let mut known = Setting::names();
+        let at_the_top = Setting::ALL.iter().filter(|one| one.classes().is_empty());
+        let mut known: Vec<&str> = at_the_top.map(|one| one.name()).collect();
         known.extend(ALL_CLASSES.iter().map(|class| class.name()));
-        let remedy = match Term::from_name(name) {
-            Some(term) => format!(
+        let remedy = match (Term::from_name(name), Setting::from_name(name)) {
+            (Some(term), _) => format!(
                 "{} is a term of gates: put it under [main], [side] or [neutral]",
                 term.name()
             ),
-            None => remedy_for_unknown(name, &known),
+            (None, Some(setting)) => format!("put {} under [side]", setting.name()),
+            (None, None) => remedy_for_unknown(name, &known),
         };
         TermError::Unknown {
             name: name.to_owned(),

@@ -29,6 +29,7 @@ impl Share {
     /// 1 %.
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };
     pub const FIVE_PERCENT: Share = Share { ppm: 50_000 };
+    pub const TWENTY_PERCENT: Share = Share { ppm: 200_000 };
     pub const WHOLE: Share = Share {
         ppm: PPM_WHOLE as u32,
     };

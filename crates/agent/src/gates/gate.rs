@@ -10,7 +10,7 @@ use tidegate_engine::held::TaskPoll;
 use tidegate_engine::ledger::Fallback;
 use tidegate_engine::limit::own_limit;
 use tidegate_terms::{
-    Burst, CapScope, Class, Config, Objective, Settings, TermError, Terms, Weight, combine,
+    Burst, CapScope, Class, Config, Objective, Settings, Source, TermError, Terms, Weight, combine,
 };
 
 use crate::gates::{Attachment, HintState, Record};
@@ -185,18 +185,16 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
     });
     let default = &settings.default_headroom;
     if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
-        objective.start_ppm = match default.value.ppm() {
-            0 => OBJECTIVE_START_PPM,
-            ppm => ppm,
-        };
+        let start_ppm = default.value.ppm().filter(|ppm| *ppm > 0);
+        objective.start_ppm = start_ppm.unwrap_or(OBJECTIVE_START_PPM);
         headroom = Some((0, "found for the objective".to_owned()));
     }
     let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
-        let from = match default.is_default() {
-            true => "default".to_owned(),
-            false => format!("default_headroom ({})", default.source),
+        let from = match &default.source {
+            Source::Default | Source::WholeCores => default.source.to_string(),
+            source => format!("default_headroom ({source})"),
         };
-        (default.value.ppm(), from)
+        (default.value.ppm().unwrap_or(0), from)
     });
     let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
     Demand {
@@ -242,7 +240,6 @@ pub(crate) mod tests {
     use tidegate_terms::RawTerms;
 
     use super::*;
-    use tidegate_terms::Source;
 
     pub(crate) fn gate(name: &str, pairs: &[(&str, &str)]) -> Gate {
         let mut raw = RawTerms::default();
@@ -308,7 +305,11 @@ pub(crate) mod tests {
         );
         assert_eq!(by_default.headroom_from, "default");
         let file = std::path::Path::new("tidegate.toml");
-        let config = Config::from_text(file, "default_headroom = '30%'").unwrap();
+        let on_whole_cores = Config::default().settings().on_whole_cores();
+        let by_cores = demand([&side].into_iter(), &on_whole_cores);
+        assert_eq!(by_cores.headroom_ppm, 200_000);
+        assert_eq!(by_cores.headroom_from, "default on whole cores");
+        let config = Config::from_text(file, "[side]\ndefault_headroom = '30%'").unwrap();
         let by_file = demand([&side].into_iter(), &config.settings());
         assert_eq!(by_file.headroom_ppm, 300_000);
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);

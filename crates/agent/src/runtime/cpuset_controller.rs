@@ -21,7 +21,7 @@ use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
 use tidegate_engine::cpuset_planner::{CpusetPlanner, CpusetPlannerConfig, POLL_NS, Release};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
-use tidegate_terms as terms;
+use tidegate_terms::{self as terms, Settings};
 use tracing::warn;
 
 use crate::gates::Gates;
@@ -93,6 +93,14 @@ impl CpusetController {
             enforced_by_sched_ext: false,
             out_of_idle: Arc::default(),
             last_error: None,
+        }
+    }
+
+    /// The machine's settings, with the default headroom for whole cores where those are used.
+    pub fn settings(&self, settings: Settings) -> Settings {
+        match self.wanted {
+            true => settings.on_whole_cores(),
+            false => settings,
         }
     }
 

@@ -172,10 +172,10 @@ impl Bed {
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
         let (journal, report) = Journal::open(self.dir.path(), Arc::clone(&groups))
             .map_err(|error| error.to_string())?;
-        let groups_of = Arc::clone(&groups);
-        let topology_fs = Arc::clone(&fs);
         let config = Config::default();
-        let settings = config.settings();
+        let topology = Topology::read(&*fs).unwrap_or_default();
+        let cpuset = CpusetController::new(self.cpuset, topology, &groups);
+        let settings = cpuset.settings(config.settings());
         let lease = Lease::open(&self.run_dir().lease()).unwrap();
         lease.take(1, 2_000_000_000);
         let control = Control::new(
@@ -200,8 +200,6 @@ impl Bed {
             period_ns: STEP_NS,
             sensing_note: String::new(),
         };
-        let topology = Topology::read(&*topology_fs).unwrap_or_default();
-        let cpuset = CpusetController::new(self.cpuset, topology, &groups_of);
         let sched_ext = SchedExtSupervisor::new(self.kernel.clone());
         let agent = Agent {
             gates: Gates::new(config),

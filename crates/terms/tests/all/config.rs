@@ -24,7 +24,10 @@ fn nothing_said_means_defaults() {
     let root = tempfile::tempdir().unwrap();
     let config = Config::load(&Roots::under(root.path())).unwrap();
     let settings = config.settings();
-    assert_eq!(settings.default_headroom.value.ppm(), 0);
+    assert_eq!(settings.default_headroom.value.ppm(), None);
+    let on_whole_cores = settings.clone().on_whole_cores().default_headroom;
+    assert_eq!(on_whole_cores.value.ppm(), Some(200_000));
+    assert_eq!(on_whole_cores.source.to_string(), "default on whole cores");
     assert_eq!(settings.lease.value, TimeSpan::from_secs(2));
     assert_eq!(settings.sense.value, Sense::Auto);
     let terms = config.resolve(&[]).unwrap();
@@ -142,8 +145,8 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
     write(
         root,
         "etc/tidegate/tidegate.toml",
-        "default_hedroom = '20%'\nlease = '1h'\nheadroom = '3%'\nsense = true\nmain = 3\n\
-         [side]\ntolerence = '2%'\nclass = 'side'\n[neutral]\nheadroom = '10%'\nweight = 0x10\n",
+        "default_headroom = '20%'\nlease = '1h'\nheadroom = '3%'\nsense = true\nmain = 3\n\
+         [side]\ntolerence = '2%'\nclass = 'side'\ndefault_headrom = '2%'\n[neutral]\nheadroom = '10%'\nweight = 0x10\n",
     );
     write(root, "run/tidegate/tidegate.toml", "lease = \n");
     let errors = Config::load(&Roots::under(root)).unwrap_err();
@@ -151,20 +154,21 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
         .to_string()
         .replace(&format!("{}", root.display()), "");
     for expected in [
-        "default_hedroom: /etc/tidegate/tidegate.toml:1:1: no such setting; did you mean default_headroom?",
+        "default_headroom: /etc/tidegate/tidegate.toml:1:1: no such setting; put default_headroom under [side]",
+        "default_headrom: /etc/tidegate/tidegate.toml:9:1: no such term; did you mean default_headroom?",
         "lease: /etc/tidegate/tidegate.toml:2:9: \"1h\" is above 1min; write a time from 200ms to 1min, as in 2s",
         "headroom: /etc/tidegate/tidegate.toml:3:1: no such setting; headroom is a term of gates: put it under",
         "sense: /etc/tidegate/tidegate.toml:4:9: true (boolean) is not a value; write text in quotes, as in sense = \"auto\"",
         "main: /etc/tidegate/tidegate.toml:5:8: 3 (integer) is not a value; write text in quotes, as in [main]",
         "tolerence: /etc/tidegate/tidegate.toml:7:1: no such term; did you mean tolerance?",
         "class: /etc/tidegate/tidegate.toml:8:1: no such term; known are headroom, ",
-        "headroom: /etc/tidegate/tidegate.toml:10:1: a neutral gate does not take it; make it main or side",
-        "weight: /etc/tidegate/tidegate.toml:11:10: 0x10 (integer) is not a value",
+        "headroom: /etc/tidegate/tidegate.toml:11:1: a neutral gate does not take it; make it main or side",
+        "weight: /etc/tidegate/tidegate.toml:12:10: 0x10 (integer) is not a value",
         "/run/tidegate/tidegate.toml:1:9: not valid TOML: ",
     ] {
         assert!(text.contains(expected), "{expected}\nnot in:\n{text}");
     }
-    assert_eq!(errors.0.len(), 10, "{text}");
+    assert_eq!(errors.0.len(), 11, "{text}");
 }
 
 #[test]
@@ -229,7 +233,7 @@ fn refusals_name_input_place_and_remedy() {
     for (words, message) in [
         (
             &["burst=max"] as &[&str],
-            "burst: run flag: \"max\" stands without a quota; give a quota with it",
+            "burst: run flag: \"max\" needs a quota; give a quota with it",
         ),
         (
             &["quota=10ms", "burst=20ms"],
@@ -241,7 +245,7 @@ fn refusals_name_input_place_and_remedy() {
         ),
         (
             &["period=50ms"],
-            "period: run flag: \"50ms\" stands without a quota",
+            "period: run flag: \"50ms\" needs a quota",
         ),
         (
             &["cap=100‰", "cap_soft=200‰"],
@@ -259,7 +263,7 @@ fn refusals_name_input_place_and_remedy() {
             &["period=50000"],
             "\"50000\" has no unit; write a time from 1ms to 1s",
         ),
-        (&["cap_scope=task"], "stands without a cap"),
+        (&["cap_scope=task"], "needs a cap"),
         (&["cap=0‰"], "would stop the work for good"),
         (&["latency=-21"], "is below -20; write a whole number"),
     ] {

@@ -90,12 +90,12 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
     let file = instance.run_dir().join("tidegate.toml");
     std::fs::write(
         &file,
-        "default_headroom = '150%'\n[side]\ntolerence = '3%'\n",
+        "[side]\ndefault_headroom = '150%'\ntolerence = '3%'\n",
     )
     .unwrap();
     let text = instance.fails(&["run", "--side", "--", "true"], 125);
     for expected in [
-        "tidegate.toml:1:20: \"150%\" is above 100%",
+        "tidegate.toml:2:20: \"150%\" is above 100%",
         "tidegate.toml:3:1: no such term; did you mean tolerance?",
     ] {
         assert!(text.contains(expected), "{text}");

@@ -132,7 +132,7 @@ impl Arm {
             name: policy.name.clone(),
             nodes: Vec::new(),
             unnamed: Unnamed::Default {
-                ppm: settings.default_headroom.value.ppm(),
+                ppm: settings.default_headroom.value.ppm().unwrap_or(0),
             },
             notes: sched_ext_note(&policy.name, asks_sched_ext),
         };
