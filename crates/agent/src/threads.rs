@@ -69,12 +69,12 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
     },
     Row {
         name: "starts",
-        period: |own, _| own.starts.period(),
+        period: |_, _| SECOND,
         run: |own, agent| own.starts.refresh(agent),
     },
     Row {
         name: "policy trial",
-        period: |_, _| SECOND / 2,
+        period: |_, _| SECOND,
         run: |_, agent| end_trial(agent),
     },
     Row {

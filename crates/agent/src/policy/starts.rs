@@ -23,11 +23,7 @@ use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
 
-/// Between two runs while the kernel reports what starts, or nothing is to be reported.
-const PERIOD: Duration = Duration::from_millis(500);
-/// Between two scans where the kernel cannot report it.
-const SCAN_PERIOD: Duration = Duration::from_secs(1);
-const FORGET_EACH: u32 = 120;
+const FORGET_EACH: u32 = 60;
 /// A group is reported before its files are all there, and before a process is in it.
 const SETTLE: Duration = Duration::from_millis(2);
 
@@ -47,13 +43,6 @@ impl StartFollower {
                 Ok(xattrs) => self.xattrs = Some(xattrs),
                 Err(error) => warn!("xattrs: inotify: {error}; no attribute is followed"),
             }
-        }
-    }
-
-    pub(crate) fn period(&self) -> Duration {
-        match self.watch.is_some() || self.topics.is_none() {
-            true => PERIOD,
-            false => SCAN_PERIOD,
         }
     }
 

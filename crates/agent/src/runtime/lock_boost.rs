@@ -48,7 +48,8 @@ const POLL_MAX_NS: u64 = 1_000_000_000;
 /// A wait may have begun before it could be told, or before its lock's holder was side work: the
 /// table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
-const IDLE_NS: u64 = 500_000_000;
+/// What is told ends a rest.
+const IDLE_NS: u64 = 1_000_000_000;
 const WAITS_MAX: usize = 32;
 const PROCESSES_MAX: usize = 512;
 const THREADS_MAX: usize = 4;
