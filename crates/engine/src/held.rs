@@ -38,7 +38,7 @@ pub struct TaskCounts {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPoll {
-    known: BTreeMap<i32, SchedStat>,
+    known: BTreeMap<i32, Known>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,13 @@ struct SchedStat {
     run_ns: u64,
     delay_ns: u64,
     runs: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    stat: SchedStat,
+    /// Of a wait that had not ended at the last poll: its part that was counted.
+    counted_ns: u64,
 }
 
 impl SchedStat {
@@ -72,24 +79,25 @@ impl TaskPoll {
             // The thread's own entry: /proc/PID adds up all threads of the process.
             let dir = format!("/proc/{tid}/task/{tid}");
             let stat = fs.read(Path::new(&format!("{dir}/stat")));
-            if !stat.is_ok_and(|stat| runs(&stat)) {
-                continue;
-            }
-            counts.runnable += 1;
+            let is_runnable = stat.is_ok_and(|stat| runs(&stat));
+            counts.runnable += u64::from(is_runnable);
             let Some(now) = SchedStat::read(fs, &dir) else {
                 continue;
             };
-            self.known.insert(*tid, now);
-            let Some(then) = before.get(tid) else {
-                continue;
-            };
-            counts.run_ns += now.run_ns.saturating_sub(then.run_ns);
-            // The kernel counts a wait when it ends. A task that has not run since waited
-            // throughout.
-            counts.delay_ns += match now == *then {
-                true => window_ns,
-                false => now.delay_ns.saturating_sub(then.delay_ns),
-            };
+            let mut counted_ns = 0;
+            if let Some(Known { stat: then, counted_ns: before_ns }) = before.get(tid) {
+                counts.run_ns += now.run_ns.saturating_sub(then.run_ns);
+                let delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
+                // The kernel counts a wait when it ends. A runnable task that has not run since
+                // waited throughout.
+                if is_runnable && now == *then {
+                    counted_ns = before_ns + window_ns;
+                    counts.delay_ns += window_ns;
+                } else {
+                    counts.delay_ns += delay_ns.saturating_sub(*before_ns);
+                }
+            }
+            self.known.insert(*tid, Known { stat: now, counted_ns });
         }
         counts
     }
@@ -110,7 +118,8 @@ pub struct Limits {
 impl Counted {
     pub fn limit(&self, limits: &Limits) -> Limit {
         let tasks = &self.tasks;
-        let is_delayed = tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;
+        let is_delayed = tasks.runnable > 0
+            && tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;
         if self.is_frozen {
             Limit::Frozen
         } else if self.is_above_soft_cap {
@@ -236,9 +245,15 @@ mod tests {
         task(901, "R", "1600 900 4");
         task(902, "R", "1500 600 4");
         let second = poll.poll(&fs, &tids, 1_000);
-        // 902 slept at the first poll, 903 has waited throughout, and 904 is gone.
+        // 903 has waited throughout, and 904 is gone.
         assert_eq!(second.runnable, 3);
-        assert_eq!((second.run_ns, second.delay_ns), (600, 1_400));
+        assert_eq!((second.run_ns, second.delay_ns), (1_100, 1_500));
+        task(902, "S", "1700 600 5");
+        task(903, "S", "100 1380 10");
+        let third = poll.poll(&fs, &tids, 1_000);
+        // The kernel counts 1300 when the wait of 903 ends, of which 1000 were counted before.
+        assert_eq!(third.runnable, 1);
+        assert_eq!((third.run_ns, third.delay_ns), (230, 1_300));
         assert!(!second.is_partial);
         let many: Vec<i32> = (901..901 + TASKS_MAX as i32 + 1).collect();
         assert!(poll.poll(&fs, &many, 1_000).is_partial);
