@@ -100,7 +100,7 @@ function ofMachine(status, ratio) {
 
 function tellTiles(tiles, status) {
   if (status.capacity_cpus <= 0) {
-    for (const one of ['main', 'side', 'idle']) tiles[one].tell('–', 'not measured without side work');
+    for (const one of ['main', 'side', 'idle']) tiles[one].tell('–', 'not measured yet');
   } else {
     tiles.main.tell(cpus(status.main_cpus), `of ${cpus(status.capacity_cpus)} CPUs`);
     tiles.side.tell(cpus(status.side_cpus), `of ${cpus(status.decision.allowance_cpus)} allowed`);
@@ -147,7 +147,7 @@ function agentFacts(status) {
     sensing: status.sensing_note ? `${status.sensing} (${status.sensing_note})` : status.sensing,
     cpuset: status.cpuset,
     loop: `every ${(control.period_us / 1000).toFixed(0)} ms; late ${control.late_p50_us.toFixed(0)} µs (p99 ${control.late_p99_us.toFixed(0)}, `
-      + `max ${control.late_max_us.toFixed(0)}); ${control.step_cost_us.toFixed(0)} µs a step, ${control.agent_cpus.toFixed(4)} CPUs`,
+      + `max ${control.late_max_us.toFixed(0)}); ${control.step_cost_us.toFixed(0)} µs a step; agent ${control.agent_cpus.toFixed(4)} CPUs over ${control.agent_window_seconds.toFixed(0)} s`,
     writes: `${status.quota_writes_per_second.toFixed(1)} quota writes a second, ${status.writes_total} writes in all`,
     guardian: status.guardian_pid
       ? `${status.guardian_pid}, acts after ${status.lease_seconds.toFixed(1)} s without a sign of the agent`

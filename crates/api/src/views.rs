@@ -91,14 +91,15 @@ pub struct GateView {
     pub rule: Option<String>,
     /// Processes in it now.
     pub processes: u64,
-    /// What it used over the last second.
+    /// What it used over the last second, or since it was made.
     pub usage_cpus: f64,
     /// CPU that its group (its process, where it has none) has used in all.
     #[serde(default)]
     pub used_seconds: f64,
     /// What the law gives it now, for side gates.
     pub allowance_cpus: Option<f64>,
-    /// Periods in which its quota (or the side root's) throttled it, as the kernel counts.
+    /// Periods in which a quota throttled its group (the side root, where its group had none), as
+    /// the kernel counts.
     pub nr_throttled: u64,
     /// Time throttled, as the kernel counts.
     pub throttled_seconds: f64,
@@ -171,10 +172,13 @@ pub struct LoopView {
     pub late_p99_us: f64,
     /// ... worst since start.
     pub late_max_us: f64,
-    /// CPU time of one step, mean over the last minute.
+    /// How long one step took, mean over the last minute or two.
     pub step_cost_us: f64,
-    /// The agent's own CPU over the last minute, in percent of one CPU.
+    /// CPUs that the agent's process used in that window.
     pub agent_cpus: f64,
+    /// The last minute, or the time since the agent started.
+    #[serde(default)]
+    pub agent_window_seconds: f64,
 }
 
 /// The whole machine at a glance.
@@ -436,8 +440,8 @@ impl fmt::Display for SumLineView {
     }
 }
 
-/// Sums since the agent started. CPU is counted while the control loop runs: it rests where nothing
-/// is limited.
+/// Sums since the agent started. The control loop adds the CPU of each of its windows, except for
+/// one in which the side groups changed or the sample could not be used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TotalsView {
     /// What main and the headroom left for side work, while there was some.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::fs::FileType;
-use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Engine;
@@ -15,7 +14,6 @@ use tracing::{info, warn};
 use super::repair::has_records;
 use crate::events::EventKind;
 use crate::gates::{Attachment, Gate, Gates};
-use crate::kernel::Kernel;
 use crate::lifecycle::history_sampler::HistorySampler;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::loop_watch::LoopWatch;
@@ -79,7 +77,6 @@ pub struct Housekeeping {
     stuck_guardians: Vec<std::process::Child>,
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
-    own_cpu: Option<(u64, u64)>,
     loop_watch: LoopWatch,
     history: HistorySampler,
 }
@@ -99,7 +96,6 @@ impl Housekeeping {
             guardian,
             stuck_guardians: Vec::new(),
             engine: None,
-            own_cpu: None,
             loop_watch: LoopWatch::default(),
             history: HistorySampler::default(),
         }
@@ -121,7 +117,7 @@ impl Housekeeping {
     }
 
     pub(crate) fn note_figures(&mut self, runtime: &Runtime, life: &Life) {
-        self.measure_self(&runtime.kernel, life);
+        lock(&life.own_cpu).poll(runtime.kernel.clock.now_ns());
         if life.mode == Mode::OnDemand {
             bound_log();
         }
@@ -334,21 +330,6 @@ impl Housekeeping {
         self.guardian = start_guardian(&runtime.kernel.run_dir, life.mode, self.engine)
             .inspect_err(|error| warn!("guardian: {error}"))
             .ok();
-    }
-
-    fn measure_self(&mut self, kernel: &Kernel, life: &Life) {
-        let now = (kernel.clock.now_ns(), clock_ns(ClockId::ProcessCPUTime));
-        if let Some(last) = self.own_cpu.replace(now) {
-            let wall_ns = (now.0 - last.0).max(1);
-            let latest = (now.1 - last.1) as f64 / wall_ns as f64;
-            let mut mean = lock(&life.own_cpus);
-            // A mean over about a minute.
-            *mean = if *mean == 0.0 {
-                latest
-            } else {
-                *mean + (latest - *mean) / 60.0
-            };
-        }
     }
 }
 

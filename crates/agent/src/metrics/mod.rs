@@ -195,7 +195,7 @@ fn machine(status: &StatusView) -> Vec<Family> {
         ),
         counter(
             "main_cpu_seconds",
-            "Everything but side work and idle, while anything is limited",
+            "Everything but side work and idle",
             totals.main_cpu_seconds,
         ),
         Family {

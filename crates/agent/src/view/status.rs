@@ -100,7 +100,9 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
     view.mode = life.mode.as_str().to_owned();
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
-    view.control.agent_cpus = *lock(&life.own_cpus);
+    let (used_ns, window_ns) = lock(&life.own_cpu).used_and_window_ns(now_ns);
+    view.control.agent_cpus = ratio(used_ns as f64, window_ns as f64);
+    view.control.agent_window_seconds = seconds(window_ns);
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;

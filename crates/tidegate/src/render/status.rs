@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_api::{ObjectiveView, RecordingView, SchedExtView, StatusView};
+use tidegate_api::{Limit, ObjectiveView, RecordingView, SchedExtView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -157,14 +157,14 @@ fn objective(view: &StatusView, found: &ObjectiveView) -> String {
     )
 }
 
-/// The loop rests while nothing is limited, and nothing is measured then.
-fn rests(view: &StatusView) -> bool {
+/// Before the control loop's first window, and after a change of the side groups.
+fn is_unmeasured(view: &StatusView) -> bool {
     view.capacity_cpus <= 0.0
 }
 
 fn machine(view: &StatusView) -> String {
     let cpus = super::count(u64::from(view.cpus), "CPU", "CPUs");
-    if rests(view) {
+    if is_unmeasured(view) {
         return format!("{cpus}, engine {}", view.engine);
     }
     format!(
@@ -186,7 +186,7 @@ fn of_machine(view: &StatusView, ratio: f64) -> String {
 
 fn headroom(view: &StatusView) -> String {
     let asked = of_machine(view, view.headroom_ratio);
-    if rests(view) {
+    if is_unmeasured(view) {
         return format!("{asked} asked ({})", view.headroom_from);
     }
     format!(
@@ -197,14 +197,17 @@ fn headroom(view: &StatusView) -> String {
 }
 
 fn use_line(view: &StatusView) -> String {
-    if rests(view) {
-        return "not measured while there is no side work".to_owned();
+    if is_unmeasured(view) {
+        return "not measured yet".to_owned();
     }
+    let allowed = match view.decision.limit {
+        Limit::IdleClass => String::new(),
+        _ => format!(" of {} allowed", cpus(view.decision.allowance_cpus)),
+    };
     format!(
-        "main and the rest {}, side {} of {} allowed, idle {}",
+        "main and the rest {}, side {}{allowed}, idle {}",
         cpus(view.main_cpus),
         cpus(view.side_cpus),
-        cpus(view.decision.allowance_cpus),
         cpus(view.idle_cpus)
     )
 }
@@ -257,7 +260,7 @@ fn sensing(view: &StatusView) -> String {
 fn control(view: &StatusView) -> String {
     let health = &view.control;
     format!(
-        "every {:.0} ms, {} steps ({} samples unusable); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.4} CPUs",
+        "every {:.0} ms, {} steps ({} samples unusable); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step; agent {:.4} CPUs over {}",
         health.period_us / 1e3,
         health.steps,
         health.unusable_samples,
@@ -265,7 +268,8 @@ fn control(view: &StatusView) -> String {
         health.late_p99_us,
         health.late_max_us,
         health.step_cost_us,
-        health.agent_cpus
+        health.agent_cpus,
+        span(health.agent_window_seconds)
     )
 }
 

@@ -93,6 +93,7 @@ fn machine() -> StatusView {
             late_max_us: 400.0,
             step_cost_us: 9.0,
             agent_cpus: 0.003,
+            agent_window_seconds: 60.0,
             ..LoopView::default()
         },
         guardian_pid: Some(4712),
@@ -154,7 +155,7 @@ fn the_status_page() {
             2.0 % (0.04 CPUs)
    Sensing: bpf
       Loop: every 5 ms, 38400 steps (0 samples unusable); late 12 us (p99 80,
-            max 400); 9 us a step, 0.0030 CPUs
+            max 400); 9 us a step; agent 0.0030 CPUs over 60 s
   Guardian: 4712, acts after 2.0 s without a sign of the agent
      Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
             once
