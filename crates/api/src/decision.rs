@@ -166,7 +166,8 @@ impl Decision {
         let sentence = match self.reason {
             _ if self.groups.is_empty() => "no side work: nothing is limited".to_owned(),
             _ if self.limit == Limit::IdleClass => {
-                "no headroom is asked for: side work is in the idle class, without a quota"
+                "side work is in the idle class, without a quota: it yields to all other work, and no \
+                 CPU is kept idle"
                     .to_owned()
             }
             Reason::Warmup => {
@@ -217,7 +218,7 @@ pub struct HeldView {
     pub parent_throttled_periods: u64,
     /// Its tasks that were runnable at the last poll.
     pub runnable_tasks: u64,
-    /// How long those waited for a CPU (run delay).
+    /// How long its tasks waited for a CPU (run delay), of 64 tasks at most.
     pub run_delay_seconds: f64,
     /// How long those ran.
     pub run_seconds: f64,

@@ -38,11 +38,7 @@ pub(crate) fn poll(
     };
     // The group of a side gate that is limited in its place has one quota, which moves.
     let is_own = group.is_some() && group != moving;
-    let own = match (is_own, throttled_by_own, &group) {
-        (true, Some(throttled), _) => throttled,
-        (true, None, Some(group)) => throttled(group),
-        _ => 0,
-    };
+    let own = throttled_by_own.filter(|_| is_own).unwrap_or(0);
     let root = moving.as_ref().map_or(0, throttled);
     let parent: u64 = above(kernel, gate.record.attachment.group(), moving.as_ref())
         .iter()

@@ -18,6 +18,9 @@ use crate::systemd::unit_of;
 /// A gate that was measured within this is shown as it was then.
 const FRESH_NS: u64 = 1_500_000_000;
 
+/// The second poll of a gate may follow the first after this.
+const FIRST_WINDOW_NS: u64 = 100_000_000;
+
 /// A group that uses so much of each CPU that it is given wants all it gets.
 const HUNGRY_UCPU: f64 = 850_000.0;
 
@@ -52,7 +55,12 @@ pub(crate) fn measure_for_show(
     decision: &Decision,
     now_ns: u64,
 ) {
-    let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < FRESH_NS;
+    // The first poll has no window, or a short one.
+    let fresh_ns = match gate.held.view.window_seconds > 0.0 {
+        true => FRESH_NS,
+        false => FIRST_WINDOW_NS,
+    };
+    let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < fresh_ns;
     if !gate.usage.as_ref().is_some_and(is_fresh) {
         measure(runtime, gate, decision, now_ns);
     }
@@ -71,13 +79,17 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
         Attachment::Observed { pid, .. } => process_cpu_ns(&*kernel.fs, *pid),
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
+    let placed = gate.record.attachment.placed();
+    let stat = placed.and_then(|group| limit_stat(&runtime.sched_ext, kernel, group).ok());
     let stat = match gate.own_limit() {
-        Some(_) => limit_stat(&runtime.sched_ext, kernel, gate.record.attachment.group()).ok(),
-        None => subgroups_stat(runtime, &gate.record.name),
+        Some(_) => stat,
+        // Another program's quota counts periods, too.
+        None => subgroups_stat(runtime, &gate.record.name)
+            .or_else(|| stat.filter(|stat| stat.nr_periods > 0)),
     };
     gate.stat = stat;
-    let placed = gate.record.attachment.placed();
     let cap = placed.and_then(|group| sched_ext_cap(&runtime.sched_ext, kernel, group));
+    let in_place = matches!(gate.record.attachment, Attachment::InPlace { .. });
     let background_us = cap.map(|cap| cap.background_us);
     let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
     // A cap for each process or task is no limit of the group.
@@ -89,9 +101,13 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let has_limit = stat.is_some() || cap.is_some();
     let throttled = has_limit.then(|| stat.map_or(0, |stat| stat.nr_throttled) + throttles);
     let Some(usage_ns) = usage_ns else {
+        (gate.usage_cpus, gate.background_cpus) = (0.0, 0.0);
         return throttled;
     };
-    if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
+    let made_ns = gate.record.made_ns;
+    let is_new = placed.is_some() && now_ns.saturating_sub(made_ns) < FRESH_NS;
+    let at_first = (is_new && !in_place).then_some((made_ns, 0));
+    if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)).or(at_first) {
         let wall_ns = now_ns.saturating_sub(last_ns).max(1);
         gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
         let lately_us = background_us
