@@ -50,6 +50,13 @@ page() {
 }
 
 build() {
+	if [ "$(uname -s)" != Linux ]; then
+		say "$(uname -s): Tidegate needs a Linux kernel; build it on Linux, or in a Linux virtual machine"
+		exit 1
+	fi
+	case $(uname -r) in
+	*-Microsoft) say "kernel $(uname -r): WSL 1 has no cgroups; convert the distribution to WSL 2: wsl --set-version NAME 2" ;;
+	esac
 	if ! command -v cargo >/dev/null 2>&1; then
 		say "cargo: not found in PATH; install a Rust toolchain (https://rustup.rs), then run this again"
 		exit 1

@@ -2,15 +2,16 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use tidegate_api::client::Client;
 use tidegate_api::{ApiError, ErrorKind};
 
-use crate::paths::{RunDir, open_lock};
+use crate::paths::{RunDir, open_lock, remedy};
 use crate::process::liveness::{agent_lives, next_agent_lives};
 use crate::process::program::own_program;
 
@@ -36,21 +37,11 @@ pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
 /// --on-demand` forks and its first process, which is waited for here, leaves at once. The agent
 /// reports over its standard output, which it then turns into its log.
 pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ApiError> {
-    let failed = |why: String| {
-        let remedy = "run as root, or have the service started (`systemctl start tidegate`)";
-        let detail = format!("agent: cannot be started: {why}");
-        ApiError::new(ErrorKind::Unreachable, detail).with_remedy(remedy)
-    };
-    run_dir.make().map_err(|why| {
-        let message = format!("agent: cannot be started: {why}");
-        ApiError::new(ErrorKind::Unreachable, message)
-    })?;
+    run_dir.make().map_err(|why| failed(&why.to_string()))?;
     // Two `run`s at once: the second waits here and then finds the first one's agent.
     let lock_path = run_dir.start_lock();
-    let lock = open_lock(&lock_path)
-        .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    lock.lock()
-        .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
+    let lock = open_lock(&lock_path).map_err(of_file(&lock_path))?;
+    lock.lock().map_err(of_file(&lock_path))?;
     if next_agent_lives(run_dir) {
         return Ok(());
     }
@@ -61,7 +52,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&log_path)
-        .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
+        .map_err(of_file(&log_path))?;
     let mut command = own_program();
     command
         .args(["agent", "run", "--on-demand"])
@@ -76,7 +67,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .stdout(Stdio::piped())
         .stderr(log)
         .process_group(0);
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
     let mut report = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         let _ = stdout.read_to_string(&mut report);
@@ -86,14 +77,24 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         "ready" => Ok(()),
         // A starter that was killed has left one behind, and that was faster.
         _ if agent_lives(run_dir) => Ok(()),
-        "" => Err(failed(format!(
-            "it ended without a word; see {}",
-            log_path.display()
-        ))),
-        why => Err(failed(why.to_owned())),
+        "" => {
+            let why = format!("it ended without a word; see {}", log_path.display());
+            Err(failed(&why))
+        }
+        why => Err(failed(why)),
     }
 }
 
 fn is_the_agents(name: &OsStr) -> bool {
     name == "PATH" || name == "RUST_BACKTRACE" || name.as_encoded_bytes().starts_with(b"TIDEGATE_")
+}
+
+fn failed(why: &str) -> ApiError {
+    let why = why.strip_prefix("agent: ").unwrap_or(why);
+    let detail = format!("agent: cannot be started: {why}");
+    ApiError::new(ErrorKind::Unreachable, detail)
+}
+
+fn of_file(path: &Path) -> impl FnOnce(io::Error) -> ApiError + '_ {
+    move |error| failed(&format!("{}: {error}", path.display())).with_remedy(remedy(&error))
 }

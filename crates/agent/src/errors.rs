@@ -5,7 +5,7 @@ use std::fmt::Display;
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::KfsError;
 use tidegate_cgroup::discover::DiscoverError;
-use tidegate_cgroup::group::GroupError;
+use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 use tidegate_engine::apply::JournalError;
 use tidegate_engine::ledger::LedgerError;
 
@@ -42,6 +42,21 @@ pub(crate) fn no_gate(target: &str) -> ApiError {
         format!("{target}: there is no such gate"),
     )
     .with_remedy("see `tidegate status`")
+}
+
+pub(crate) fn no_group(groups: &Groups, target: &str) -> ApiError {
+    let detail = format!("{target}: there is no such group");
+    let mount = groups.dir(&GroupPath::root());
+    ApiError::new(ErrorKind::NotFound, detail)
+        .with_remedy(format!("list the groups with: find {} -type d", mount.display()))
+}
+
+/// Names what an error is about.
+pub(crate) fn about(what: &str) -> impl FnOnce(ApiError) -> ApiError + '_ {
+    move |error| ApiError {
+        detail: format!("{what}: {}", error.detail),
+        ..error
+    }
 }
 
 pub(crate) fn of_group(error: GroupError) -> ApiError {

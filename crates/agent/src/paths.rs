@@ -8,7 +8,7 @@
 //! their owner alone.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -27,11 +27,21 @@ const UNMAPPED_UID: u32 = 65_534;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
-    #[error("{}: {error}; run as root", .path.display())]
+    #[error("{}: {error}; {}", .path.display(), remedy(.error))]
     Make { path: PathBuf, error: io::Error },
     /// Another user could tamper with it.
     #[error("{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}", .path.display())]
     Unsafe { path: PathBuf, why: String },
+}
+
+/// What helps where the run directory or a file in it cannot be made.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "put sudo before tidegate (a command of run still runs as you), or have the service started"
+        }
+        _ => "make it writable, or set TIDEGATE_RUN_DIR",
+    }
 }
 
 /// Opens the file of a lock, or makes it, for its owner alone.

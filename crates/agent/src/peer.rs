@@ -270,7 +270,7 @@ pub fn may_give(
     if owner_uid != peer.uid {
         let uid = peer.uid;
         return Err(denied(format!(
-            "terms: it belongs to uid {owner_uid}, and you are uid {uid}"
+            "it belongs to uid {owner_uid}, and you are uid {uid}"
         )));
     }
     for (name, value) in terms {

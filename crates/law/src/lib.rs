@@ -8,6 +8,9 @@
 //! scheduler. All are pure: time comes in, nothing is read or written elsewhere. `law/README.md`
 //! says where each formula, its bounds and its tuning are told.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Tidegate needs a Linux kernel: build it on Linux, or in a Linux virtual machine");
+
 pub mod bandwidth;
 pub mod cap;
 pub mod delay;

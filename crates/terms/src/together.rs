@@ -49,7 +49,7 @@ impl Terms {
                 Err(together(
                     Term::Period,
                     &self.period,
-                    "stands without a quota",
+                    "needs a quota",
                     remedy,
                 ))
             }
@@ -81,7 +81,7 @@ impl Terms {
 
     fn burst_alone(&self) -> TermError {
         let remedy = "give a quota with it, as in quota=20ms burst=max";
-        together(Term::Burst, &self.burst, "stands without a quota", remedy)
+        together(Term::Burst, &self.burst, "needs a quota", remedy)
     }
 
     fn check_caps(&self) -> Result<(), TermError> {
@@ -99,7 +99,7 @@ impl Terms {
             return Err(together(
                 Term::CapScope,
                 &self.cap_scope,
-                "stands without a cap",
+                "needs a cap",
                 remedy,
             ));
         }

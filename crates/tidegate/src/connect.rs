@@ -100,7 +100,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result<R, Failure> {
     let client = match host() {
         Some(host) => to_host(host)?,
-        None => client::connect_or_start(&RunDir::from_env()).map_err(with_remedy_for_users)?,
+        None => client::connect_or_start(&RunDir::from_env())?,
     };
     let started = Instant::now();
     loop {
@@ -108,26 +108,8 @@ pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result
             Err(error) if error.kind == ErrorKind::Busy && started.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            answer => return answer.map_err(with_remedy_for_users),
+            answer => return Ok(answer?),
         }
-    }
-}
-
-/// Without root, the shortest way comes first.
-fn with_remedy_for_users(error: ApiError) -> Failure {
-    let root = rustix::process::geteuid().is_root();
-    let kind = error.kind;
-    let failure = Failure::from(error);
-    match kind {
-        ErrorKind::Unreachable if !root => Failure::new(
-            failure.exit,
-            format!(
-                "{}\nonly root can start the agent; put sudo before tidegate (CMD still runs as you), or have an \
-                 administrator start the service",
-                failure.message
-            ),
-        ),
-        _ => failure,
     }
 }
 

@@ -12,7 +12,7 @@ use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
 use crate::agent::Agent;
-use crate::errors::{not_found, of_group, usage};
+use crate::errors::{about, not_found, of_group, usage};
 use crate::events::EventKind;
 use crate::gates::budget::{check_descriptors, check_room, check_size};
 use crate::gates::privilege::only_tightens;
@@ -62,7 +62,8 @@ impl Agent {
             return Err(ApiError::new(ErrorKind::Denied, message));
         }
         check_size(&request.terms)?;
-        may_give(peer, is_admin(peer), process.uid, &request.terms)?;
+        may_give(peer, is_admin(peer), process.uid, &request.terms)
+            .map_err(about(&format!("process {pid}")))?;
         let mut gates = self.gates.lock();
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);

@@ -11,7 +11,7 @@ use tidegate_terms::{Class, RawTerms, Source};
 use tracing::warn;
 
 use crate::agent::Agent;
-use crate::errors::{no_gate, not_found, usage};
+use crate::errors::{about, no_gate, no_group, not_found, of_group, usage};
 use crate::events::EventKind;
 use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
@@ -65,7 +65,7 @@ impl Agent {
         };
         let judged = judged(&effective, hint_only);
         let is_admin = is_admin(peer);
-        may_give(peer, is_admin, owner_uid, &judged)?;
+        may_give(peer, is_admin, owner_uid, &judged).map_err(about(&request.target))?;
         if target == Target::Pid(1) {
             let error = ApiError::new(ErrorKind::Usage, "process 1: it starts and ends all others");
             return Err(error.with_remedy("name a unit, a group or another process"));
@@ -175,7 +175,7 @@ impl Agent {
             return Ok(None);
         }
         let judged = judged(&request.terms, is_hint_only(&request.terms));
-        may_give(peer, is_admin(peer), peer.uid, &judged)?;
+        may_give(peer, is_admin(peer), peer.uid, &judged).map_err(about(&request.target))?;
         self.admit(peer)?;
         drop(gates);
         group_of_unit(&self.runtime.kernel, unit).map(Some)
@@ -208,8 +208,12 @@ impl Agent {
     fn uid_of(&self, target: &Target, text: &str) -> Result<u32, ApiError> {
         match target {
             Target::Cgroup(group) => {
-                let stat = self.runtime.kernel.groups.stat(group);
-                Ok(stat.map_err(not_found)?.uid)
+                let groups = &self.runtime.kernel.groups;
+                match groups.stat(group) {
+                    Ok(stat) => Ok(stat.uid),
+                    Err(error) if error.is_gone() => Err(no_group(groups, text)),
+                    Err(error) => Err(of_group(error)),
+                }
             }
             Target::Pid(_) | Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
         }

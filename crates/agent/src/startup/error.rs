@@ -10,7 +10,7 @@ use tidegate_sched_ext::SchedExtError;
 use tidegate_terms::ConfigErrors;
 
 use crate::errors::MachineError;
-use crate::paths::RunDirError;
+use crate::paths::{RunDirError, remedy};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -18,7 +18,7 @@ pub enum StartError {
     Prefix(TargetError),
     #[error("agent: {0}")]
     RunDir(RunDirError),
-    #[error("agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", .path.display())]
+    #[error("agent: {}: {error}; {}", .path.display(), remedy(.error))]
     Denied { path: PathBuf, error: io::Error },
     #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
     Running { path: PathBuf },

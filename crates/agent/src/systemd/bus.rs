@@ -52,11 +52,11 @@ const PERIOD_DEFAULT_US: u64 = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
     #[error(
-        "unit: systemd is not this machine's first process; name the group instead: cgroup:/PATH"
+        "systemd is not this machine's first process; name the group instead: cgroup:/PATH"
     )]
     NoSystemd,
     #[error(
-        "unit: the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
+        "the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
     )]
     NoBus { why: String },
     #[error("unit {unit}: systemd: {why}; look with: systemctl status {unit}")]

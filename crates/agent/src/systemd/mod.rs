@@ -17,7 +17,7 @@ use tidegate_engine::ledger::{Change, Entry};
 use tidegate_terms as terms;
 use tracing::warn;
 
-use crate::errors::{refuse, usage};
+use crate::errors::{about, refuse, usage};
 use crate::gates::Gate;
 use crate::kernel::Kernel;
 use bus::{BusError, CpuValues};
@@ -50,7 +50,14 @@ fn kind_of(error: &BusError) -> ErrorKind {
 }
 
 pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> Result<GroupPath, ApiError> {
-    let wrong = |error: BusError| refuse(kind_of(&error), error);
+    let wrong = |error: BusError| {
+        let is_about_unit = !matches!(error, BusError::NoSystemd | BusError::NoBus { .. });
+        let refused = refuse(kind_of(&error), error);
+        match is_about_unit {
+            true => refused,
+            false => about(&format!("unit {unit}"))(refused),
+        }
+    };
     let state = bus::state(unit).map_err(wrong)?;
     if !state.is_known() {
         let unit = unit.to_string();

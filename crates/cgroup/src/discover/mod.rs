@@ -37,6 +37,11 @@ pub enum DiscoverError {
     )]
     NoCpuController { found: String },
     #[error(
+        "discovery: kernel {release} is that of WSL 1, which has no cgroups; convert the distribution to WSL 2: \
+         wsl --set-version NAME 2"
+    )]
+    Wsl1 { release: String },
+    #[error(
         "discovery: base {base}: {why}; name an existing group below the cpu controller's mount"
     )]
     Base { base: String, why: String },
@@ -141,7 +146,7 @@ impl Machine {
             .or_else(|| {
                 lacking(
                     &self.features.quota,
-                    "; tidegate needs a kernel with CONFIG_CFS_BANDWIDTH",
+                    "; boot Linux 4.15 or later with CONFIG_CFS_BANDWIDTH",
                 )
             })
     }
@@ -176,15 +181,24 @@ pub fn cgroup_mounts(fs: &dyn KernelFs) -> Result<Vec<CgroupMount>, DiscoverErro
     Ok(parse_mountinfo(MOUNTINFO, &fs.read(Path::new(MOUNTINFO))?)?)
 }
 
+fn no_cpu_controller(fs: &dyn KernelFs, mounts: &[CgroupMount]) -> DiscoverError {
+    let release = kernel_release(fs);
+    // WSL 2 has a kernel of its own, whose release ends in `-microsoft-standard-WSL2`.
+    match release.ends_with("-Microsoft") {
+        true => DiscoverError::Wsl1 { release },
+        false => DiscoverError::NoCpuController {
+            found: place::describe(mounts),
+        },
+    }
+}
+
 /// Looks at the machine. `base` overrides where our groups are made (a path below the cpu mount).
 pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, DiscoverError> {
     let mounts = cgroup_mounts(fs)?;
     let own = parse_proc_cgroup(OWN_CGROUP, &fs.read(Path::new(OWN_CGROUP))?)?;
     let mut notes = Vec::new();
     let (version, cpu_mount) =
-        place::find_cpu(fs, &mounts).ok_or_else(|| DiscoverError::NoCpuController {
-            found: place::describe(&mounts),
-        })?;
+        place::find_cpu(fs, &mounts).ok_or_else(|| no_cpu_controller(fs, &mounts))?;
     let cpu = place::hierarchy(fs, cpu_mount, version, &own, base)?;
     let cpuacct = match version {
         CgroupVersion::V1 => place::find_cpuacct(fs, &mounts, &cpu, &own, &mut notes)?,
@@ -227,4 +241,43 @@ pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, Discov
         systemd,
         notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::FakeFs;
+
+    /// What a machine says that Tidegate cannot use; `None` for one that it can.
+    fn refusal(release: &str, mounts: &[(u8, &str, &[&str])]) -> Option<String> {
+        let fs = FakeFs::with_mounts(mounts);
+        fs.set_file("/proc/sys/kernel/osrelease", release);
+        match discover(&fs, None) {
+            Ok(machine) => machine.refusal(),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_used_says_why_and_what_helps() {
+        let v2: (u8, &str, &[&str]) = (2, "/sys/fs/cgroup", &["cpu", "memory"]);
+        let no_cpu: (u8, &str, &[&str]) = (2, "/sys/fs/cgroup", &["memory"]);
+        let unified: (u8, &str, &[&str]) = (2, "/sys/fs/cgroup/unified", &[]);
+        let v1: (u8, &str, &[&str]) = (1, "/sys/fs/cgroup/cpu,cpuacct", &["cpu", "cpuacct"]);
+        for (release, mounts, why, remedy) in [
+            ("4.4.0-19041-Microsoft", &[][..], "4.4.0-19041-Microsoft is that of WSL 1", "wsl --set-version NAME 2"),
+            ("6.18.0", &[], "no cgroup mount at all", "mount -t cgroup2 none /sys/fs/cgroup"),
+            ("6.18.0", &[no_cpu], "no cgroup mount carries the cpu controller", "mount one: mount -t cgroup"),
+            ("4.9.0-19-amd64", &[v2], "kernel 4.9.0-19-amd64 is older than 4.15", "boot Linux 4.15 or later"),
+        ] {
+            let refusal = refusal(release, mounts).unwrap();
+            assert!(refusal.contains(why) && refusal.contains(remedy), "{refusal}");
+        }
+        for (release, mounts) in [
+            ("5.15.90.1-microsoft-standard-WSL2", &[v2][..]),
+            ("6.18.0", &[v1, unified]),
+        ] {
+            assert_eq!(refusal(release, mounts), None, "{release}");
+        }
+    }
 }

@@ -161,7 +161,7 @@ fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
 
 fn seconds(text: &str) -> Result<u64, Failure> {
     lengths::seconds(text)
-        .map_err(|why| Failure::new(Exit::Usage, format!("--for: \"{text}\": {why}")))
+        .map_err(|why| Failure::new(Exit::Usage, format!("--for: \"{text}\" {why}")))
 }
 
 fn reload(args: &ChangeArgs) -> Result<Exit, Failure> {

@@ -32,7 +32,7 @@ pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
                 "this kernel has no CPU quotas ({})",
                 machine.features.quota.how
             ),
-            "boot a kernel with CONFIG_CFS_BANDWIDTH",
+            "boot Linux 4.15 or later with CONFIG_CFS_BANDWIDTH",
         );
     }
     if let Some(why) = machine.refusal() {
