@@ -43,7 +43,7 @@ fn the_exit_code_follows_from_the_kind_and_the_sentence_is_the_agents() {
 }
 
 /// The status line, the headers and the body of a call.
-fn call(instance: &Instance, request: &str) -> (String, serde_json::Value) {
+pub fn call(instance: &Instance, request: &str) -> (String, serde_json::Value) {
     let mut stream = UnixStream::connect(instance.run_dir().join("tidegate.sock")).unwrap();
     write!(stream, "{request}\r\nhost: tidegate\r\n\r\n").unwrap();
     let mut answer = String::new();
