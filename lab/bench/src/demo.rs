@@ -106,6 +106,11 @@ pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabE
     report.notes.push(format!("The tour took {seconds:.0} s."));
     report.notes.extend(missing);
     let picture = picture::draw(&report);
+    let loud = report
+        .notes
+        .iter()
+        .find(|note| note.starts_with(build::LOUD_NOTE));
+    let loud = loud.map_or_else(String::new, |note| wrapped("", note));
     let is_drawn = [SIDE_WORK_TITLE, FOLLOW_TITLE];
     let is_dots = |plot: &Plot| !is_drawn.iter().any(|title| plot.title.starts_with(title));
     report.plots.retain(is_dots);
@@ -129,7 +134,7 @@ pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabE
     report.write_files(&options.out_dir())?;
     let page = options.out_dir().join("demo.html");
     let text = format!(
-        "\n{text}\n{}\nIt took {seconds:.0} s.\nPlots: {}\nTry next:\n  {command} run make -j8\n  {command} top\n",
+        "\n{text}\n{}\n{loud}It took {seconds:.0} s.\nPlots: {}\nTry next:\n  {command} run make -j8\n  {command} top\n",
         report.machine.line(),
         page.display(),
     );

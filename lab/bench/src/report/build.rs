@@ -9,6 +9,9 @@ use crate::stats::{bootstrap95, geometric_mean, least, mean, median, most, with_
 /// More than this of the machine for other programs, and a measurement is theirs as much as ours.
 const LOUD: f64 = 0.10;
 
+/// How the note on a loud machine begins.
+pub const LOUD_NOTE: &str = "Other programs used";
+
 /// The report on samples in the order of the experiment's design.
 pub fn report(
     experiment: &Experiment,
@@ -45,8 +48,8 @@ pub fn report(
     }
     report.notes.extend(loud.map(|ratio| {
         format!(
-            "Other programs used {:.0} % of the machine, so no target is judged: run it again on \
-             a quiet machine.",
+            "{LOUD_NOTE} {:.0} % of the machine, so no target is judged: run it again on a quiet \
+             machine.",
             100.0 * ratio
         )
     }));
