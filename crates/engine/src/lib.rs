@@ -9,6 +9,7 @@ pub mod held;
 pub mod ledger;
 pub mod limit;
 pub mod locks;
+pub mod measure;
 pub mod quota_planner;
 pub mod sense;
 pub mod starts;

@@ -12,6 +12,7 @@
 mod apply;
 mod decision;
 mod demand;
+mod measuring;
 mod meter;
 mod pace;
 mod protect;
@@ -27,6 +28,7 @@ use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, H
 pub use apply::{Apply, ApplyError};
 pub use decision::decision_of;
 pub use demand::Demand;
+pub use measuring::{SwitchedGate, SwitchedQuota};
 pub use meter::{Durations, Meter, Recent, Totals, Use};
 pub use protect::{Figure, Objective, Protect, Protection};
 pub use pulses::Pulses;
@@ -35,6 +37,7 @@ pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped,
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
+use self::measuring::Measuring;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, WaitHistogram, Waits};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
@@ -53,6 +56,7 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
+    measuring: Option<Measuring>,
     pub quotas: Quotas,
     pub soft_caps: SoftCaps,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
@@ -90,6 +94,7 @@ impl Control {
             pulses: Pulses::default(),
             demand,
             protect,
+            measuring: None,
             quotas: Quotas::default(),
             soft_caps: SoftCaps::default(),
             groups: (Vec::new(), Vec::new()),
@@ -133,6 +138,7 @@ impl Control {
 
     pub fn set_demand(&mut self, demand: Demand) {
         if demand != self.demand {
+            self.stop_measuring("what the gates ask for changed");
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
             self.demand = demand;
@@ -174,14 +180,23 @@ impl Control {
         self.sensor.waits_by_class()
     }
 
+    /// Whether the sensor tells how long main waits to run.
+    pub fn tells_waits(&self) -> bool {
+        self.sensor.tells_waits()
+    }
+
     /// The idle that is kept: what was asked for and what an objective adds.
     pub fn headroom_ppm(&self) -> u32 {
         self.machine_terms().headroom_ppm
     }
 
     fn machine_terms(&self) -> HeadroomTerms {
-        self.demand
-            .terms(self.demand.headroom_ppm, self.protect.extra_ppm())
+        match self.measured_ppm() {
+            Some(level_ppm) => self.demand.terms(level_ppm, 0),
+            None => self
+                .demand
+                .terms(self.demand.headroom_ppm, self.protect.extra_ppm()),
+        }
     }
 
     pub fn demand(&self) -> &Demand {
@@ -195,6 +210,7 @@ impl Control {
         if self.groups == groups {
             return;
         }
+        self.stop_measuring("groups of main or side work came or went");
         self.groups = groups;
         if let Err(error) = self.sensor.set_groups(&self.groups.0, &self.groups.1) {
             self.sensing_error = Some(error.to_string());
@@ -213,6 +229,7 @@ impl Control {
 
     pub fn fell_back(&mut self) {
         self.fallbacks += 1;
+        self.stop_measuring("the agent was silent, and the guardian wrote the fallback");
         self.quotas.fell_back();
         self.soft_caps.fell_back();
     }
@@ -276,6 +293,7 @@ impl Control {
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
+        self.measure(began_ns, sample.valid, apply);
         self.estimate(&sample);
         // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
         if self.decision.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
@@ -301,11 +319,12 @@ impl Control {
 
     fn estimate(&mut self, sample: &HeadroomSample) {
         let tolerance_ppm = self.demand.tolerance_ppm;
-        let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
-        if changed {
+        // What main waits under a measurement's levels says nothing about the objective.
+        if !self.is_measuring() && self.protect.step(sample, &self.waits, tolerance_ppm) {
             self.law.set_terms(self.machine_terms());
         }
-        self.decision = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        let decision = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        self.decision = self.at_once(decision);
     }
 
     /// The stretch since the last reading; an invalid sample when there is none that may be used.

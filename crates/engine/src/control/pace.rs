@@ -21,6 +21,9 @@ impl Control {
     /// How long after the last step the next one is due, in a loop that steps every `period_ns`
     /// where that is urgent.
     pub fn period_ns(&self, period_ns: u64) -> u64 {
+        if self.is_measuring() {
+            return period_ns;
+        }
         // An objective may ask for idle at any moment.
         let keeps_idle = self.keeps_idle() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();

@@ -22,6 +22,8 @@ pub struct Target {
     cap_ucpu: u64,
     planner: QuotaPlanner,
     relief: Relief,
+    /// A measurement holds it at the tolerance.
+    is_held: bool,
     class_error: WriteError,
     quota_error: WriteError,
     /// Unequal weights were seen. A period that came and went with gates would be a write, and so a
@@ -43,6 +45,7 @@ impl Target {
             cap_ucpu: u64::MAX,
             planner: QuotaPlanner::new(config),
             relief: Relief::default(),
+            is_held: false,
             class_error: WriteError::default(),
             quota_error: WriteError::default(),
             unequal: false,
@@ -62,7 +65,7 @@ impl Target {
     /// The most that it may be given: side work out of the idle class is bounded by its tolerance
     /// alone.
     fn most_ucpu(&self, floor_ucpu: u64) -> u64 {
-        match self.relief.holds_at_floor() {
+        match self.is_held || self.relief.holds_at_floor() {
             true => self.cap_ucpu.min(floor_ucpu),
             false => self.cap_ucpu,
         }
@@ -239,6 +242,28 @@ impl Quotas {
         }
     }
 
+    /// A measurement holds `group` at the tolerance, or lets it go.
+    pub(super) fn hold(&mut self, group: &GroupPath, is_held: bool) {
+        for target in self.targets.iter_mut().filter(|one| one.group == *group) {
+            target.is_held = is_held;
+        }
+    }
+
+    /// Each quota is written in the next step, whatever it was written for: another level of side
+    /// work is in force.
+    pub(super) fn renew(&mut self) {
+        for target in &mut self.targets {
+            target.planner.invalidate();
+        }
+    }
+
+    /// Whether each quota stands as planned.
+    pub(super) fn are_in_force(&self) -> bool {
+        self.targets
+            .iter()
+            .all(|target| target.standing().is_some())
+    }
+
     /// One step: what `decision` gives, shared out and written where that is worth a write.
     /// `window` is the use since the step before.
     pub fn step(
@@ -282,7 +307,8 @@ impl Quotas {
     /// a group out of the idle class needs its own. (The law's decision does not say it: before the
     /// first sample it asks for no idle, for the capacity is not known.)
     pub(super) fn is_free(&self, keeps_idle: bool) -> bool {
-        !keeps_idle && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor())
+        let is_bound = |only: &Target| only.is_held || only.relief.holds_at_floor();
+        !keeps_idle && matches!(&self.targets[..], [only] if !is_bound(only))
     }
 
     fn divide(&mut self, allowance_ucpu: u64, floor_each_ucpu: u64) {

@@ -17,6 +17,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{
     Control, Demand, Figure, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
+use tidegate_engine::measure::{Experiment, Findings, State, Switched};
 use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 
 use crate::controller::Controller;
@@ -90,6 +91,8 @@ pub struct CgroupLog {
     pub steps: u64,
     /// What the machine refused, the last of it.
     pub refusal: Option<String>,
+    /// What a measurement found ([`CgroupEngine::measure`]).
+    pub findings: Option<Findings>,
 }
 
 impl Yields {
@@ -116,6 +119,8 @@ pub struct CgroupEngine {
     pending: VecDeque<Pending>,
     prng: Prng,
     started: bool,
+    /// A measurement to come: what, for how long, and when it begins.
+    measurement: Option<(Switched, Ns, Ns)>,
     due_ns: Ns,
     loop_ns: Ns,
     log: Arc<Mutex<CgroupLog>>,
@@ -152,6 +157,7 @@ impl CgroupEngine {
             pending: VecDeque::new(),
             prng: Prng::stream(config.seed, 0x6b6e_6f62),
             started: false,
+            measurement: None,
             due_ns: 0,
             loop_ns: 0,
             log: Arc::default(),
@@ -162,6 +168,30 @@ impl CgroupEngine {
     /// Where the engine will write down what it does.
     pub fn log(&self) -> Arc<Mutex<CgroupLog>> {
         Arc::clone(&self.log)
+    }
+
+    /// Measures from `from_ns` on, for so long, what side work costs main.
+    pub fn measure(&mut self, switched: Switched, length_ns: Ns, from_ns: Ns) {
+        self.measurement = Some((switched, length_ns, from_ns));
+    }
+
+    fn step_measurement(&mut self, now_ns: Ns) {
+        if let Some((switched, length_ns, _)) = self
+            .measurement
+            .take_if(|(_, _, from_ns)| *from_ns <= now_ns)
+        {
+            let experiment = Experiment::new(switched, length_ns, self.config.seed, now_ns);
+            self.control.begin_measuring(experiment, Vec::new());
+        }
+        let Some(experiment) = self.control.experiment_mut() else {
+            return;
+        };
+        experiment.heard(now_ns);
+        let is_done = *experiment.state() == State::Done;
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_done && log.findings.is_none() {
+            log.findings = Some(experiment.data().findings());
+        }
     }
 
     /// What `run --side` does before the command starts: the idle class and the tolerance as a
@@ -253,6 +283,7 @@ impl CgroupEngine {
             self.shared
                 .read_main_by_cpu(machine, self.config.sensing, &self.main);
         }
+        self.step_measurement(now_ns);
         let mut queue = Queue {
             now_ns,
             yields: self.yields,

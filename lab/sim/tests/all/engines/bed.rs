@@ -74,7 +74,7 @@ pub fn machine(cpus: u32, threads: u32, seed: u64) -> Machine {
 }
 
 /// Group specs of a main with headroom and of side work.
-fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
+pub fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
     let mut main = GroupSpec::new("main", GroupId::ROOT);
     main.class = Class::Main;
     main.headroom_ppm = headroom_ppm;

@@ -4,4 +4,5 @@
 
 mod bed;
 mod contract;
+mod measure;
 mod others;
