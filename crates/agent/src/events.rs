@@ -79,6 +79,12 @@ kinds! {
     ObjectiveMissed = "objective.missed", "0d6b7f0b54c84e0c9a8f6e5d3c2b1a47";
     /// Main is within its objective again.
     ObjectiveMet = "objective.met", "7be1c2d94f0a4b6c8d3e5f6071829a3b";
+    /// A measurement of what side work costs main has begun.
+    MeasureStarted = "measure.started", "b169e623393b43d199c6ee05c37cf39c";
+    /// The measurement is done, and this is its advice.
+    MeasureDone = "measure.done", "01fdac63dbea4a5ea87eeb9c1f0a41e0";
+    /// The measurement ended early; what the gates ask for is in force again.
+    MeasureEnded = "measure.ended", "e975fe1d4f854ed7828160f33bc3d586";
 }
 
 impl EventKind {

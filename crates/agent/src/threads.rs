@@ -23,7 +23,9 @@ use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;
 use crate::recorder::Recorder;
 use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{control_thread, cpuset_controller, lock_boost, mains, supervise};
+use crate::runtime::{
+    control_thread, cpuset_controller, lock_boost, mains, measurement, supervise,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A run that takes so long delays the other rows of its table.
@@ -71,6 +73,11 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
         name: "starts",
         period: |_, _| SECOND,
         run: |own, agent| own.starts.refresh(agent),
+    },
+    Row {
+        name: "measurement",
+        period: |_, _| SECOND / 2,
+        run: |_, agent| measurement::settle(&agent.runtime),
     },
     Row {
         name: "policy trial",

@@ -12,6 +12,9 @@ pub enum CallId {
     Set,
     Unset,
     Report,
+    MeasureStart,
+    Measure,
+    MeasureEnd,
     Status,
     Explain,
     Events,
@@ -33,6 +36,7 @@ pub enum CallId {
 pub enum Verb {
     Get,
     Post,
+    Delete,
 }
 
 impl Verb {
@@ -40,6 +44,7 @@ impl Verb {
         match self {
             Verb::Get => "GET",
             Verb::Post => "POST",
+            Verb::Delete => "DELETE",
         }
     }
 }
@@ -163,6 +168,18 @@ pub(crate) const fn post(
         verb: Verb::Post,
         callers: Callers::Admin,
         ..get(id, path, summary, answer)
+    }
+}
+
+pub(crate) const fn delete(
+    id: CallId,
+    path: &'static str,
+    summary: &'static str,
+    answer: Answer,
+) -> Call {
+    Call {
+        verb: Verb::Delete,
+        ..post(id, path, summary, answer)
     }
 }
 

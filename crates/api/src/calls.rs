@@ -92,6 +92,21 @@ pub struct ReportRequest {
     pub latency: String,
 }
 
+/// Measures what side work costs main.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasureRequest {
+    /// How long: rounded up to whole rounds.
+    pub length_seconds: u64,
+    /// Levels of headroom to compare with side work at its tolerance, of the machine; where gates
+    /// are switched, the first of them is in force.
+    pub headroom_ratios: Vec<f64>,
+    /// Switches each side gate by a coin of its own, not all of them together.
+    pub by_gate: bool,
+    /// Only these side gates, by name; all by default.
+    pub gates: Vec<String>,
+}
+
 /// Puts the policy of the files in force.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

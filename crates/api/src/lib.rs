@@ -22,7 +22,8 @@ pub use call::{
     Answer, Call, CallId, Callers, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb,
 };
 pub use calls::{
-    ApplyRequest, Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest,
+    ApplyRequest, Done, MeasureRequest, ReportRequest, RunReply, RunRequest, SetRequest,
+    UnsetRequest,
 };
 pub use decision::{Decision, GroupDecision, HeldView, Limit};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
@@ -31,9 +32,10 @@ pub use openapi::openapi;
 pub use table::CALLS;
 pub use tidegate_law::Reason;
 pub use views::{
-    CapCounts, CapView, EventView, EventsView, ExplainView, GapView, GateChangeView, GateCounts,
-    GateView, HistogramView, HistoryPointView, HistoryView, KernelWriteView, LatencyView,
-    LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
-    QuotaCounts, RecordingView, RuleView, SchedExtView, StatusView, SumLineView, TermView,
-    TotalsView, UserView, WriteView,
+    CapCounts, CapView, EffectView, EventView, EventsView, ExplainView, GapView, GateChangeView,
+    GateCounts, GateView, HistogramView, HistoryPointView, HistoryView, IntervalView,
+    KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, MeasureView,
+    MeasuredGateView, MeasuredLevelView, MeasuringView, ObjectiveView, ObservedView,
+    PolicyChangeView, PolicyView, QuotaCounts, RecordingView, RuleView, SchedExtView, StatusView,
+    SumLineView, TermView, TotalsView, UserView, WriteView,
 };

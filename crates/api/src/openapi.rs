@@ -31,11 +31,7 @@ pub fn openapi() -> Value {
     let mut paths = Map::new();
     for call in CALLS {
         let at = paths.entry(call.path).or_insert_with(|| json!({}));
-        let verb = match call.verb {
-            Verb::Get => "get",
-            Verb::Post => "post",
-        };
-        at[verb] = operation(call, &mut answers, &mut bodies);
+        at[lower(call.verb)] = operation(call, &mut answers, &mut bodies);
     }
     // No type is in both: what is asked for is never answered.
     let mut schemas = bodies.take_definitions(true);
@@ -149,12 +145,17 @@ fn content(answer: &Answer, answers: &mut SchemaGenerator) -> (String, Value) {
     }
 }
 
+fn lower(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "get",
+        Verb::Post => "post",
+        Verb::Delete => "delete",
+    }
+}
+
 /// `GET /v1/policy/diff` is `getPolicyDiff`.
 fn operation_id(call: &Call) -> String {
-    let mut id = match call.verb {
-        Verb::Get => "get".to_owned(),
-        Verb::Post => "post".to_owned(),
-    };
+    let mut id = lower(call.verb).to_owned();
     let words = call.path.split(|c: char| !c.is_alphanumeric());
     for word in words.filter(|word| !matches!(*word, "" | "v1" | "json")) {
         let (first, rest) = word.split_at(1);

@@ -2,12 +2,12 @@
 //! this crate's documentation are made from this table.
 
 use crate::call::{
-    Answer, Call, CallId, Callers, JsonType, Parameter, ParameterKind, get, json, post,
+    Answer, Call, CallId, Callers, JsonType, Parameter, ParameterKind, delete, get, json, post,
 };
 use crate::{
     ApplyRequest, Done, EventView, EventsView, ExplainView, GapView, GateView, HistoryView,
-    PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView,
-    UnsetRequest,
+    MeasureRequest, MeasureView, PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest,
+    SetRequest, StatusView, UnsetRequest,
 };
 
 const TARGET: Parameter = Parameter {
@@ -32,6 +32,14 @@ const SINCE: Parameter = Parameter {
     kind: ParameterKind::Whole(0),
     is_required: false,
     doc: "Only events after this number; all that are kept by default.",
+};
+
+const MEASURE_ID: Parameter = Parameter {
+    name: "id",
+    value: "N",
+    kind: ParameterKind::Whole(1),
+    is_required: false,
+    doc: "The measurement's number, from the client that started it: one that does not ask for 2 s ends it.",
 };
 
 const STREAM: &[Parameter] = &[
@@ -128,6 +136,26 @@ pub const CALLS: &[Call] = &[
     )
     .takes::<ReportRequest>()
     .by(Callers::Owner),
+    post(
+        CallId::MeasureStart,
+        "/v1/measure",
+        "Starts to measure what side work costs main",
+        json::<MeasureView>(),
+    )
+    .takes::<MeasureRequest>(),
+    get(
+        CallId::Measure,
+        "/v1/measure",
+        "The measurement that runs, or the last one",
+        json::<MeasureView>(),
+    )
+    .asks(&[MEASURE_ID]),
+    delete(
+        CallId::MeasureEnd,
+        "/v1/measure",
+        "Ends the measurement that runs",
+        json::<MeasureView>(),
+    ),
     get(
         CallId::Status,
         "/v1/status",

@@ -1,6 +1,7 @@
 //! What the agent shows: the machine, the gates, and why a gate runs as it does.
 
 mod events;
+mod measure;
 mod policy;
 mod sched_ext;
 
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::decision::{Decision, HeldView};
 
 pub use events::{EventView, EventsView, GapView};
+pub use measure::{
+    EffectView, IntervalView, MeasureView, MeasuredGateView, MeasuredLevelView, MeasuringView,
+};
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
 };
@@ -252,6 +256,9 @@ pub struct StatusView {
     pub guardian_pid: Option<i32>,
     /// The lease.
     pub lease_seconds: f64,
+    /// The measurement that runs (`tidegate measure`), if any.
+    #[serde(default)]
+    pub measuring: Option<MeasuringView>,
     /// Where it is recorded; none while it is not.
     #[serde(default)]
     pub recording: Option<RecordingView>,

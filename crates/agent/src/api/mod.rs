@@ -1,5 +1,6 @@
 //! The calls of the socket: what is asked, by which caller, and whether they may.
 
+pub(crate) mod measure;
 pub(crate) mod reads;
 pub(crate) mod report;
 mod run;

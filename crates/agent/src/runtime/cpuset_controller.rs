@@ -117,6 +117,11 @@ impl CpusetController {
         self.wanted && self.keeps_idle && !self.enforced_by_sched_ext && !self.left_alone
     }
 
+    /// Whether it confines side work wherever idle is to be kept.
+    pub fn is_in_use(&self) -> bool {
+        self.wanted && !self.left_alone
+    }
+
     fn pause_ns(&self) -> u64 {
         if self.wanted {
             POLL_NS

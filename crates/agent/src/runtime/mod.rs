@@ -13,6 +13,8 @@
 //! | `demand` | what all gates ask for together |
 //! | `mains` | main gates without tasks |
 //! | `measure` | what gates use |
+//! | `measure_advice` | what a measurement comes to |
+//! | `measurement` | what side work costs main |
 //! | `held` | which limit holds a gate back |
 //! | `supervise` | the scheduler's life |
 //! | `cpuset_controller` | idle kept by the cpuset |
@@ -33,6 +35,8 @@ pub(crate) mod lock_boost;
 pub(crate) mod mains;
 pub(crate) mod make;
 pub(crate) mod measure;
+pub(crate) mod measure_advice;
+pub(crate) mod measurement;
 pub(crate) mod mechanisms;
 pub(crate) mod publish;
 pub(crate) mod supervise;
@@ -57,6 +61,7 @@ use crate::sched_ext::SchedExtSupervisor;
 use crate::sched_ext::view::sched_ext_decision;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
+use measurement::Measurement;
 use mechanisms::Subgroups;
 
 pub struct Runtime {
@@ -70,6 +75,7 @@ pub struct Runtime {
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Gates that another version wrote down in a way that this one cannot read: left as they are.
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
+    pub(crate) measurement: Mutex<Option<Measurement>>,
     pub(crate) events: Events,
     pub(crate) history: History,
     pub(crate) recorder: RecorderState,
@@ -94,6 +100,7 @@ impl Runtime {
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
+            measurement: Mutex::default(),
             events: Events::default(),
             history: History::default(),
             recorder: RecorderState::default(),

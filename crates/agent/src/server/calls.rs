@@ -14,7 +14,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::de::DeserializeOwned;
 use tidegate_api::{
     ApiError, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView, ExplainView,
-    GateView, HistoryView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
+    GateView, HistoryView, MeasureView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
 };
 
 use tidegate_engine::clock::since_1970;
@@ -25,6 +25,7 @@ use super::query;
 use super::query::Stretch;
 use super::stream::{self, Asked};
 use crate::agent::Agent;
+use crate::api::measure;
 use crate::api::reads::{admit, check_ready, events_for, explain_for, figures_for, status_for};
 use crate::api::report::report;
 use crate::metrics::{self, Format};
@@ -78,12 +79,16 @@ fn function(row: &Row) -> MethodRouter<Connection> {
     let verb = match row.verb {
         Verb::Get => MethodFilter::GET,
         Verb::Post => MethodFilter::POST,
+        Verb::Delete => MethodFilter::DELETE,
     };
     match row.id {
         CallId::Run => on(verb, run),
         CallId::Set => on(verb, set),
         CallId::Unset => on(verb, unset),
         CallId::Report => on(verb, report_latency),
+        CallId::MeasureStart => on(verb, measure_start),
+        CallId::Measure => on(verb, measured),
+        CallId::MeasureEnd => on(verb, measure_end),
         CallId::Status => on(verb, status),
         CallId::Explain => on(verb, explain),
         CallId::Events => on(verb, events),
@@ -120,6 +125,19 @@ async fn unset(call: Call, body: Body) -> Answer<Done> {
 async fn report_latency(call: Call, body: Body) -> Answer<Done> {
     let answer = report(&call.agent, call.peer()?, &read(body).await?)?;
     Ok(Json(answer))
+}
+
+async fn measure_start(call: Call, body: Body) -> Answer<MeasureView> {
+    measure::start(&call.agent, call.peer()?, &read(body).await?).map(Json)
+}
+
+async fn measured(call: Call, RawQuery(query): RawQuery) -> Answer<MeasureView> {
+    let id = query::whole(&query.unwrap_or_default(), "id")?;
+    measure::read(&call.agent, call.peer.as_ref(), id).map(Json)
+}
+
+async fn measure_end(call: Call) -> Answer<MeasureView> {
+    measure::end(&call.agent, call.peer()?).map(Json)
 }
 
 async fn stop(call: Call) -> Answer<Done> {

@@ -18,6 +18,7 @@ mod lock_boost;
 mod mains;
 mod many;
 mod matrix;
+mod measurement;
 mod objective;
 mod policy;
 mod quota_tree;

@@ -11,6 +11,8 @@ pub struct FakeSensor {
     pub main_ppm: Arc<AtomicU64>,
     pub side_ppm: Arc<AtomicU64>,
     pub fails: Arc<AtomicBool>,
+    /// It tells how long main waits: half as long as it runs.
+    pub tells_waits: Arc<AtomicBool>,
     counters: Counters,
 }
 
@@ -32,6 +34,11 @@ impl Sensor for FakeSensor {
         counters.capacity_ns += capacity_ns;
         counters.busy_ns += (main_ns + side_ns).min(capacity_ns);
         counters.side_ns += side_ns;
+        counters.main_ns += main_ns;
+        if self.tells_waits.load(Ordering::Relaxed) {
+            counters.waits.runs += 10;
+            counters.waits.wait_ns += main_ns / 2;
+        }
         counters.valid = true;
         *out = *counters;
         Ok(())
@@ -47,6 +54,9 @@ impl Sensor for FakeSensor {
     }
     fn granularity_ns(&self) -> u64 {
         0
+    }
+    fn tells_waits(&self) -> bool {
+        self.tells_waits.load(Ordering::Relaxed)
     }
     fn online_cpus(&self) -> u32 {
         CPUS as u32

@@ -16,6 +16,7 @@ use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
+use crate::runtime::measurement::measuring_view;
 use crate::sched_ext::view::{engine, sched_ext_alerts, sched_ext_view};
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out
@@ -83,6 +84,7 @@ pub(crate) fn status(
         objective.unused = unused_objectives(&gates, &objective.from);
     }
     drop(gates);
+    view.measuring = measuring_view(runtime);
     view.lock_boost = lock(&runtime.lock_boost).view();
     view.cpuset = lock(&runtime.cpuset).sentence();
     (view.policy_generation, view.policy_refused) = registry.policy();

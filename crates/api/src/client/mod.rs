@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::{
     ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, HistoryView,
-    PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView,
-    UnsetRequest,
+    MeasureRequest, MeasureView, PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest,
+    SetRequest, StatusView, UnsetRequest,
 };
 use hyper::Method;
 use hyper::body::Bytes;
@@ -117,6 +117,21 @@ impl Client {
 
     pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
         self.call_any_agent("/v1/report", request)
+    }
+
+    /// Starts a measurement, which this client then asks after by its number.
+    pub fn measure(&self, request: &MeasureRequest) -> Result<MeasureView, ApiError> {
+        self.call(Method::POST, "/v1/measure", Some(request))
+    }
+
+    /// How far the measurement is: its client is still there.
+    pub fn measured(&self, id: u64) -> Result<MeasureView, ApiError> {
+        let path = format!("/v1/measure?id={id}");
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    pub fn end_measure(&self) -> Result<MeasureView, ApiError> {
+        self.call(Method::DELETE, "/v1/measure", None::<&()>)
     }
 
     pub fn status(&self) -> Result<StatusView, ApiError> {

@@ -13,7 +13,8 @@ pub struct EventView {
     /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`,
     /// `outside_write`, `lease.expired`, `guardian.replaced`, `agent.adopted`, `sched_ext.loaded`,
     /// `sched_ext.ejected`, `policy.applied`, `policy.rejected`, `policy.confirmed`,
-    /// `policy.rolled_back`, `objective.missed` or `objective.met`.
+    /// `policy.rolled_back`, `objective.missed`, `objective.met`, `measure.started`, `measure.done`
+    /// or `measure.ended`.
     pub kind: String,
     /// The gate, where it is about one.
     pub gate: Option<String>,

@@ -1,0 +1,55 @@
+//! Measurements of what side work costs main: started by root or the group `tidegate`, one at a
+//! time, for as long as their client asks after them.
+
+use tidegate_api::{ApiError, ErrorKind, MeasureRequest, MeasureView};
+
+use crate::agent::Agent;
+use crate::api::reads::admit;
+use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::runtime::measurement;
+
+fn check_admin(peer: &Peer) -> Result<(), ApiError> {
+    match is_admin(peer) {
+        true => Ok(()),
+        false => {
+            let detail = "measure: without privilege you cannot switch others' side work";
+            Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()))
+        }
+    }
+}
+
+fn view(agent: &Agent) -> Result<MeasureView, ApiError> {
+    measurement::view(&agent.runtime).ok_or_else(measurement::none_yet)
+}
+
+pub(crate) fn start(
+    agent: &Agent,
+    peer: &Peer,
+    request: &MeasureRequest,
+) -> Result<MeasureView, ApiError> {
+    check_admin(peer)?;
+    let gates = agent.gates.lock();
+    agent.admit(peer)?;
+    measurement::begin(&agent.runtime, &gates, peer.uid, request)?;
+    drop(gates);
+    view(agent)
+}
+
+/// `id`: the number of the caller's own measurement.
+pub(crate) fn read(
+    agent: &Agent,
+    peer: Option<&Peer>,
+    id: Option<u64>,
+) -> Result<MeasureView, ApiError> {
+    admit(agent, peer)?;
+    if let Some(id) = id.filter(|_| peer.is_some_and(is_admin)) {
+        measurement::heard(&agent.runtime, id);
+    }
+    view(agent)
+}
+
+pub(crate) fn end(agent: &Agent, peer: &Peer) -> Result<MeasureView, ApiError> {
+    check_admin(peer)?;
+    measurement::end(&agent.runtime)?;
+    view(agent)
+}
