@@ -19,6 +19,7 @@ const OF_ONE = ['gate', 'results'];
 const main = document.getElementById('view');
 const state = document.getElementById('state');
 const absent = document.getElementById('absent');
+const measuring = document.getElementById('measuring');
 const help = document.getElementById('help');
 const links = [...document.querySelectorAll('header nav a')];
 const alerts = keyed(document.getElementById('alerts'), (alert) => alert, (alert) => ({ node: h('li', {}, alert) }));
@@ -61,6 +62,8 @@ function update() {
   tellState();
   absent.hidden = isOfFiles || feed.link !== 'gone' || feed.status !== null;
   alerts(feed.status?.alerts ?? []);
+  measuring.hidden = !feed.status?.measuring;
+  setText(measuring, feed.status?.measuring ? `Measuring what side work costs main: ${feed.status.measuring.sentence}.` : '');
   view.update();
 }
 

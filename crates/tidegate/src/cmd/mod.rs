@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod guardian;
+pub mod measure;
 pub mod metrics;
 pub mod policy;
 pub mod recording;
@@ -47,6 +48,7 @@ pub enum Cmd {
     Run(run::Args),
     Set(set::Args),
     Unset(unset::Args),
+    Measure(measure::Args),
     Status(status::Args),
     Explain(explain::Args),
     Top(top::Args),
@@ -70,7 +72,7 @@ pub enum Cmd {
 const GROUP_HELP: &str = "{about}\n\n{usage-heading} {usage}\n\n{subcommands}";
 
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Work", &["run", "set", "unset"]),
+    ("Work", &["run", "set", "unset", "measure"]),
     (
         "See",
         &["status", "explain", "top", "events", "web", "doctor"],
@@ -82,7 +84,8 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// Commands that ask an agent and nothing else: the others are about this machine's files and
 /// processes.
 const ASKING: &[&str] = &[
-    "run", "set", "unset", "status", "explain", "top", "events", "web", "metrics", "report",
+    "run", "set", "unset", "measure", "status", "explain", "top", "events", "web", "metrics",
+    "report",
 ];
 const ASKING_ABOUT_POLICY: &[&str] = &["show", "diff", "apply", "confirm", "rollback", "reload"];
 
@@ -145,7 +148,7 @@ fn lines_by_group(command: &Command) -> String {
             text += &format!("  {name:10} {about}\n");
         }
     }
-    text + "\nSee tidegate help COMMAND about one command, man tidegate for exit codes."
+    text + "See tidegate help COMMAND about one command, man tidegate for exit codes."
 }
 
 /// Puts `--host` in force, before or behind the command.
@@ -174,6 +177,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Cmd::Run(args) => run::main(args),
         Cmd::Set(args) => set::main(&args),
         Cmd::Unset(args) => unset::main(&args),
+        Cmd::Measure(args) => measure::main(&args),
         Cmd::Status(args) => status::main(&args),
         Cmd::Explain(args) => explain::main(&args),
         Cmd::Top(args) => top::main(&args),

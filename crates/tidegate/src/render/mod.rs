@@ -3,6 +3,7 @@
 pub mod events;
 pub mod explain;
 pub mod gates;
+pub mod measure;
 pub mod policy;
 pub mod status;
 #[cfg(test)]

@@ -61,6 +61,9 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if let Some(found) = &view.objective {
         lines.insert(after_headroom, ("Objective", objective(view, found)));
     }
+    if let Some(measuring) = &view.measuring {
+        lines.insert(after_headroom, ("Measuring", measuring.sentence.clone()));
+    }
     lines
 }
 

@@ -63,12 +63,11 @@ pub fn whole(frame: &mut Frame, screen: &mut Screen, look: &Look) {
 }
 
 fn alert_lines(screen: &Screen) -> u16 {
-    let alerts = screen
-        .machine
-        .as_ref()
-        .map_or(0, |machine| machine.alerts.len());
-    // At most three.
-    alerts.min(ALERTS_MAX) as u16
+    let Some(machine) = &screen.machine else {
+        return 0;
+    };
+    // At most four.
+    (machine.alerts.len().min(ALERTS_MAX) + usize::from(machine.measuring.is_some())) as u16
 }
 
 fn draw_alerts(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
@@ -76,7 +75,11 @@ fn draw_alerts(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
         return;
     };
     let count = machine.alerts.len();
-    let lines: Vec<Line> = machine
+    let measuring = machine
+        .measuring
+        .iter()
+        .map(|measuring| strong(look, &format!("Measuring: {}", measuring.sentence)));
+    let alerts = machine
         .alerts
         .iter()
         .take(ALERTS_MAX)
@@ -90,8 +93,8 @@ fn draw_alerts(frame: &mut Frame, area: Rect, screen: &Screen, look: &Look) {
                 escaped(&format!("! {alert}{more}")),
                 look.style(Tone::Alert),
             )
-        })
-        .collect();
+        });
+    let lines: Vec<Line> = measuring.chain(alerts).collect();
     frame.render_widget(ratatui::text::Text::from(lines), area);
 }
 

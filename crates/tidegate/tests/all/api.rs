@@ -142,6 +142,11 @@ fn each_read_answers_what_is_documented() {
             wait_for("the control loop", || api.get(&path).status == 200);
         }
         let answer = api.get(&path);
+        if path == "/v1/measure" {
+            assert_eq!(answer.status, 404, "none was started: {}", answer.body);
+            api.check_problem(&path, &answer);
+            continue;
+        }
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         let media = content.get(&answer.content_type);
         let media = media.unwrap_or_else(|| panic!("{path}: {}", answer.content_type));

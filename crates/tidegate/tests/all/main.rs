@@ -25,6 +25,7 @@ mod hostile_client;
 mod kill;
 mod kill_foreign;
 mod lock_boost;
+mod measure;
 mod metrics;
 mod policy;
 mod recording;
