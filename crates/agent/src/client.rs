@@ -67,7 +67,9 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .stdout(Stdio::piped())
         .stderr(log)
         .process_group(0);
-    let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| failed(&error.to_string()))?;
     let mut report = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         let _ = stdout.read_to_string(&mut report);

@@ -47,8 +47,10 @@ pub(crate) fn no_gate(target: &str) -> ApiError {
 pub(crate) fn no_group(groups: &Groups, target: &str) -> ApiError {
     let detail = format!("{target}: there is no such group");
     let mount = groups.dir(&GroupPath::root());
-    ApiError::new(ErrorKind::NotFound, detail)
-        .with_remedy(format!("list the groups with: find {} -type d", mount.display()))
+    ApiError::new(ErrorKind::NotFound, detail).with_remedy(format!(
+        "list the groups with: find {} -type d",
+        mount.display()
+    ))
 }
 
 /// Names what an error is about.

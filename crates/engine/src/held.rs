@@ -85,7 +85,11 @@ impl TaskPoll {
                 continue;
             };
             let mut counted_ns = 0;
-            if let Some(Known { stat: then, counted_ns: before_ns }) = before.get(tid) {
+            if let Some(Known {
+                stat: then,
+                counted_ns: before_ns,
+            }) = before.get(tid)
+            {
                 counts.run_ns += now.run_ns.saturating_sub(then.run_ns);
                 let delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
                 // The kernel counts a wait when it ends. A runnable task that has not run since
@@ -97,7 +101,13 @@ impl TaskPoll {
                     counts.delay_ns += delay_ns.saturating_sub(*before_ns);
                 }
             }
-            self.known.insert(*tid, Known { stat: now, counted_ns });
+            self.known.insert(
+                *tid,
+                Known {
+                    stat: now,
+                    counted_ns,
+                },
+            );
         }
         counts
     }
@@ -118,8 +128,8 @@ pub struct Limits {
 impl Counted {
     pub fn limit(&self, limits: &Limits) -> Limit {
         let tasks = &self.tasks;
-        let is_delayed = tasks.runnable > 0
-            && tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;
+        let is_delayed =
+            tasks.runnable > 0 && tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;
         if self.is_frozen {
             Limit::Frozen
         } else if self.is_above_soft_cap {

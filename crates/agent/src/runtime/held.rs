@@ -46,6 +46,10 @@ pub(crate) fn poll(
         .sum();
     let tids = tids(kernel, gate);
     let tasks = gate.held.tasks.poll(&*kernel.fs, &tids, window_ns);
+    if gate.usage.is_none() && window_ns > 0 {
+        // Its group has no account (v1, another program's): its tasks have.
+        gate.usage_cpus = tasks.run_ns as f64 / window_ns as f64;
+    }
     let lately = |now: u64, before: u64| match window_ns {
         0 => 0,
         _ => now.saturating_sub(before),

@@ -60,8 +60,8 @@ pub(crate) fn measure_for_show(
         true => FRESH_NS,
         false => FIRST_WINDOW_NS,
     };
-    let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < fresh_ns;
-    if !gate.usage.as_ref().is_some_and(is_fresh) {
+    let at_ns = gate.held.at_ns;
+    if at_ns == 0 || now_ns.saturating_sub(at_ns) >= fresh_ns {
         measure(runtime, gate, decision, now_ns);
     }
 }
@@ -80,12 +80,14 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let placed = gate.record.attachment.placed();
-    let stat = placed.and_then(|group| limit_stat(&runtime.sched_ext, kernel, group).ok());
+    // A quota that never held a period, or was lifted for a parent's, throttles nothing; another
+    // program's does.
+    let stat = placed
+        .and_then(|group| limit_stat(&runtime.sched_ext, kernel, group).ok())
+        .filter(|stat| stat.nr_periods > 0);
     let stat = match gate.own_limit() {
         Some(_) => stat,
-        // Another program's quota counts periods, too.
-        None => subgroups_stat(runtime, &gate.record.name)
-            .or_else(|| stat.filter(|stat| stat.nr_periods > 0)),
+        None => subgroups_stat(runtime, &gate.record.name).or(stat),
     };
     gate.stat = stat;
     let cap = placed.and_then(|group| sched_ext_cap(&runtime.sched_ext, kernel, group));

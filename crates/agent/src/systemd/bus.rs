@@ -51,9 +51,7 @@ const PERIOD_DEFAULT_US: u64 = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
-    #[error(
-        "systemd is not this machine's first process; name the group instead: cgroup:/PATH"
-    )]
+    #[error("systemd is not this machine's first process; name the group instead: cgroup:/PATH")]
     NoSystemd,
     #[error(
         "the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"

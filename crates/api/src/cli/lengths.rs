@@ -14,7 +14,9 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     let seconds = match days {
         Some(days) => days.checked_mul(24 * 3_600),
         None => {
-            let span: SignedDuration = text.parse().map_err(|_| format!("is not a time; {remedy}"))?;
+            let span: SignedDuration = text
+                .parse()
+                .map_err(|_| format!("is not a time; {remedy}"))?;
             u64::try_from(span.as_secs()).ok()
         }
     };

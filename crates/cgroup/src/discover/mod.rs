@@ -265,13 +265,36 @@ mod tests {
         let unified: (u8, &str, &[&str]) = (2, "/sys/fs/cgroup/unified", &[]);
         let v1: (u8, &str, &[&str]) = (1, "/sys/fs/cgroup/cpu,cpuacct", &["cpu", "cpuacct"]);
         for (release, mounts, why, remedy) in [
-            ("4.4.0-19041-Microsoft", &[][..], "4.4.0-19041-Microsoft is that of WSL 1", "wsl --set-version NAME 2"),
-            ("6.18.0", &[], "no cgroup mount at all", "mount -t cgroup2 none /sys/fs/cgroup"),
-            ("6.18.0", &[no_cpu], "no cgroup mount carries the cpu controller", "mount one: mount -t cgroup"),
-            ("4.9.0-19-amd64", &[v2], "kernel 4.9.0-19-amd64 is older than 4.15", "boot Linux 4.15 or later"),
+            (
+                "4.4.0-19041-Microsoft",
+                &[][..],
+                "4.4.0-19041-Microsoft is that of WSL 1",
+                "wsl --set-version NAME 2",
+            ),
+            (
+                "6.18.0",
+                &[],
+                "no cgroup mount at all",
+                "mount -t cgroup2 none /sys/fs/cgroup",
+            ),
+            (
+                "6.18.0",
+                &[no_cpu],
+                "no cgroup mount carries the cpu controller",
+                "mount one: mount -t cgroup",
+            ),
+            (
+                "4.9.0-19-amd64",
+                &[v2],
+                "kernel 4.9.0-19-amd64 is older than 4.15",
+                "boot Linux 4.15 or later",
+            ),
         ] {
             let refusal = refusal(release, mounts).unwrap();
-            assert!(refusal.contains(why) && refusal.contains(remedy), "{refusal}");
+            assert!(
+                refusal.contains(why) && refusal.contains(remedy),
+                "{refusal}"
+            );
         }
         for (release, mounts) in [
             ("5.15.90.1-microsoft-standard-WSL2", &[v2][..]),

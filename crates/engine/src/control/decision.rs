@@ -64,7 +64,9 @@ impl Control {
 }
 
 fn group_of(target: &Target, given_ucpu: u64, law: Limit, stale_ucpu: u64) -> GroupDecision {
-    let has_quota = given_ucpu != FREE_UCPU;
+    // Before the first step nothing is given, and the quota of a new group is above the machine.
+    let is_free = law == Limit::IdleClass && target.own().is_none();
+    let has_quota = given_ucpu != FREE_UCPU && !is_free;
     let standing = target.standing().filter(|_| has_quota);
     let limit = if target.own().is_some() && target.standing() == target.own() {
         Limit::Quota

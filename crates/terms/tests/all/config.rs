@@ -243,10 +243,7 @@ fn refusals_name_input_place_and_remedy() {
             &["quota=0.05cpu", "period=10ms"],
             "\"0.05cpu\" is 500 us in each 10ms; the kernel's least is 1ms",
         ),
-        (
-            &["period=50ms"],
-            "period: run flag: \"50ms\" needs a quota",
-        ),
+        (&["period=50ms"], "period: run flag: \"50ms\" needs a quota"),
         (
             &["cap=100‰", "cap_soft=200‰"],
             "\"0.2cpu\" is above cap_hard (0.1cpu)",

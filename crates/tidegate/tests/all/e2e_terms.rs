@@ -138,7 +138,10 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_remedy() {
     )
     .unwrap();
     let said = instance.fails(&["run", "--side", "--", "true"], 125);
-    assert!(said.contains("agent: sched_ext: kernel "), "{said}");
+    assert!(
+        said.contains("cannot be started: sched_ext: kernel "),
+        "{said}"
+    );
     std::fs::write(
         &file,
         "engine = \"auto\"
