@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::errors::{not_recorded, of_group, usage};
 use crate::events::EventKind;
-use crate::gates::{Attachment, Gate, find_in};
+use crate::gates::{Attachment, Gate};
 use crate::runtime::Runtime;
 use crate::runtime::measure_advice::measure_advice;
 
@@ -143,7 +143,7 @@ fn sides<'g>(
         false => {
             let named = request.gates.iter();
             let found: Result<Vec<&Gate>, ApiError> = named
-                .map(|name| Ok(&gates[find_in(gates, name)?]))
+                .map(|name| Ok(&gates[runtime.kernel.find(gates, name)?]))
                 .collect();
             found?
         }
