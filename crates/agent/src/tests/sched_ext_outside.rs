@@ -155,7 +155,7 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
             .gates
             .lock()
             .iter_mut()
-            .for_each(|gate| gate.usage = None);
+            .for_each(|gate| gate.held.at_ns = 0);
         let gates = agent.status().gates;
         let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
         (gate.nr_throttled, wakeups(&gates, &group))
