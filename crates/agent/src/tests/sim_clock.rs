@@ -162,11 +162,8 @@ fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
         });
         lock(&agent.runtime.lock_boost).view().unwrap().times - before
     };
-    // Looks 20 ms apart at first, and 320 ms after 64 of them; each run begins with none, so only
-    // the longer one gets there.
     let (short, long) = (times(S), times(60 * S));
-    assert!(short > 5 && long > 100, "{short}, {long}");
-    assert!(long < 60 * short, "{short}, {long}");
+    assert!(short > 5 && long < 3 * short, "{short}, {long}");
 }
 
 #[test]

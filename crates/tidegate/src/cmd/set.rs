@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "TERM=VALUE", required = true)]
     terms: Vec<String>,
     /// For pid:N: the process alone, without those that it has started already
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     only: bool,
     /// Print the gate as JSON
     #[arg(long)]
