@@ -104,8 +104,6 @@ fn tests() -> Vec<Vec<Lane>> {
             "scripts/check-deb.sh target/debug/tidegate",
         ),
     ];
-    // Most of them in virtual time, at a nice level: tests that wait for this machine's clock go
-    // first.
     let virtual_machines = vec![own(
         "virtual machine",
         Counts::Suite,
@@ -113,7 +111,8 @@ fn tests() -> Vec<Vec<Lane>> {
     )];
     vec![
         vec![vec![build]],
-        vec![tests, pages_and_packages, virtual_machines],
+        vec![tests, pages_and_packages],
+        vec![virtual_machines],
     ]
 }
 
