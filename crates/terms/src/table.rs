@@ -272,7 +272,7 @@ table! {
     DefaultHeadroom default_headroom: Headroom {
         default: Headroom::None, range: "0% to 100% of the machine, as in 20% or 0.2, or none",
         example: "20%", value: "PERCENT", classes: &[Class::Side],
-        doc: "Headroom where no gate names one, under [side]; none leaves side work to the idle class, without a quota, or on whole cores to 20%",
+        doc: "Headroom where no gate names one, in the section side; none leaves side work to the idle class, without a quota, or on whole cores to 20%",
     }
     Engine engine: Engine {
         default: Engine::Auto, range: "auto, cgroup or sched_ext", example: "sched_ext", value: "ENGINE", classes: &[],
