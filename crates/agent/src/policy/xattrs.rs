@@ -201,7 +201,11 @@ impl Xattrs {
             Err(error) => {
                 let start = format!("xattrs: of uid {}: ", stat.uid);
                 lock(&agent.runtime.alerts).retain(|known| !known.starts_with(&start));
-                alert_once(&agent.runtime, &start, &format!("{group}: {error}"));
+                let error = error.to_string();
+                // The group is named once.
+                let named = format!("cgroup:{group}: ");
+                let why = error.strip_prefix(&named).unwrap_or(&error);
+                alert_once(&agent.runtime, &start, &format!("{group}: {why}"));
             }
         }
     }
