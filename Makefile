@@ -39,7 +39,6 @@ build: setup-build ## Build the tidegate command (target/release/tidegate)
 lab: setup-build ## Build the tidegate-lab command (target/release/tidegate-lab)
 	cargo build --release --package tidegate-lab
 
-# docs/tidegate.svg is target/demo/demo.svg of a quiet machine.
 demo: setup-demo build lab ## Tour the five mechanisms on this machine, each beside the simplest alternative (as root; 90 s)
 	@$(LAB) demo --out target/demo
 

@@ -166,7 +166,9 @@ impl<'a> Host<'a> {
 
     pub fn run(&mut self, scene: &Scene) -> Result<Outcome, LabError> {
         self.keep(scene.keeper)?;
-        self.agent.as_ref().map_or(Ok(()), Tidegate::end_gates)?;
+        self.agent
+            .as_ref()
+            .map_or(Ok(()), Tidegate::await_no_gates)?;
         let run = Run {
             scene,
             host: self,

@@ -18,6 +18,8 @@ use crate::{LabError, clock, stop};
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// ... and to clean up: with the sched_ext engine the kernel moves every task.
 const LEAVE_NS: u64 = 60_000_000_000;
+/// How long gates may outlive their commands.
+const GATES_NS: u64 = 10_000_000_000;
 /// Verifying a scheduler takes seconds on one emulated CPU, and over a minute on several, of which
 /// each has a part of the speed.
 const LOAD_NS: u64 = 240_000_000_000;
@@ -164,16 +166,20 @@ impl Tidegate {
         Ok(())
     }
 
-    /// Ends the gates of the scene before now. The agent notices by itself within two seconds that
-    /// their processes have gone, and keeps their headroom until then.
-    pub fn end_gates(&self) -> Result<(), LabError> {
-        let status = self.status()?;
-        let gates = status["gates"].as_array().into_iter().flatten();
-        for name in gates.filter_map(|gate| gate["name"].as_str()) {
-            // One that has ended meanwhile is no error.
-            let _ = self.call(["unset", name].into_iter());
+    /// Waits until the gates of the scene before have ended. The agent notices within two seconds
+    /// that their processes have gone, and keeps their headroom until then.
+    pub fn await_no_gates(&self) -> Result<(), LabError> {
+        let has_none = || {
+            let status = self.status()?;
+            Ok(status["gates"].as_array().is_none_or(Vec::is_empty))
+        };
+        match stop::wait_for(GATES_NS, has_none)? {
+            true => Ok(()),
+            false => Err(LabError::process(
+                "tidegate agent",
+                "keeps gates whose commands have ended",
+            )),
         }
-        Ok(())
     }
 
     /// `tidegate status --json`.
