@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::target::has_exited;
 use tidegate_terms::{RawTerms, Term};
 
 pub const ADMIN_GROUP: &str = "tidegate";
@@ -106,11 +106,6 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn has_exited(pidfd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
 }
 
 /// Whether the process has one of the capabilities by which the kernel lets it limit others.

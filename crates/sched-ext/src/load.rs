@@ -41,6 +41,8 @@ pub struct Options {
     /// The fair class's default slice, by which a task's own slice is read as a hint; 0 where the
     /// kernel knows no such slices.
     pub fair_slice_ns: u64,
+    /// What a CPU takes of a quota at once.
+    pub quota_slice_ns: u64,
     /// Idle to keep while there is side work, of the machine, where no gate says.
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
@@ -64,6 +66,7 @@ impl Options {
             slice_ns: SLICE_OF_ONE_NS * scale,
             period_ns: PERIOD_OF_ONE_NS * scale,
             fair_slice_ns: 0,
+            quota_slice_ns: quota_slice_ns(),
             headroom_ppm: 0,
             partial: false,
             idle_groups: Vec::new(),
@@ -78,7 +81,7 @@ impl From<&Options> for Config {
         Config {
             slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
             period_ns: options.period_ns,
-            quota_slice_ns: quota_slice_ns(),
+            quota_slice_ns: options.quota_slice_ns,
             cpus: machine.cpus(),
             llcs: machine.llcs(),
             smt: machine.smt(),

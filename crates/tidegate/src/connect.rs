@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
+use tidegate_agent::{client, has_records};
 use tidegate_api::client::{Client, Host};
 use tidegate_api::{ApiError, ErrorKind};
 
@@ -66,10 +66,9 @@ pub fn to_agent() -> Result<Client, Failure> {
     })
 }
 
-/// What holds while no agent runs. Gates are written down while an agent has any, and by one that
-/// leaves while their commands go on.
+/// What holds while no agent runs.
 pub fn without_agent(run_dir: &RunDir) -> &'static str {
-    match run_dir.gates().exists() {
+    match has_records(run_dir) {
         true => {
             "no agent runs, and the limits of the last one are still in force; the next `tidegate run` takes them \
              over, and `tidegate agent repair` undoes them"

@@ -62,14 +62,17 @@ pub(crate) fn explain_for(
     peer: Option<&Peer>,
     target: &str,
 ) -> Result<ExplainView, ApiError> {
+    let is_admin = peer.is_some_and(is_admin);
+    if !is_admin {
+        admit(agent, peer)?;
+    }
     let target = &match peer {
         Some(peer) => as_numbered_here(&*agent.runtime.kernel.fs, peer, target)?,
         None => target.to_owned(),
     };
-    if peer.is_some_and(is_admin) {
+    if is_admin {
         return agent.explain(target);
     }
-    admit(agent, peer)?;
     let mut view = agent.explain(target)?;
     hide(&mut view.gate, peer);
     Ok(view)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::target::{GateName, HeldProcess};
+use tidegate_cgroup::target::{GateName, HeldProcess, ProcessRef};
 use tidegate_engine::sync::lock;
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
@@ -73,17 +73,16 @@ impl Agent {
                 publish(&self.runtime, &gates)?;
             }
         }
-        if let Some(index) = asked_before(kernel, &gates, pid, request) {
+        let known = match asked_before(kernel, &gates, pid, request) {
+            None => self.gate_to_join(peer, &gates, process, request)?,
+            known => known,
+        };
+        if let Some(index) = known {
             let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
             publish(&self.runtime, &gates)?;
             return Ok(reply);
         }
         let place = place_of(kernel, peer, &gates, pid)?;
-        if let Some(index) = self.gate_to_join(peer, &gates, process.uid, &place, request)? {
-            let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
-            publish(&self.runtime, &gates)?;
-            return Ok(reply);
-        }
         let settings = &self.runtime.settings;
         let moves = place != Place::Root;
         check_room(
@@ -135,8 +134,7 @@ impl Agent {
         &self,
         peer: &Peer,
         gates: &[Gate],
-        uid: u32,
-        place: &Place,
+        process: &ProcessRef,
         request: &RunRequest,
     ) -> Result<Option<usize>, ApiError> {
         let name = request.name.as_ref().filter(|_| request.join);
@@ -150,7 +148,7 @@ impl Agent {
             Err(ApiError::new(kind, message)
                 .with_remedy("leave --join out, and choose another name"))
         };
-        if !is_admin(peer) && gate.record.uid != uid {
+        if !is_admin(peer) && gate.record.uid != process.uid {
             let why = format!(
                 "uid {} made it, and only that user can enter it",
                 gate.record.uid
@@ -168,8 +166,8 @@ impl Agent {
         {
             return refused(ErrorKind::Usage, format!("it is of class {class}"));
         }
-        match place {
-            Place::Below(own) if !group.is_within(own) => {
+        match place_of(&self.runtime.kernel, peer, gates, process.pid)? {
+            Place::Below(own) if !group.is_within(&own) => {
                 let why =
                     format!("its group {group} is not below {own}, which the caller cannot leave");
                 refused(ErrorKind::Denied, why)

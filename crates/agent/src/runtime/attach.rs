@@ -141,7 +141,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     let family = if gate.record.only {
         Family::default()
     } else {
-        move_descendants(runtime, gate, &plan, (&in_place, &in_root), start_ticks)
+        move_descendants(runtime, gate, &plan, start_ticks)
     };
     gate.record.attachment = Attachment::Moved {
         placement: plan,
@@ -161,10 +161,10 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     Ok(())
 }
 
-/// On v1, the parent and the name of the group of a process that is not side work: below the group
-/// that it is in, whose limits go on to hold. A soft cap yields to the siblings of its group, so
-/// that group lies at the top unless a quota holds the process where it is. On v2 no process
-/// leaves its group.
+/// The parent and the name of the new group for a process that is not side work (v1). The parent is
+/// the present group of the process, so that its limits still apply. A group with a soft cap yields
+/// to its siblings only, so its parent is the top group, unless a quota limits the process now. On
+/// v2 a process stays in its group.
 fn place_of_soft_cap(
     runtime: &Runtime,
     gate: &Gate,
@@ -223,13 +223,7 @@ impl Family {
 
 /// Moves what the process had started into its group, until none is found outside: they may fork
 /// meanwhile, and what is forked inside stays inside.
-fn move_descendants(
-    runtime: &Runtime,
-    gate: &Gate,
-    plan: &Placement,
-    (in_place, in_root): (&str, &GroupPath),
-    start_ticks: u64,
-) -> Family {
+fn move_descendants(runtime: &Runtime, gate: &Gate, plan: &Placement, start_ticks: u64) -> Family {
     let kernel = &runtime.kernel;
     let fs = &*kernel.fs;
     let parent = TaskId {
@@ -252,7 +246,7 @@ fn move_descendants(
             if at.is_some_and(|at| kernel.is_in(&at, &plan.group)) {
                 continue;
             }
-            let moved = move_descendant(runtime, gate, plan, (in_place, in_root), child);
+            let moved = move_descendant(runtime, gate, plan, child);
             match moved {
                 Some(true) => family.moved += 1,
                 Some(false) => family.left += 1,
@@ -268,13 +262,14 @@ fn move_descendant(
     runtime: &Runtime,
     gate: &Gate,
     plan: &Placement,
-    (in_place, in_root): (&str, &GroupPath),
     child: TaskId,
 ) -> Option<bool> {
     let kernel = &runtime.kernel;
     let held = HeldProcess::hold(&*kernel.fs, child.tid).ok()?;
     let is_owners = gate.record.uid == 0 || held.process.uid == gate.record.uid;
-    let of_child = kernel.groups.plan_in_place(child.tid, in_place, in_root);
+    let of_child = kernel
+        .groups
+        .plan_in_place(child.tid, plan.group.name(), &plan.group);
     let Some(of_child) = of_child
         .ok()
         .filter(|one| is_owners && one.group == plan.group)

@@ -48,7 +48,7 @@ const POLL_MAX_NS: u64 = 1_000_000_000;
 /// A wait may have begun before it could be told, or before its lock's holder was side work: the
 /// table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
-/// What is told ends a rest.
+/// The thread looks again after this; a wait that the kernel reports wakes it at once.
 const IDLE_NS: u64 = 1_000_000_000;
 const WAITS_MAX: usize = 32;
 const PROCESSES_MAX: usize = 512;
@@ -125,7 +125,7 @@ pub(crate) struct LockBoost {
     nth: usize,
     /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
     known: VecDeque<(String, i32)>,
-    /// Holders whose turns have not led to a release.
+    /// Locks that their holders did not release in their turns.
     kept: VecDeque<Kept>,
     /// This thread's own time during turns, in the present poll.
     turns_ns: u64,
@@ -143,6 +143,12 @@ struct Kept {
     pid: i32,
     turns: u32,
     rests_until_ns: u64,
+}
+
+impl Kept {
+    fn is(&self, holder: &Holder, wait: &Wait) -> bool {
+        self.pid == holder.pid && self.file == wait.held.file
+    }
 }
 
 impl LockBoost {
@@ -230,20 +236,14 @@ impl LockBoost {
     }
 
     fn rests(&self, now_ns: u64, holder: &Holder, wait: &Wait) -> bool {
-        let is_it = |kept: &&Kept| kept.pid == holder.pid && kept.file == wait.held.file;
-        self.kept
-            .iter()
-            .find(is_it)
-            .is_some_and(|kept| now_ns < kept.rests_until_ns)
+        let mut kept = self.kept.iter();
+        kept.any(|kept| kept.is(holder, wait) && now_ns < kept.rests_until_ns)
     }
 
     fn note_turn(&mut self, now_ns: u64, holder: &Holder, wait: &Wait, released: bool) {
-        let is_it = |kept: &Kept| kept.pid == holder.pid && kept.file == wait.held.file;
-        let before = self
-            .kept
-            .iter()
-            .position(is_it)
-            .and_then(|at| self.kept.remove(at));
+        let mut kept = self.kept.iter();
+        let at = kept.position(|kept| kept.is(holder, wait));
+        let before = at.and_then(|at| self.kept.remove(at));
         if released {
             return;
         }

@@ -24,11 +24,9 @@ pub struct TaskId {
 impl TaskId {
     /// The task with this number now; `None` for none, one that has exited, and a kernel thread.
     pub fn now(fs: &dyn KernelFs, tid: i32) -> Option<Self> {
-        let stat = {
-            // Not /proc/TID/stat, which adds up all threads of its process.
-            let path = format!("/proc/{tid}/task/{tid}/stat");
-            fs.read(Path::new(&path)).ok()?
-        };
+        // Not /proc/TID/stat, which adds up all threads of its process.
+        let path = format!("/proc/{tid}/task/{tid}/stat");
+        let stat = fs.read(Path::new(&path)).ok()?;
         let start_ticks = stat_field(&stat, 22)?;
         (!is_kernel_thread(&stat)?).then_some(Self { tid, start_ticks })
     }

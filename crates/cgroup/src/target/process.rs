@@ -100,12 +100,15 @@ impl HeldProcess {
     /// Whether the number still means this process. Asked after a move: what was moved was this
     /// one.
     pub fn is_same(&self, fs: &dyn KernelFs) -> bool {
-        let has_exited = self.fd.as_ref().is_some_and(|fd| {
-            let mut fds = [PollFd::new(fd, PollFlags::IN)];
-            !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
-        });
+        let has_exited = self.fd.as_ref().is_some_and(has_exited);
         !has_exited && self.process.is_same(fs).unwrap_or(false)
     }
+}
+
+/// Whether the process of a pidfd has exited.
+pub fn has_exited(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
 }
 
 /// The text after the name. A name may hold spaces and parentheses: the last `)` ends it.
