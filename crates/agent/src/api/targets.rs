@@ -159,8 +159,8 @@ impl Agent {
         }
     }
 
-    /// The group of a unit that has no gate yet. systemd is asked before the gates are locked, only
-    /// for callers whose terms are allowed, and at most at the rate limit of changes.
+    /// The group of a unit that has no gate yet. The call to systemd is made without the lock of the
+    /// gates, after the caller's terms and rate have been checked.
     fn ask_systemd(
         &self,
         peer: &Peer,

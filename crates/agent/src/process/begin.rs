@@ -31,9 +31,8 @@ pub fn begin() {
     be_killed_last();
 }
 
-/// Takes back what the command that started this process had for itself: scheduling, resource
-/// limits, signals and umask of somebody's `nice -n 19 tidegate run`. Called while this process has
-/// one thread.
+/// Resets what this process inherited from the command that started it: scheduling (as of `nice -n
+/// 19 tidegate run`), resource limits, signals and umask. The caller has one thread.
 pub fn forget_starter() {
     for resource in [
         Resource::Cpu,

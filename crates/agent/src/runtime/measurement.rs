@@ -235,8 +235,8 @@ fn check_length(
     Err(refused(ErrorKind::Usage, &why, "write --for 2m"))
 }
 
-/// A quota of its own for each gate that has none: in the journal first, so that whoever comes
-/// after this process takes it off.
+/// Prepares a quota for each gate. The journal records it first, so that the guardian or the next
+/// agent removes it if this agent dies.
 fn limit_each(
     runtime: &Runtime,
     side: &[&Gate],
@@ -282,7 +282,7 @@ fn take_off(runtime: &Runtime, limited: &[GroupPath]) {
     }
 }
 
-/// Ends it for good: its quotas are taken off, and its end is told of.
+/// Removes the quotas of a measurement that is over, and reports its end as an event.
 pub(crate) fn settle(runtime: &Runtime) {
     let is_over = !runtime.control().is_measuring();
     let (main, limited) = match &*lock(&runtime.measurement) {

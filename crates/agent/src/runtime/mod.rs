@@ -146,8 +146,8 @@ impl Runtime {
         self.kernel.journal()
     }
 
-    /// The gates of another version that are left as they are; those whose groups are gone are
-    /// forgotten.
+    /// The names of another version's gates, which stay as they are. Records without a group are
+    /// dropped.
     pub(crate) fn unread_names(&self) -> BTreeSet<String> {
         let mut unread = lock(&self.unread_records);
         let is_there = |group| self.kernel.groups.exists(&group);

@@ -1,5 +1,5 @@
-//! What the scheduler is told of the machine: its CPUs' cores and caches, and the groups of the
-//! idle class.
+//! The scheduler's options for this machine: the CPUs' cores and caches, and the groups of the idle
+//! class.
 
 use std::path::Path;
 

@@ -224,8 +224,8 @@ fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> Result<HintSta
     })
 }
 
-/// One pass over these tasks: gives the hint to those that lack it, and to those whose other slice
-/// is written down. With `given`, what is written down is of no account: this is the sweep.
+/// Gives the hint, in one pass, to tasks without it and to tasks whose other slice is recorded. The
+/// sweep passes `given`, and then ignores the record.
 pub(crate) fn pass_hint(
     kernel: &Kernel,
     tids: &[i32],

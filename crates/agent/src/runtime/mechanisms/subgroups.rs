@@ -43,8 +43,8 @@ struct SplitGate {
     last: SweepReport,
 }
 
-/// Every gate whose caps count for each process or task alone, and every group that the loop puts
-/// into the background.
+/// The gates with a cap for each process or task, and the groups that the loop moves into the
+/// background.
 #[derive(Default)]
 pub struct Subgroups {
     gates: Vec<SplitGate>,
