@@ -1,6 +1,7 @@
 //! The control loop's state, as its thread and all others share it.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::control::{Control, Demand};
@@ -8,7 +9,7 @@ use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use tidegate_engine::sense::Meters;
 use tidegate_engine::sync::lock;
 
-use crate::process::lease::Lease;
+use crate::process::lease::{Lease, monotonic_ns};
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1
 /// % of one CPU).
@@ -24,6 +25,37 @@ pub struct ControlLoop {
     /// The loop's period while side work may have to be cut ([`Control::period_ns`]).
     pub period_ns: u64,
     pub sensing_note: String,
+    /// Ends the pause of the loop's thread.
+    pub(crate) wake: Wake,
+}
+
+#[derive(Default)]
+pub(crate) struct Wake {
+    is_due: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake {
+    /// The next step is due at once.
+    pub fn now(&self) {
+        *lock(&self.is_due) = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until this time, or until a step is due at once.
+    pub fn wait_until(&self, at_ns: u64) {
+        let mut is_due = lock(&self.is_due);
+        loop {
+            let left_ns = at_ns.saturating_sub(monotonic_ns());
+            if std::mem::take(&mut *is_due) || left_ns == 0 {
+                return;
+            }
+            let waited = self
+                .changed
+                .wait_timeout(is_due, Duration::from_nanos(left_ns));
+            is_due = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
 }
 
 impl ControlLoop {

@@ -21,7 +21,7 @@ use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::control_loop::ControlLoop;
+use crate::control_loop::{ControlLoop, Wake};
 use crate::errors::MachineError;
 use crate::events::Events;
 use crate::gates::{Gates, demand};
@@ -155,6 +155,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
         period_ns,
         sensing_note,
+        wake: Wake::default(),
     };
     let agent = Arc::new(Agent {
         gates: Gates::new(config),

@@ -76,7 +76,7 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
     },
     Row {
         name: "measurement",
-        period: |_, _| SECOND / 2,
+        period: |_, agent| measurement::period(&agent.runtime),
         run: |_, agent| measurement::settle(&agent.runtime),
     },
     Row {

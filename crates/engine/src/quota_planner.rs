@@ -106,12 +106,10 @@ pub struct QuotaPlan {
     pub reason: QuotaReason,
 }
 
-/// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that
-/// much, CPUs that take a third slice early in a period leave none for another's second (in the
-/// simulator one throttle in two periods).
-pub fn free_bandwidth(cpus: u32, period_us: u64) -> Bandwidth {
+/// No quota: what the group's file says where nothing is kept from it.
+pub fn free_bandwidth(period_us: u64) -> Bandwidth {
     Bandwidth {
-        quota_us: Some(2 * u64::from(cpus.max(1)) * period_us),
+        quota_us: None,
         period_us,
         burst_us: 0,
     }
@@ -217,7 +215,7 @@ impl QuotaPlanner {
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);
-        self.standing_for_ucpu = found.rate_ucpu().unwrap_or(0);
+        self.standing_for_ucpu = found.rate_ucpu().unwrap_or(FREE_UCPU);
     }
 
     /// Writes asked for in the second before `now_ns`.
@@ -266,7 +264,7 @@ impl QuotaPlanner {
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
-            FREE_UCPU => free_bandwidth(cpus, self.cfg.period_us),
+            FREE_UCPU => free_bandwidth(self.cfg.period_us),
             _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
         });
         self.follow(want_ucpu, decision.reason);
@@ -283,11 +281,9 @@ impl QuotaPlanner {
             budget,
         };
         let standing_ucpu = self.standing_for_ucpu;
-        let reason = match self.standing.filter(|standing| standing.quota_us.is_some()) {
+        let reason = match self.standing {
             None => QuotaReason::Initial,
             Some(standing) if standing == bandwidth => return None,
-            // CPUs came or went.
-            Some(_) if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU => QuotaReason::Raise,
             Some(_) if want_ucpu < standing_ucpu => {
                 let drop_ucpu = standing_ucpu - want_ucpu;
                 let counts =

@@ -17,7 +17,7 @@ use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor}
 use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, CpusetMode, Settings};
 
-use crate::control_loop::ControlLoop;
+use crate::control_loop::{ControlLoop, Wake};
 use crate::errors::internal;
 use crate::gates::{Gate, demand};
 use crate::kernel::Kernel;
@@ -132,6 +132,7 @@ impl Rehearsal {
             tick_ns: times.0,
             period_ns: times.1,
             sensing_note: String::new(),
+            wake: Wake::default(),
         };
         let sched_ext = SchedExtSupervisor::new(None);
         let runtime = Runtime::new(kernel, control_loop, sched_ext, cpuset, settings.clone());

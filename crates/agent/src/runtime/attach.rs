@@ -312,15 +312,9 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
             )?;
         }
         Attachment::InPlace { group } if gate.is_limited() => {
-            let unlimited = kernel
-                .groups
-                .bandwidth(&group)
-                .map_err(of_group)?
-                .quota_us
-                .is_none();
             let idle = kernel.groups.idle(&group).map_err(of_group)? != Some(false);
             // A unit that was restarted has what systemd was told, and is not in the journal yet.
-            if unlimited || !idle || !runtime.journal().limits(&group) {
+            if !idle || !runtime.journal().limits(&group) {
                 let was =
                     set_properties(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
                 limit_foreign(runtime, &group, gate, was)?;

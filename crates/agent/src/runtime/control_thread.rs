@@ -1,15 +1,10 @@
-//! The control loop's thread: a timer, a clock for its own lateness, and as much priority as it is
-//! allowed.
+//! The control loop's thread: its ticks, a clock for its own lateness, and as much priority as it
+//! is allowed.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
 use tidegate_engine::sense::Meters;
@@ -17,6 +12,7 @@ use tidegate_engine::sync::lock;
 use tidegate_recording::Step;
 use tracing::{info, warn};
 
+use crate::control_loop::Wake;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::process::notify::Watchdog;
@@ -50,73 +46,48 @@ impl Due {
     }
 }
 
-struct Timer {
-    fd: OwnedFd,
+/// When the next step is due. A change of what the gates ask for ends the wait.
+struct Ticks {
     period_ns: u64,
     next_ns: u64,
 }
 
-impl Timer {
-    fn new(period_ns: u64) -> io::Result<Self> {
-        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        let mut timer = Self {
-            fd,
-            period_ns: 0,
-            next_ns: 0,
-        };
-        timer.set_period(period_ns)?;
-        Ok(timer)
+impl Ticks {
+    fn new(period_ns: u64) -> Self {
+        Self {
+            period_ns,
+            next_ns: monotonic_ns() + period_ns,
+        }
     }
 
-    fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
-        if period_ns == self.period_ns {
-            return Ok(());
+    fn set_period(&mut self, period_ns: u64) {
+        if period_ns != self.period_ns {
+            self.period_ns = period_ns;
+            self.next_ns = monotonic_ns() + period_ns;
         }
-        self.period_ns = period_ns;
-        self.next_ns = monotonic_ns() + period_ns;
-        let spec = |ns: u64| Timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as i64,
-        };
-        let timing = Itimerspec {
-            it_interval: spec(period_ns),
-            it_value: spec(self.next_ns),
-        };
-        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &timing)?;
-        Ok(())
     }
 
     /// Waits for the next tick and says how late this thread was for it.
-    fn wait(&mut self) -> io::Result<u64> {
-        let mut ticks = [0_u8; 8];
-        loop {
-            match rustix::io::read(&self.fd, &mut ticks) {
-                Ok(_) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    fn wait(&mut self, wake: &Wake) -> u64 {
+        wake.wait_until(self.next_ns);
+        let now_ns = monotonic_ns();
         // The oldest tick that was missed tells the lateness: a loop that skipped three was late
         // for the first.
-        let due_ns = self.next_ns;
-        self.next_ns += u64::from_ne_bytes(ticks) * self.period_ns;
-        Ok(monotonic_ns().saturating_sub(due_ns))
+        let late_ns = now_ns.saturating_sub(self.next_ns);
+        let missed = late_ns / self.period_ns;
+        self.next_ns = match now_ns < self.next_ns {
+            true => now_ns + self.period_ns,
+            false => self.next_ns + (missed + 1) * self.period_ns,
+        };
+        late_ns
     }
 }
 
-/// Runs until the agent leaves. Ends the process if the timer fails: the guardian then acts.
+/// Runs until the agent leaves.
 pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut watchdog: Watchdog) {
     let control_loop = &runtime.control_loop;
     raise_priority();
-    let mut timer = match Timer::new(control_loop.period_ns) {
-        Ok(timer) => timer,
-        Err(error) => {
-            tracing::error!(
-                "control loop: timerfd: {error}; see the limits of open files (ulimit -n)"
-            );
-            std::process::exit(1);
-        }
-    };
+    let mut ticks = Ticks::new(control_loop.period_ns);
     let mut headroom = Due {
         period_ns: control_loop.period_ns,
         last_ns: 0,
@@ -127,10 +98,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
     };
     let mut in_control = true;
     while !life.leaving.load(Ordering::Acquire) {
-        let late_ns = timer.wait().unwrap_or_else(|error| {
-            tracing::error!("control loop: timerfd: {error}");
-            std::process::exit(1);
-        });
+        let late_ns = ticks.wait(&control_loop.wake);
         let began_ns = monotonic_ns();
         let (next_ns, capped) = {
             let mut control = control_loop.lock();
@@ -139,13 +107,13 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
             }
-            if headroom.is_now(began_ns, timer.period_ns) {
+            if headroom.is_now(began_ns, ticks.period_ns) {
                 control.step(began_ns, late_ns, &mut apply);
                 runtime.recorder.add_step(|| step_of(&control));
             }
             if !control.soft_caps.is_idle()
                 && !control.is_enforced_by_sched_ext()
-                && soft_caps.is_now(began_ns, timer.period_ns)
+                && soft_caps.is_now(began_ns, ticks.period_ns)
             {
                 let mut usage = Shared(&control_loop.meters);
                 control.soft_caps.step(began_ns, &mut usage, &mut apply);
@@ -171,9 +139,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
         } else {
             next_ns
         };
-        if let Err(error) = timer.set_period(period_ns) {
-            warn!("control loop: timerfd: {error}; the period stays");
-        }
+        ticks.set_period(period_ns);
     }
 }
 
@@ -221,6 +187,8 @@ fn raise_priority() {
     let why = io::Error::last_os_error();
     // SAFETY: no pointers; 0 is the calling thread (on Linux, for PRIO_PROCESS).
     let niced = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0;
+    // SAFETY: no pointers. The fair class wakes a thread up to 50 us late by default.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     info!(
         "control loop: no SCHED_FIFO ({why}); nice -20: {}",
         if niced { "yes" } else { "no" }
@@ -243,17 +211,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_ticks_at_its_period_and_knows_when_it_was_late() {
-        let mut timer = Timer::new(2_000_000).unwrap();
+    fn ticks_come_at_their_period_and_tell_when_one_was_late() {
+        let wake = Wake::default();
+        let mut ticks = Ticks::new(2_000_000);
         let began_ns = monotonic_ns();
         for _ in 0..10 {
-            timer.wait().unwrap();
+            ticks.wait(&wake);
         }
         let took_ns = monotonic_ns() - began_ns;
         assert!(took_ns >= 17_000_000, "ten ticks of 2 ms took {took_ns} ns");
 
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(timer.wait().unwrap() >= 15_000_000);
+        assert!(ticks.wait(&wake) >= 15_000_000);
     }
 
     #[test]
@@ -279,9 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn a_period_changes_in_place() {
-        let mut timer = Timer::new(3_600_000_000_000).unwrap();
-        timer.set_period(1_000_000).unwrap();
-        timer.wait().unwrap();
+    fn a_change_ends_the_wait() {
+        let (hour_ns, wake) = (3_600_000_000_000, Wake::default());
+        let mut ticks = Ticks::new(hour_ns);
+        wake.now();
+        assert_eq!(ticks.wait(&wake), 0);
+        ticks.set_period(1_000_000);
+        ticks.wait(&wake);
     }
 }

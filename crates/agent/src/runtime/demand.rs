@@ -65,5 +65,7 @@ pub(crate) fn poll_demand(registry: &Gates, runtime: &Runtime) {
     let gates = registry.lock();
     let demand = demand_of(runtime, &gates);
     // Under the gates' lock: a change of them that comes meanwhile is not overwritten.
-    runtime.control().set_demand(demand);
+    if runtime.control().set_demand(demand) {
+        runtime.control_loop.wake.now();
+    }
 }

@@ -126,19 +126,18 @@ fn make_side_root(runtime: &Runtime, first: Bandwidth) -> Result<(), ApiError> {
     limit(runtime, &root, "", floor, first)
 }
 
-/// The side root's quota until the loop's next step: the tolerance, or all CPUs where neither this
+/// The side root's quota until the loop's next step: the tolerance, or none where neither this
 /// gate nor another asks for idle.
 fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
     let has_objective = of_gate.objective.is_some() || control.demand().objective.is_some();
     let keeps_idle = of_gate.headroom_ppm > 0 || control.keeps_idle() || has_objective;
-    let cpus = control.online_cpus();
     drop(control);
     if keeps_idle || runtime.sched_ext.is_wanted() {
         return runtime.control_loop.floor_now();
     }
-    free_bandwidth(cpus, QuotaPlannerConfig::default().period_us)
+    free_bandwidth(QuotaPlannerConfig::default().period_us)
 }
 
 /// A group of ours that carries a moving quota: in the idle class, and at the floor.
@@ -167,7 +166,8 @@ fn limit(
         .journal()
         .record_limit(group, gate, unlimited, fallback)
         .map_err(internal)?;
-    if unlimited.quota_us.is_none() {
+    let is_planned = runtime.control().quotas.is_planned(group);
+    if !is_planned && unlimited.quota_us.is_none() && unlimited != first {
         write_floor(runtime, group, unlimited, first)?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! A measurement of what side work costs main: who started it, what is switched, what it found. The
 //! experiment itself is the control loop's ([`tidegate_engine::measure`]).
 
+use std::time::Duration;
+
 use tidegate_api::{
     ApiError, EffectView, ErrorKind, IntervalView, MeasureRequest, MeasureView, MeasuredGateView,
     MeasuredLevelView, MeasuringView,
@@ -279,6 +281,14 @@ fn take_off(runtime: &Runtime, limited: &[GroupPath]) {
         {
             warn!("measure: {line}");
         }
+    }
+}
+
+/// Until the next look for its end.
+pub(crate) fn period(runtime: &Runtime) -> Duration {
+    match runtime.control().is_measuring() {
+        true => Duration::from_millis(500),
+        false => Duration::from_secs(1),
     }
 }
 

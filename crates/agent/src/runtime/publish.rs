@@ -68,6 +68,7 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     control.quotas.set(targets, runtime.control_loop.tick_ns);
     control.set_groups(side, main);
     drop(control);
+    runtime.control_loop.wake.now();
     tell_sched_ext(runtime, gates);
     save(runtime, gates)
 }

@@ -51,7 +51,7 @@ use tidegate_terms::{Config, CpusetMode, Roots};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
-use crate::control_loop::ControlLoop;
+use crate::control_loop::{ControlLoop, Wake};
 use crate::gates::{Gates, demand};
 use crate::kept_policy::{KeptPolicy, Policy};
 use crate::kernel::Kernel;
@@ -200,6 +200,7 @@ impl Bed {
             tick_ns: 4_000_000,
             period_ns: STEP_NS,
             sensing_note: String::new(),
+            wake: Wake::default(),
         };
         let sched_ext = SchedExtSupervisor::new(self.kernel.clone());
         let agent = Agent {

@@ -136,14 +136,17 @@ impl Control {
         self.enforced_by_sched_ext
     }
 
-    pub fn set_demand(&mut self, demand: Demand) {
-        if demand != self.demand {
+    /// Says whether it is another one.
+    pub fn set_demand(&mut self, demand: Demand) -> bool {
+        let is_new = demand != self.demand;
+        if is_new {
             self.stop_measuring("what the gates ask for changed");
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
             self.demand = demand;
             self.law.set_terms(self.machine_terms());
         }
+        is_new
     }
 
     /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side

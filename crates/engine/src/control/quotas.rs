@@ -257,6 +257,13 @@ impl Quotas {
         }
     }
 
+    /// Whether what stands for `group` is what was planned for it, be it no quota.
+    pub fn is_planned(&self, group: &GroupPath) -> bool {
+        let is_it = |target: &&Target| target.group == *group;
+        let target = self.targets.iter().find(is_it);
+        target.is_some_and(|target| target.standing().is_some())
+    }
+
     /// Whether each quota stands as planned.
     pub(super) fn are_in_force(&self) -> bool {
         self.targets

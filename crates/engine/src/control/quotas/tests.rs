@@ -162,7 +162,7 @@ impl Apply for OneGroup {
         _: Option<Bandwidth>,
         to: Bandwidth,
     ) -> Result<(), ApplyError> {
-        self.rate_ucpu = to.rate_ucpu().unwrap();
+        self.rate_ucpu = to.rate_ucpu().unwrap_or(u64::MAX);
         self.look();
         Ok(())
     }
@@ -245,7 +245,7 @@ fn without_headroom_a_group_has_no_quota_until_it_starves() {
     quotas.set(vec![target("/a")], 4_000_000);
     let mut group = OneGroup::default();
     let step_ns = 100_000_000;
-    let free_ucpu = 4_000_000;
+    let free_ucpu = u64::MAX;
     // The first decisions know nothing of main; then main fills the machine; then it rests.
     let at = |allowance_ucpu| HeadroomDecision {
         allowance_ucpu,
