@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{GateName, Target};
+use tidegate_engine::limit::{caps_for_each, with_burst};
 use tidegate_terms::{Class, Config, RawTerms, Source};
 
 use crate::gates::budget::check_size;
@@ -80,7 +81,7 @@ fn judge(terms: &BTreeMap<String, String>, source: &Source) {
     };
     if may {
         assert_eq!(gate.class(), Class::Side, "{terms:?}");
-        assert!(gate.weight() <= 100, "{terms:?}");
+        assert!(gate.terms.cpu_weight() <= 100, "{terms:?}");
         assert!(gate.terms.latency.value.hint() >= 0, "{terms:?}");
     }
     check(&gate);
@@ -100,7 +101,7 @@ fn gate(raw: &RawTerms) -> Option<Gate> {
 
 /// What the agent writes for a gate is what the kernel takes.
 fn check(gate: &Gate) {
-    let limits = [gate.own_limit(), gate.limit_with_burst(u64::MAX)];
+    let limits = [gate.own_limit(), with_burst(&gate.terms, u64::MAX)];
     for limit in limits.into_iter().flatten() {
         let quota_us = limit.quota_us.expect("an own limit has a quota");
         let good = quota_us >= QUOTA_MIN_US
@@ -108,11 +109,15 @@ fn check(gate: &Gate) {
             && PERIOD_US.contains(&limit.period_us);
         assert!(good, "{limit:?} of {:?}", gate.record.raw);
     }
-    assert!(WEIGHTS.contains(&gate.weight()), "{:?}", gate.record.raw);
-    assert!(gate.soft_ppt().is_none_or(|soft| soft <= 8_192_000));
+    assert!(
+        WEIGHTS.contains(&gate.terms.cpu_weight()),
+        "{:?}",
+        gate.record.raw
+    );
+    assert!(gate.terms.soft_ppt().is_none_or(|soft| soft <= 8_192_000));
     let _ = (
-        gate.caps_for_each(),
-        gate.soft_for_all_ppt(),
+        caps_for_each(&gate.terms),
+        gate.terms.soft_for_all_ppt(),
         gate.own_fallback(),
     );
     assert_eq!(only_tightens(gate, gate), Ok(()), "{:?}", gate.record.raw);

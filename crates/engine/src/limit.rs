@@ -7,6 +7,8 @@
 //! period so short that the cap's depth holds too, with no more burst than the cap leaves.
 
 use tidegate_cgroup::bandwidth::{Bandwidth, PERIOD_MAX_US, QUOTA_MIN_US};
+use tidegate_cgroup::subgroups::Per;
+use tidegate_terms::{Burst, CapScope, Terms};
 
 /// A cap is held over the shortest period from here up in which its quota is one that the kernel
 /// takes.
@@ -36,6 +38,41 @@ pub fn hard_cap(ppt: u32) -> Bandwidth {
         .div_ceil(ppt)
         .clamp(CAP_PERIOD_MIN_US, PERIOD_MAX_US);
     Bandwidth::limit((period_us * ppt / 1_000).max(QUOTA_MIN_US), period_us)
+}
+
+/// The limit that a gate's own terms ask for: its quota with period and burst, and a hard cap that
+/// counts for all of it. `burst_room_us` is what the limits of the groups above leave to
+/// `burst = max`.
+pub fn of_terms(terms: &Terms, burst_room_us: u64) -> Option<Bandwidth> {
+    let burst_us = match terms.burst.value {
+        Burst::Of(span) => span.us(),
+        Burst::Max => burst_room_us,
+    };
+    with_burst(terms, burst_us)
+}
+
+/// The same with this burst, as far as quota and cap leave it.
+pub fn with_burst(terms: &Terms, burst_us: u64) -> Option<Bandwidth> {
+    let quota = terms.quota_us().map(|quota_us| Bandwidth {
+        quota_us: Some(quota_us),
+        period_us: terms.period.value.us(),
+        burst_us: burst_us.min(quota_us),
+    });
+    own_limit(quota, terms.hard_for_all_ppt())
+}
+
+/// The hard and the soft cap that count for each process or task alone, where there is either.
+pub fn caps_for_each(terms: &Terms) -> Option<(Per, Option<u32>, Option<u32>)> {
+    let per = match terms.cap_scope.value {
+        CapScope::Group => return None,
+        CapScope::Process => Per::Process,
+        CapScope::Task => Per::Task,
+    };
+    // A task can use no more than one CPU.
+    let binds = |ppt: &u32| per == Per::Process || *ppt < 1_000;
+    let hard = terms.cap_hard.value.ppt().filter(binds);
+    let soft = terms.soft_ppt().filter(|ppt| *ppt > 0 && binds(ppt));
+    (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
 }
 
 /// The one limit that holds a quota (with its burst) and a hard cap, where either is asked for.

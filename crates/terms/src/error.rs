@@ -84,6 +84,29 @@ impl TermError {
         }
     }
 
+    /// The term, setting or rule that is refused; none where the text as a whole is.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            TermError::Value { name, .. }
+            | TermError::WrongClass { name, .. }
+            | TermError::Together { name, .. } => Some(name),
+            TermError::Unknown { name, .. }
+            | TermError::NotText { name, .. }
+            | TermError::Rule { name, .. } => Some(name),
+            TermError::Toml { .. } | TermError::Read { .. } | TermError::NotAssignment { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The message without name and place, for readers that show their own.
+    pub fn why(&self) -> String {
+        let message = self.to_string();
+        let place = self.place().map(|place| format!("{place}: "));
+        let why = place.and_then(|place| Some(message.split_once(&place)?.1.to_owned()));
+        why.unwrap_or(message)
+    }
+
     /// Where it stands; `None` for what has no place in a text.
     pub fn place(&self) -> Option<&Source> {
         match self {

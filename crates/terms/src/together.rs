@@ -2,7 +2,7 @@
 
 use crate::error::TermError;
 use crate::limits::{Burst, CapScope, Quota};
-use crate::source::Resolved;
+use crate::source::{RawTerm, Resolved, Source};
 use crate::table::{PERIOD_DEFAULT, Term, Terms};
 use crate::units::TimeSpan;
 use crate::values::{Class, Weight};
@@ -12,6 +12,48 @@ const QUOTA_MIN_US: u64 = 1_000;
 const ONE_CPU_PPT: u32 = 1_000;
 
 impl Terms {
+    /// The defaults of a gate of this class.
+    pub fn of_class(class: Class) -> Terms {
+        let raw = RawTerm {
+            text: class.name().to_owned(),
+            source: Source::Set,
+        };
+        let named = |term| match term {
+            Term::Class => vec![&raw],
+            _ => Vec::new(),
+        };
+        Terms::from_candidates(named).expect("a class is called by its own name")
+    }
+
+    /// The weight of its group (`cpu.weight`).
+    pub fn cpu_weight(&self) -> u32 {
+        match self.weight.value {
+            Weight::Idle => 1,
+            Weight::Of(weight) => weight,
+        }
+    }
+
+    /// The hard cap in parts per thousand of one CPU, where it counts for all of the gate.
+    pub fn hard_for_all_ppt(&self) -> Option<u32> {
+        let hard = self.cap_hard.value.ppt();
+        hard.filter(|_| self.cap_scope.value == CapScope::Group)
+    }
+
+    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard
+    /// one up, which comes first.
+    pub fn soft_ppt(&self) -> Option<u32> {
+        let soft = self.cap_soft.value.ppt()?;
+        let hard = self.cap_hard.value.ppt().unwrap_or(u32::MAX);
+        (soft < hard).then_some(soft)
+    }
+
+    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for
+    /// all.
+    pub fn soft_for_all_ppt(&self) -> Option<u32> {
+        let for_all = self.cap_scope.value == CapScope::Group;
+        self.soft_ppt().filter(|ppt| for_all || *ppt == 0)
+    }
+
     /// Whether something bounds the gate by its own terms, whatever its class: a quota or a cap.
     pub fn is_bounded(&self) -> bool {
         self.quota.value != Quota::None

@@ -3,15 +3,12 @@
 use tidegate_api::HeldView;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::CpuStat;
-use tidegate_cgroup::subgroups::Per;
 use tidegate_engine::apply::fallback_of;
-use tidegate_engine::control::{Demand, Figure, Objective as Found};
+use tidegate_engine::control::{Demand, Objective};
 use tidegate_engine::held::TaskPoll;
 use tidegate_engine::ledger::Fallback;
-use tidegate_engine::limit::own_limit;
-use tidegate_terms::{
-    Burst, CapScope, Class, Config, Objective, Settings, Source, TermError, Terms, Weight, combine,
-};
+use tidegate_engine::limit;
+use tidegate_terms::{Class, Config, Settings, TermError, Terms};
 
 use crate::gates::{Attachment, HintState, Record};
 
@@ -97,52 +94,7 @@ impl Gate {
     /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that
     /// counts for all of it.
     pub fn own_limit(&self) -> Option<Bandwidth> {
-        self.limit_with_burst(match self.terms.burst.value {
-            Burst::Of(span) => span.us(),
-            Burst::Max => self.burst_room_us,
-        })
-    }
-
-    /// The same with this burst, as far as quota and cap leave it.
-    pub fn limit_with_burst(&self, burst_us: u64) -> Option<Bandwidth> {
-        let terms = &self.terms;
-        let quota = terms.quota_us().map(|quota_us| Bandwidth {
-            quota_us: Some(quota_us),
-            period_us: terms.period.value.us(),
-            burst_us: burst_us.min(quota_us),
-        });
-        let for_all = terms.cap_scope.value == CapScope::Group;
-        let cap_hard_ppt = terms.cap_hard.value.ppt().filter(|_| for_all);
-        own_limit(quota, cap_hard_ppt)
-    }
-
-    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard
-    /// one up, which comes first.
-    pub fn soft_ppt(&self) -> Option<u32> {
-        let soft = self.terms.cap_soft.value.ppt()?;
-        let hard = self.terms.cap_hard.value.ppt().unwrap_or(u32::MAX);
-        (soft < hard).then_some(soft)
-    }
-
-    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for
-    /// all.
-    pub fn soft_for_all_ppt(&self) -> Option<u32> {
-        let for_all = self.terms.cap_scope.value == CapScope::Group;
-        self.soft_ppt().filter(|ppt| for_all || *ppt == 0)
-    }
-
-    /// The hard and the soft cap that count for each process or task alone, where there is either.
-    pub fn caps_for_each(&self) -> Option<(Per, Option<u32>, Option<u32>)> {
-        let per = match self.terms.cap_scope.value {
-            CapScope::Group => return None,
-            CapScope::Process => Per::Process,
-            CapScope::Task => Per::Task,
-        };
-        // A task can use no more than one CPU.
-        let binds = |ppt: &u32| per == Per::Process || *ppt < 1_000;
-        let hard = self.terms.cap_hard.value.ppt().filter(binds);
-        let soft = self.soft_ppt().filter(|ppt| *ppt > 0 && binds(ppt));
-        (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
+        limit::of_terms(&self.terms, self.burst_room_us)
     }
 
     /// What its own terms fall back to. They are no danger to main's headroom: where others have
@@ -154,90 +106,27 @@ impl Gate {
             (_, other) => other,
         }
     }
-
-    pub fn weight(&self) -> u32 {
-        match self.terms.weight.value {
-            Weight::Idle => 1,
-            Weight::Of(weight) => weight,
-        }
-    }
 }
 
-/// What an objective begins with where nothing names a headroom: it takes less later if main does
-/// well with less.
-const OBJECTIVE_START_PPM: u32 = 200_000;
-
-/// What all gates ask for together, by the rule of [`combine`]. The machine's default holds where
-/// no gate names a headroom. With an objective the default is only where its search begins.
+/// What all gates ask for together.
 pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
-    let named = gates.clone().filter_map(|gate| {
-        let ppm = gate.terms.headroom.value.ppm()?;
-        Some((ppm, format!("gate {}", gate.record.name)))
-    });
-    let mut headroom = combine::headroom(named, |(ppm, _)| *ppm);
-    let tolerance_ppm = gates
-        .clone()
-        .filter(|gate| !gate.terms.tolerance.is_default())
-        .map(|gate| gate.terms.tolerance.value.ppm());
-    let tolerance_ppm = combine::tolerance(tolerance_ppm, |ppm| *ppm);
-    let mut objective = combine::objective(gates.filter_map(objective_of), |one| {
-        (one.late_after_ns, one.figure.share_ppm())
-    });
-    let default = &settings.default_headroom;
-    if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
-        let start_ppm = default.value.ppm().filter(|ppm| *ppm > 0);
-        objective.start_ppm = start_ppm.unwrap_or(OBJECTIVE_START_PPM);
-        headroom = Some((0, "found for the objective".to_owned()));
-    }
-    let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
-        let from = match &default.source {
-            Source::Default | Source::WholeCores => default.source.to_string(),
-            source => format!("default_headroom ({source})"),
-        };
-        (default.value.ppm().unwrap_or(0), from)
-    });
-    let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
-    Demand {
-        headroom_ppm,
-        headroom_from,
-        tolerance_ppm,
-        objective,
-    }
+    let gates = gates.map(|gate| (gate.record.name.as_str(), &gate.terms));
+    Demand::of(gates, settings)
 }
 
 /// The objectives of gates other than the one in force, in its words.
 pub fn unused_objectives(gates: &[Gate], in_force: &str) -> Vec<String> {
-    let named = gates.iter().filter_map(objective_of).map(|one| one.from);
-    named.filter(|from| from != in_force).collect()
-}
-
-fn objective_of(gate: &Gate) -> Option<Found> {
-    let (figure, span) = match gate.terms.objective.value {
-        Objective::None => return None,
-        Objective::Delay { late_ppm, span } => (
-            Figure::RunDelay {
-                share_ppm: late_ppm,
-            },
-            span,
-        ),
-        Objective::Reported { span } => (Figure::Reported, span),
-    };
-    Some(Found {
-        gate: gate.record.name.clone(),
-        figure,
-        late_after_ns: span.ns(),
-        start_ppm: 0,
-        from: format!(
-            "{} of gate {}",
-            gate.terms.objective.value, gate.record.name
-        ),
-    })
+    let named = gates
+        .iter()
+        .filter_map(|gate| Objective::of(&gate.record.name, &gate.terms));
+    let from = named.map(|one| one.from);
+    from.filter(|from| from != in_force).collect()
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use tidegate_cgroup::group::GroupPath;
-    use tidegate_terms::RawTerms;
+    use tidegate_terms::{RawTerms, Source};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::WEIGHT_DEFAULT;
-use tidegate_engine::limit::at_once_us;
+use tidegate_engine::limit::{at_once_us, with_burst};
 use tidegate_terms::{Burst, Term};
 
 use crate::gates::Gate;
@@ -28,7 +28,7 @@ fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
 /// Whether the gate has a limit that was set with privilege, or a weight below that which a gate of
 /// one's own has.
 pub fn is_bounded_by_admin(gate: &Gate) -> bool {
-    let is_light = gate.weight() < WEIGHT_DEFAULT && is_by_admin(gate, &[Term::Weight]);
+    let is_light = gate.terms.cpu_weight() < WEIGHT_DEFAULT && is_by_admin(gate, &[Term::Weight]);
     is_light || (gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS))
 }
 
@@ -64,8 +64,8 @@ pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
             return looser("cap_hard", gate.terms.cap_hard.value.to_string());
         }
     }
-    if by_admin(&[Term::Weight]) && changed.weight() > gate.weight() {
-        return looser("weight", gate.weight().to_string());
+    if by_admin(&[Term::Weight]) && changed.terms.cpu_weight() > gate.terms.cpu_weight() {
+        return looser("weight", gate.terms.cpu_weight().to_string());
     }
     let hint = |gate: &Gate| gate.terms.latency.value.hint();
     if by_admin(&[Term::Latency]) && hint(changed) < hint(gate) {
@@ -77,7 +77,7 @@ pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
 /// The own limit with all the burst that the groups above may ever leave it.
 fn most(gate: &Gate) -> Option<Bandwidth> {
     match gate.terms.burst.value {
-        Burst::Max => gate.limit_with_burst(u64::MAX),
+        Burst::Max => with_burst(&gate.terms, u64::MAX),
         Burst::Of(_) => gate.own_limit(),
     }
 }

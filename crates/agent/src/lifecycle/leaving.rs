@@ -5,6 +5,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_cgroup::group::GroupPath;
+use tidegate_engine::limit::caps_for_each;
 use tidegate_engine::sync::lock;
 use tracing::{info, warn};
 
@@ -72,7 +73,7 @@ pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
 /// Caps for each process or task have no copy while the scheduler keeps them.
 fn copy_caps_of_sched_ext(runtime: &Runtime, gate: &mut Gate) {
     if runtime.sched_ext.is_wanted()
-        && gate.caps_for_each().is_some()
+        && caps_for_each(&gate.terms).is_some()
         && let Err(error) = enforce_subgroups(runtime, gate)
     {
         warn!("gate {}: {error}", gate.record.name);

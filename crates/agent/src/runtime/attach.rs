@@ -406,7 +406,7 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
         *gate = changed;
         return Ok(());
     }
-    if changed.weight() != gate.weight() {
+    if changed.terms.cpu_weight() != gate.terms.cpu_weight() {
         write_weight(kernel, &changed)?;
     }
     if let Err(error) = enforce(runtime, &mut changed) {

@@ -5,7 +5,7 @@ use tidegate_api::{Decision, HeldView, Limit};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::threads_of;
 use tidegate_engine::held::{Counted, Limits};
-use tidegate_engine::limit::hard_cap;
+use tidegate_engine::limit::{caps_for_each, hard_cap};
 
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
@@ -93,7 +93,7 @@ fn limits(
     let own = match gate.own_limit() {
         Some(own) if gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(own) => Limit::Cap,
         Some(_) => Limit::Quota,
-        None if gate.caps_for_each().is_some() => Limit::Cap,
+        None if caps_for_each(&gate.terms).is_some() => Limit::Cap,
         None => Limit::Outside,
     };
     let Some(moving) = moving else {

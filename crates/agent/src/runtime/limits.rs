@@ -224,7 +224,7 @@ pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError>
     }
     let mut journal = kernel.journal();
     let capped = journal
-        .record_weight(group, gate.weight())
+        .record_weight(group, gate.terms.cpu_weight())
         .map_err(not_recorded)?;
     // The kernel refuses weights in the background; the loop writes it with the end of that.
     if capped
@@ -237,7 +237,7 @@ pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError>
     }
     kernel
         .groups
-        .set_weight(group, gate.weight())
+        .set_weight(group, gate.terms.cpu_weight())
         .map_err(of_group)
 }
 

@@ -37,12 +37,12 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
                 };
                 match targets.iter_mut().find(|known| known.group == *limited) {
                     Some(known) => {
-                        known.unequal |= gate.weight() != known.first_weight;
-                        known.weight += gate.weight();
+                        known.unequal |= gate.terms.cpu_weight() != known.first_weight;
+                        known.weight += gate.terms.cpu_weight();
                     }
                     None => targets.push(QuotaTarget {
-                        weight: gate.weight(),
-                        first_weight: gate.weight(),
+                        weight: gate.terms.cpu_weight(),
+                        first_weight: gate.terms.cpu_weight(),
                         unequal: false,
                         cap_ucpu: runtime.journal().limit_before(limited),
                         own: gate

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
-use tidegate_engine::limit::tighter;
+use tidegate_engine::limit::{caps_for_each, tighter};
 use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{SchedExtError, SchedulerEnd};
 use tracing::{error, info, warn};
@@ -236,7 +236,10 @@ fn load_sched_ext(
         format!("sched_ext: {what}"),
     );
     // Caps for each process or task are the scheduler's now.
-    for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
+    for gate in gates
+        .iter()
+        .filter(|gate| caps_for_each(&gate.terms).is_some())
+    {
         for line in withdraw_subgroups(runtime, gate) {
             warn!("{line}");
         }
@@ -414,7 +417,7 @@ fn divide_again(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for gate in gates
         .iter_mut()
-        .filter(|gate| gate.caps_for_each().is_some())
+        .filter(|gate| caps_for_each(&gate.terms).is_some())
     {
         if let Err(error) = enforce_subgroups(runtime, gate) {
             lock(&runtime.alerts).insert(error.to_string());

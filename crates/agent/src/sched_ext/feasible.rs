@@ -90,7 +90,7 @@ pub(crate) fn capped_groups(gates: &[Gate], but: &str) -> Vec<GroupPath> {
 }
 
 pub(crate) fn is_capped(gate: &Gate) -> bool {
-    gate.terms.cap_hard.value.ppt().is_some() || gate.soft_ppt().is_some()
+    gate.terms.cap_hard.value.ppt().is_some() || gate.terms.soft_ppt().is_some()
 }
 
 /// Whether the caps of the groups above and below `own`, with its own, are all kept. `others` are

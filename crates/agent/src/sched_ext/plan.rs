@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::subgroups::Per;
-use tidegate_engine::limit::hard_cap;
+use tidegate_engine::limit::{caps_for_each, hard_cap};
 use tidegate_sched_ext::{CapScope, CapTerms, GateTerms, Kind};
 use tidegate_terms::Class;
 
@@ -43,7 +43,7 @@ pub(super) fn enforcement(
     sees_quotas: bool,
 ) -> Enforcement {
     let own = gate.own_limit();
-    let each = gate.caps_for_each();
+    let each = caps_for_each(&gate.terms);
     let hard_ppt = match each {
         Some((_, hard_ppt, _)) => hard_ppt,
         None => gate.terms.cap_hard.value.ppt(),
@@ -73,8 +73,8 @@ pub(super) fn enforcement(
         (None, None) => hard_ppt.filter(|_| by_cap),
     };
     let soft_ppt = match each {
-        Some((_, _, soft_ppt)) => soft_ppt.or(gate.soft_for_all_ppt()),
-        None => gate.soft_ppt(),
+        Some((_, _, soft_ppt)) => soft_ppt.or(gate.terms.soft_for_all_ppt()),
+        None => gate.terms.soft_ppt(),
     };
     Enforcement {
         mirror,
@@ -117,7 +117,8 @@ pub(crate) fn sched_ext_plan(
         if enforcement.mirror && is_ours(control_loop, group) {
             plan.mirrors.insert(id);
         }
-        if enforcement.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
+        if enforcement.mirror && caps_for_each(&gate.terms).is_some() && gate.own_limit().is_some()
+        {
             let note = "quota: not held beside a cap for each process or task under the engine sched_ext here";
             let notes = plan.notes.entry(gate.record.name.clone()).or_default();
             notes.push(note.to_owned());

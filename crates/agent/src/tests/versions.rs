@@ -59,7 +59,7 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
         assert!(text(&bed).contains("turbo"), "kept for the newer one");
         drop(agent);
         let agent = bed.agent().unwrap();
-        assert_eq!(agent.gates.lock()[0].weight(), 50);
+        assert_eq!(agent.gates.lock()[0].terms.cpu_weight(), 50);
         assert!(text(&bed).contains("turbo"));
         assert!(!text(&bed).contains("featherlight"), "it was set again");
     }

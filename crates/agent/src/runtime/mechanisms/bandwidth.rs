@@ -121,7 +121,7 @@ fn explain_refused(
 /// follows main's load, and not what side work is given.
 fn burst_room_us(runtime: &Runtime, gate: &Gate) -> u64 {
     let asks = gate.terms.burst.value == Burst::Max;
-    let Some(own) = gate.limit_with_burst(0).filter(|_| asks) else {
+    let Some(own) = limit::with_burst(&gate.terms, 0).filter(|_| asks) else {
         return u64::MAX;
     };
     let decision = runtime.decision();

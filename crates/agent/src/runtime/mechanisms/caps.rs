@@ -74,7 +74,7 @@ fn note_exempt(kernel: &Kernel, gate: &mut Gate) {
 
 /// The group that the loop is to put into the background and out of it.
 fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
-    let soft_ppt = gate.soft_for_all_ppt()?;
+    let soft_ppt = gate.terms.soft_for_all_ppt()?;
     let group = gate.record.attachment.group().clone();
     // A group that is not in the journal is in the background anyway, by its class or by an outside
     // write.
@@ -93,7 +93,7 @@ fn enforce_soft(
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());
     };
-    if gate.soft_for_all_ppt().is_none() {
+    if gate.terms.soft_for_all_ppt().is_none() {
         withdraw_soft(kernel, control_loop, &group);
         return Ok(());
     }
@@ -150,7 +150,7 @@ fn note_on_background(kernel: &Kernel, gate: &Gate, group: &GroupPath) -> Option
 /// The group of a new gate that is to yield to everything: it lies where its branch and all others
 /// divide.
 pub(crate) fn soft_group(kernel: &Kernel, gate: &Gate) -> Option<String> {
-    let at_top = gate.soft_ppt().is_some() && gate.class() != Class::Side;
+    let at_top = gate.terms.soft_ppt().is_some() && gate.class() != Class::Side;
     // No gate's name has this character, so no other group of ours has this name.
     at_top.then(|| format!("{}-soft={}", kernel.run_dir.prefix(), gate.record.name))
 }

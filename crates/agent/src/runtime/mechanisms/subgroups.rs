@@ -15,7 +15,7 @@ use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, SweepReport, dissol
 use tidegate_engine::apply::JournalError;
 use tidegate_engine::control::SoftCapped;
 use tidegate_engine::ledger::Fallback;
-use tidegate_engine::limit::hard_cap;
+use tidegate_engine::limit::{caps_for_each, hard_cap};
 use tidegate_engine::sync::lock;
 use tracing::{debug, warn};
 
@@ -80,7 +80,7 @@ pub(crate) fn poll(runtime: &Runtime) -> bool {
 /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it:
 /// refused where it may have one.
 pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), ApiError> {
-    if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
+    if !matches!(caps_for_each(&gate.terms), Some((_, _, Some(_)))) {
         return Ok(());
     }
     let why = if !matches!(attachment, Attachment::Owned { .. }) {
@@ -113,7 +113,7 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());
     };
-    let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
+    let Some((asked, hard_ppt, soft_ppt)) = caps_for_each(&gate.terms) else {
         return unite(runtime, gate);
     };
     if runtime.sched_ext.holds() {
