@@ -47,8 +47,8 @@ impl Hog {
     }
 }
 
-/// Works at the beginning of each period. Periods that pass while it still works are left out, so
-/// that its use stays what was asked for and does not pile up.
+/// Works at the beginning of each period. Whole periods that pass while it still works are left out,
+/// so that its use stays what was asked for and does not pile up.
 struct Periodic {
     work_ns: u64,
     period_ns: u64,
@@ -66,9 +66,9 @@ impl Program for Periodic {
         if self.runs {
             self.runs = false;
             *next_ns += self.period_ns;
-            // Work that ends at its period's very end goes on with the next.
+            // Work that ends in the next period, however late, goes on with that one's.
             let late_ns = ctx.now_ns.saturating_sub(*next_ns);
-            *next_ns += late_ns.div_ceil(self.period_ns.max(1)) * self.period_ns;
+            *next_ns += late_ns / self.period_ns.max(1) * self.period_ns;
         }
         if *next_ns > ctx.now_ns {
             return Op::SleepUntil { at_ns: *next_ns };

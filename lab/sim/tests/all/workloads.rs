@@ -316,12 +316,21 @@ fn quotas_count_without_the_warm_up() {
     near(ns, all_ns as f64, 15.0);
 }
 
-/// Without costs, work that fills its period ends exactly where the next period begins.
+/// Work that fills its period ends where the next period begins, or a little later.
 #[test]
 fn a_hog_that_is_always_busy_leaves_no_period_out() {
-    let out = run("duration = \"1s\"\n[machine]\ncpus = 1\ncosts = \"free\"\n\
-         [workload.w]\nkind = \"hog\"\ntasks = 1\nbusy = \"100%\"\nperiod = \"10ms\"\n");
-    near(out.groups[0].usage_ns, S as f64, 1.1);
+    let used_ns = |costs: &str, busy: &str, tasks: u32| {
+        let out = run(&format!(
+            "duration = \"1s\"\n[machine]\ncpus = 1\ncosts = \"{costs}\"\n\
+             [workload.w]\nkind = \"hog\"\ntasks = {tasks}\nbusy = \"{busy}\"\nperiod = \"10ms\"\n"
+        ));
+        out.groups[0].usage_ns
+    };
+    for costs in ["free", "default"] {
+        near(used_ns(costs, "100%", 1), S as f64, 1.1);
+        near(used_ns(costs, "50%", 2), S as f64, 1.1);
+        near(used_ns(costs, "30%", 1), 0.3 * S as f64, 4.0);
+    }
 }
 
 /// What was begun is finished, and what would come later never comes.
