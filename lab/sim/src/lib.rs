@@ -43,7 +43,7 @@ pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program, TaskSpec};
 pub use sched::BandwidthStat;
-pub use spec::{Bandwidth, CapTerms, Class, DelayObjective, GroupSpec, Policy};
+pub use spec::{Bandwidth, Class, GroupSpec, Policy};
 pub use topology::Topology;
 pub use trace::{Event, GroupFile, Tracer};
 

@@ -5,10 +5,12 @@
 //! several side groups with no side group above them, they are put below one of ours
 //! ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
-use tidegate_terms::combine;
+use tidegate_engine::control::Demand;
+use tidegate_engine::limit::tighter;
+use tidegate_terms::{Config, Terms};
 
 use crate::config::Scheduler;
-use crate::engines::cgroup::{EngineTerms, burst_room_us, compile};
+use crate::engines::cgroup::{EngineTerms, compile, tops, write_limits};
 use crate::ids::GroupId;
 use crate::policies::quota_us;
 use crate::program::{Ctx, Op, TaskSpec};
@@ -23,13 +25,15 @@ pub const SIDE_ROOT: &str = "tidegate-side";
 pub struct Plan {
     /// Groups in the order in which they are added: their numbers count from 1, as the root is 0.
     pub specs: Vec<GroupSpec>,
+    /// Their terms.
+    pub terms: Vec<Terms>,
     /// The slice of each workload's tasks.
     pub slices: Vec<Option<u64>>,
     /// The group that a policy limits, when there is side work.
     pub side_root: Option<GroupId>,
     pub main: Vec<GroupId>,
-    /// Idle to keep for main's groups together.
-    pub headroom_ppm: u32,
+    /// What all groups ask of the machine.
+    pub demand: Demand,
     /// What is left for Tidegate's engine on kernel files to do.
     pub compiled: EngineTerms,
     /// How many groups of ours stand before the scenario's.
@@ -38,65 +42,59 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(scenario: &Scenario) -> Plan {
-        let tops: Vec<usize> = (0..scenario.groups.len())
-            .filter(|&at| class_of(scenario, Some(at)) == Class::Side)
-            .filter(|&at| class_of(scenario, scenario.groups[at].parent) != Class::Side)
-            .collect();
+        let class = |group: GroupRef| {
+            group.map_or(Class::Neutral, |at| scenario.groups[at].terms.class.value)
+        };
+        let is_top = |at: &usize| {
+            class(Some(*at)) == Class::Side && class(scenario.groups[*at].parent) != Class::Side
+        };
+        let tops_of_side: Vec<usize> = (0..scenario.groups.len()).filter(is_top).collect();
         let limits = scenario.engine.kind == EngineKind::Cgroup;
-        let ours = limits && tops.len() > 1;
+        let ours = limits && tops_of_side.len() > 1;
+        let gates = scenario.groups.iter();
+        let gates = gates.map(|group| (group.spec.name.as_str(), &group.terms));
         let mut plan = Plan {
             specs: Vec::new(),
+            terms: Vec::new(),
             slices: Vec::new(),
             side_root: None,
             main: Vec::new(),
-            headroom_ppm: 0,
+            demand: Demand::of(gates, &Config::default().settings()),
             compiled: EngineTerms::default(),
             offset: usize::from(ours),
         };
         if ours {
-            plan.specs.push(GroupSpec {
-                class: Class::Side,
-                ..GroupSpec::new(SIDE_ROOT, GroupId::ROOT)
-            });
+            plan.specs.push(GroupSpec::new(SIDE_ROOT, GroupId::ROOT));
+            plan.terms.push(Terms::of_class(Class::Side));
         }
         for (at, group) in scenario.groups.iter().enumerate() {
             let mut spec = group.spec.clone();
-            spec.parent = if ours && tops.contains(&at) {
+            spec.parent = if ours && tops_of_side.contains(&at) {
                 GroupId(1)
             } else {
                 plan.id(group.parent)
             };
-            if spec.class == Class::Main {
-                plan.main.push(plan.id(Some(at)));
-            }
             plan.specs.push(spec);
+            plan.terms.push(group.terms.clone());
         }
-        for (at, group) in scenario.groups.iter().enumerate() {
-            if let (true, Some(mut limit)) = (group.burst_max, group.spec.bandwidth) {
-                let id = plan.id(Some(at));
-                let room_us = burst_room_us(&plan.specs, id, limit);
-                limit.burst_us = limit.burst_us.min(room_us);
-                plan.specs[id.index() - 1].bandwidth = Some(limit);
-            }
-        }
-        let mains = plan.specs.iter().filter(|spec| spec.class == Class::Main);
-        let headroom_ppm = combine::headroom(mains.map(|spec| spec.headroom_ppm), |ppm| *ppm);
-        plan.headroom_ppm = headroom_ppm.unwrap_or(0);
-        plan.side_root = match tops.first() {
+        plan.main = tops(&plan.specs, &plan.terms, Class::Main);
+        plan.side_root = match tops_of_side.first() {
             Some(_) if ours => Some(GroupId(1)),
             Some(&at) => Some(plan.id(Some(at))),
             None => None,
         };
-        if limits {
-            plan.lay_side_root(scenario);
-        }
         plan.slices = scenario
             .workloads
             .iter()
             .map(|workload| workload.common.slice_ns)
             .collect();
-        if limits && scenario.engine.policy == registry::TIDEGATE {
+        if scenario.engine.is_tidegate() {
             plan.compile(scenario);
+        } else {
+            write_limits(&mut plan.specs, &plan.terms, &[]);
+        }
+        if limits {
+            plan.lay_side_root(scenario);
         }
         plan
     }
@@ -118,10 +116,11 @@ impl Plan {
                 )
             })
             .collect();
-        let (tick_ns, base_slice_ns) = (scenario.machine.tick_ns, Plan::base_slice_ns(scenario));
+        let base_slice_ns = Plan::base_slice_ns(scenario);
         // Without slices to give, any base will do.
         let base_ns = base_slice_ns.unwrap_or(3_000_000);
-        self.compiled = compile(&mut self.specs, &mut tasks, base_ns, tick_ns);
+        let tick_ns = scenario.machine.tick_ns;
+        self.compiled = compile(&mut self.specs, &self.terms, &mut tasks, base_ns, tick_ns);
         if base_slice_ns.is_some() {
             self.slices = tasks.iter().map(|task| task.slice_ns).collect();
         }
@@ -146,7 +145,8 @@ impl Plan {
                 let cpus = scenario.machine.topology.cpus();
                 let quota_us = quota_us(scenario.engine.quota_ppm.into(), cpus, 100_000);
                 root.idle = true;
-                root.bandwidth = Some(Bandwidth::limit(quota_us, 100_000));
+                let limit = Bandwidth::limit(quota_us, 100_000);
+                root.bandwidth = Some(tighter(limit, root.bandwidth));
             }
         }
     }
@@ -164,17 +164,10 @@ impl Plan {
         names
     }
 
-    /// Classes by number, each group's own or that of the nearest group above which has one.
+    /// Classes by number, the root's first.
     pub fn classes(&self) -> Vec<Class> {
-        let mut classes = vec![Class::Neutral];
-        for spec in &self.specs {
-            classes.push(match spec.class {
-                // Parents come first, so theirs is known.
-                Class::Neutral => classes[spec.parent.index()],
-                own => own,
-            });
-        }
-        classes
+        let classes = self.terms.iter().map(|terms| terms.class.value);
+        std::iter::once(Class::Neutral).chain(classes).collect()
     }
 
     /// The base slice of the scenario's scheduler, where it has one.
@@ -184,12 +177,4 @@ impl Plan {
             Scheduler::Cfs(_) => None,
         }
     }
-}
-
-/// The class of a group: its own, or that of the nearest group above which has one.
-fn class_of(scenario: &Scenario, group: GroupRef) -> Class {
-    let lineage = std::iter::successors(group, |at| scenario.groups[*at].parent);
-    let mut classes = lineage.map(|at| scenario.groups[at].spec.class);
-    let own = classes.find(|class| *class != Class::Neutral);
-    own.unwrap_or(Class::Neutral)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_cgroup::subgroups::SUBGROUPS_MAX;
+
 use crate::Ns;
 use crate::controller::{Controller, Simulation};
 use crate::error::{SimError, Violation};
@@ -81,6 +83,20 @@ impl Stage {
                 names.series(*series, &format!("{}.{what}", common.name));
             }
             sets.push(one);
+        }
+        for (at, spec) in plan.specs.iter().enumerate() {
+            let group = GroupId(at as u32 + 1);
+            let players = sets.iter().flat_map(|set: &TaskSet| &set.players);
+            let tasks = players.filter(|player| player.group == group).count();
+            if spec.task_limit.is_some() && tasks > SUBGROUPS_MAX {
+                let what = format!("group.{}.cap_scope", spec.name);
+                return Err(refused(what)(SimError::Range {
+                    what: "tasks with a cap for each",
+                    got: tasks as u64,
+                    low: 0,
+                    high: SUBGROUPS_MAX as u64,
+                }));
+            }
         }
         let samples = Arc::default();
         let mut controllers = controllers(&plan, scenario);
@@ -252,7 +268,7 @@ fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
         side_root,
         main: plan.main.clone(),
         compiled: plan.compiled.clone(),
-        headroom_ppm: plan.headroom_ppm,
+        headroom_ppm: plan.demand.headroom_ppm,
         sense: scenario.engine.sense,
         cpus: scenario.machine.topology.cpus(),
         threads_per_core: scenario.machine.topology.threads_per_core(),

@@ -28,18 +28,22 @@ enum Written {
     Truth(bool),
 }
 
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(match Written::deserialize(from)? {
+        Written::Text(text) => text,
+        Written::Whole(number) => number.to_string(),
+        Written::Decimal(number) => number.to_string(),
+        Written::Truth(truth) => truth.to_string(),
+    })
+}
+
 /// Reads a value by its rule; `write` is what the rule accepts.
 pub(crate) fn by<'de, D: Deserializer<'de>, V, T: From<V>>(
     from: D,
     write: &str,
     rule: impl FnOnce(&str) -> Result<V, String>,
 ) -> Result<T, D::Error> {
-    let text = match Written::deserialize(from)? {
-        Written::Text(text) => text,
-        Written::Whole(number) => number.to_string(),
-        Written::Decimal(number) => number.to_string(),
-        Written::Truth(truth) => truth.to_string(),
-    };
+    let text = text(from)?;
     rule(text.trim()).map(T::from).map_err(|why| {
         let text = tidegate_terms::quoted(&text);
         D::Error::custom(format!("\"{text}\" {why}; write {write}"))
@@ -87,12 +91,7 @@ pub(crate) fn slice<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<
     time(from, MS_NS / 10, 100 * MS_NS)
 }
 
-/// A quota. The kernel's own bound is far above any machine of the simulator: 1024 CPUs for 1 s.
-pub(crate) fn quota<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
-    time(from, MS_NS, 1_024_000 * MS_NS)
-}
-
-/// A period or slice of a quota.
+/// The slice that a CPU takes of a quota.
 pub(crate) fn period<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, 1_000, 1_000 * MS_NS)
 }
@@ -125,13 +124,6 @@ pub(crate) fn number<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result
 pub(crate) fn level<'de, D: Deserializer<'de>, T: From<i8>>(from: D) -> Result<T, D::Error> {
     by(from, "a whole number from -20 to 19", |text| {
         within(whole(text)?, -20, 19)
-    })
-}
-
-/// Thousandths of one CPU, up to all of the largest machine.
-pub(crate) fn ppt<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
-    by(from, "a whole number from 0 to 1024000", |text| {
-        within(whole(text)?, 0, 1_024_000)
     })
 }
 

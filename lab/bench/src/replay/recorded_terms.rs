@@ -1,5 +1,6 @@
 //! The terms of a recorded work.
 
+use tidegate_engine::limit;
 use tidegate_recording::Work;
 use tidegate_terms::{Class, Config, RawTerms, Source, Term, Terms};
 
@@ -44,22 +45,13 @@ pub(crate) fn terms(work: &Work) -> Option<Terms> {
     }
     let class = Class::from_name(&work.class).unwrap_or_default();
     raw.insert(Term::Class.name(), class.name(), Source::Set);
-    let config = Config::default();
-    let of_class = || {
-        let mut raw = RawTerms::default();
-        raw.insert(Term::Class.name(), class.name(), Source::Set);
-        raw
-    };
     // A recording of another version may have terms that are no longer right: its class holds then.
-    let resolved = config.resolve(&[&raw]).ok();
-    resolved.or_else(|| config.resolve(&[&of_class()]).ok())
+    let resolved = Config::default().resolve(&[&raw]);
+    Some(resolved.unwrap_or_else(|_| Terms::of_class(class)))
 }
 
-/// CPUs that its own quota or cap leaves it, if there is one.
+/// CPUs that its own quota or cap leaves it, if there is one for all of it.
 pub(crate) fn limit_cpus(work: &Work) -> Option<f64> {
-    let terms = terms(work)?;
-    let period_us = terms.period.value.us().max(1) as f64;
-    let quota = terms.quota_us().map(|us| us as f64 / period_us);
-    let cap = terms.cap_hard.value.ppt().map(|ppt| f64::from(ppt) / 1e3);
-    quota.into_iter().chain(cap).reduce(f64::min)
+    let own = limit::of_terms(&terms(work)?, u64::MAX)?;
+    own.rate_ucpu().map(|ucpu| ucpu as f64 / 1e6)
 }

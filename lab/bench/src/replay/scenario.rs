@@ -3,8 +3,10 @@
 
 use std::fmt::Write;
 
+use tidegate_cgroup::subgroups::Per;
+use tidegate_engine::limit::caps_for_each;
 use tidegate_recording::Recording;
-use tidegate_terms::{Burst, Class, Objective, Share, Terms, TimeSpan, Weight, combine};
+use tidegate_terms::{Class, Objective, Share, Source, Term, Terms, combine};
 
 use crate::replay::arm::{Arm, Unnamed};
 use crate::replay::demand::{Demand, ROUND_US, Wants, WorkDemand};
@@ -137,10 +139,6 @@ fn share(ppm: u32) -> String {
     Share::from_ppm(ppm).unwrap_or(Share::WHOLE).to_string()
 }
 
-fn span(us: u64) -> String {
-    TimeSpan::from_nanos(us * 1_000).to_string()
-}
-
 impl Written {
     /// Headroom, tolerance and sensing, by the rule that the agent has for several gates.
     fn write_engine(&mut self, recording: &Recording, arm: &Arm) {
@@ -157,10 +155,8 @@ impl Written {
         let named = gates().filter_map(|terms| terms.headroom.value.ppm());
         let headroom = combine::headroom(named, |ppm| *ppm);
         let tolerances = gates().filter(|terms| !terms.tolerance.is_default());
-        let tolerance =
-            combine::tolerance(tolerances.map(|terms| terms.tolerance.value.ppm()), |ppm| {
-                *ppm
-            });
+        let tolerances = tolerances.map(|terms| terms.tolerance.value);
+        let tolerance = combine::tolerance(tolerances, |tolerance| tolerance.ppm());
         let searches = objective(arm).is_some();
         match (headroom, arm.unnamed) {
             (None, Unnamed::Default { .. }) if searches => {}
@@ -168,8 +164,8 @@ impl Written {
                 let _ = writeln!(text, "headroom = \"{}\"", share(ppm));
             }
         }
-        if let Some(ppm) = tolerance {
-            let _ = writeln!(self.text, "tolerance = \"{}\"", share(ppm));
+        if let Some(tolerance) = tolerance {
+            let _ = writeln!(self.text, "tolerance = \"{tolerance}\"");
         }
         self.note_objective(arm);
     }
@@ -211,7 +207,18 @@ impl Written {
             let _ = writeln!(text, "objective = \"{objective}\"");
         }
         if let Some(terms) = &node.terms {
-            write_terms(text, terms);
+            let has_caps = match caps_for_each(terms) {
+                Some((Per::Process, ..)) | Some((Per::Task, _, Some(_))) => {
+                    self.notes.push(format!(
+                        "{}: {}: a cap for each process, or a soft one for each task, cannot be \
+                         simulated and is left out.",
+                        arm.name, node.name
+                    ));
+                    false
+                }
+                _ => true,
+            };
+            write_terms(text, terms, has_caps);
         }
     }
 }
@@ -230,34 +237,22 @@ fn objective(arm: &Arm) -> Option<Objective> {
     combine::objective(delays, |one| (one.0, one.1)).map(|one| one.2)
 }
 
-fn write_terms(text: &mut String, terms: &Terms) {
-    if !terms.weight.is_default() {
-        let _ = match terms.weight.value {
-            Weight::Idle => writeln!(text, "weight = \"idle\""),
-            Weight::Of(weight) => writeln!(text, "weight = {weight}"),
-        };
-    }
-    if let Some(quota_us) = terms.quota_us() {
-        let period_us = terms.period.value.us();
-        let _ = writeln!(
-            text,
-            "quota = \"{}\"\nperiod = \"{}\"",
-            span(quota_us),
-            span(period_us)
-        );
-        let _ = match terms.burst.value {
-            Burst::Max => writeln!(text, "burst = \"max\""),
-            Burst::Of(burst) => writeln!(text, "burst = \"{}\"", span(burst.us().min(quota_us))),
-        };
-    }
-    let (hard, soft) = (terms.cap_hard.value.ppt(), terms.cap_soft.value.ppt());
-    for (key, ppt) in [("cap_hard", hard), ("cap_soft", soft)] {
-        if let Some(ppt) = ppt {
-            let _ = writeln!(text, "{key} = {}", ppt.min(1_024_000));
+/// The terms that the engine's table does not have already, as they would be set.
+fn write_terms(text: &mut String, terms: &Terms, has_caps: bool) {
+    const ELSEWHERE: [Term; 6] = [
+        Term::Class,
+        Term::Headroom,
+        Term::Tolerance,
+        Term::Objective,
+        Term::LatencyInherit,
+        Term::Fallback,
+    ];
+    for view in terms.views() {
+        let is_here = !ELSEWHERE.iter().any(|term| term.name() == view.name);
+        let is_here = is_here && (has_caps || !view.name.starts_with("cap_"));
+        if is_here && view.source != Source::Default {
+            let _ = writeln!(text, "{} = \"{}\"", view.name, view.value);
         }
-    }
-    if terms.latency.value.hint() != 0 {
-        let _ = writeln!(text, "latency = {}", terms.latency.value.hint());
     }
 }
 

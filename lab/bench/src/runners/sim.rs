@@ -12,10 +12,11 @@ use tidegate_sim::workloads::{
     Request, TaskSet, Work,
 };
 use tidegate_sim::{
-    Bandwidth, CapTerms, Class as GroupClass, Contention, Controller, CpuId, CpuSet, Ctx,
-    EevdfConfig, Event, GroupId, GroupSpec, Histogram, Machine, MachineConfig, Ns, Op, Program,
-    Scheduler, SeriesId, SimError, Simulation, TaskId, Topology, Tracer,
+    Bandwidth, Contention, Controller, CpuId, CpuSet, Ctx, EevdfConfig, Event, GroupId, GroupSpec,
+    Histogram, Machine, MachineConfig, Ns, Op, Program, Scheduler, SeriesId, SimError, Simulation,
+    TaskId, Topology, Tracer,
 };
+use tidegate_terms::{Config, RawTerms, Source, Terms as GateTerms};
 
 use crate::loads::level::{Level, Orders};
 use crate::loads::server::batches;
@@ -32,8 +33,10 @@ const HEADROOM_PPM: u64 = 300_000;
 
 pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
     let config = scene.model.clone();
-    let mut specs: Vec<GroupSpec> = scene.groups.iter().map(|g| spec(g, scene.keeper)).collect();
-    let controllers = controllers(&config, scene, &mut specs);
+    let mut specs: Vec<GroupSpec> = scene.groups.iter().map(spec).collect();
+    let terms = scene.groups.iter().map(|group| terms(group, scene.keeper));
+    let terms = terms.collect::<Result<Vec<GateTerms>, LabError>>()?;
+    let controllers = controllers(&config, scene, &mut specs, &terms);
     let mut machine = built(Machine::new(config))?;
     let mut groups = Vec::new();
     for spec in specs {
@@ -252,7 +255,8 @@ fn bandwidth(max: Max) -> Bandwidth {
     }
 }
 
-fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
+/// The terms that the group has as a gate.
+fn terms(group: &Group, keeper: Keeper) -> Result<GateTerms, LabError> {
     let terms = match keeper {
         Keeper::Tidegate { .. } => group.terms,
         _ => Terms {
@@ -260,20 +264,16 @@ fn spec(group: &Group, keeper: Keeper) -> GroupSpec {
             ..Terms::default()
         },
     };
+    let raw = RawTerms::from_assignments(&terms.words(), &Source::Set);
+    let resolved = raw.and_then(|raw| Config::default().resolve(&[&raw]));
+    resolved.map_err(|error| LabError::simulation(group.name, error.to_string()))
+}
+
+fn spec(group: &Group) -> GroupSpec {
     GroupSpec {
-        class: match terms.role {
-            Some(Role::Main) => GroupClass::Main,
-            Some(Role::Side) => GroupClass::Side,
-            _ => GroupClass::Neutral,
-        },
         idle: group.idle,
         weight: if group.weight == 0 { 100 } else { group.weight },
-        bandwidth: group.max.or(terms.max).map(bandwidth),
-        headroom_ppm: terms.headroom_pct.unwrap_or(0) * 10_000,
-        cap: (terms.cap_hard_ppt.is_some() || terms.cap_soft_ppt.is_some()).then(|| CapTerms {
-            hard_ppt: terms.cap_hard_ppt.unwrap_or(tidegate_law::cap::NONE),
-            soft_ppt: terms.cap_soft_ppt.or(terms.cap_hard_ppt).unwrap_or(0),
-        }),
+        bandwidth: group.max.map(bandwidth),
         ..GroupSpec::new(group.name, GroupId::ROOT)
     }
 }
@@ -284,12 +284,13 @@ fn controllers(
     config: &MachineConfig,
     scene: &Scene,
     specs: &mut [GroupSpec],
+    terms: &[GateTerms],
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     match scene.keeper {
         Keeper::Tidegate { sense, whole_cores } => {
             let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
-            let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
+            let compiled = compile(specs, terms, &mut [], base_slice_ns, config.tick_ns);
             let sensing = match sense {
                 Some(Sense::Usage) => Sensing::Usage,
                 _ => Sensing::Bpf,

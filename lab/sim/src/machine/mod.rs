@@ -126,7 +126,13 @@ impl Machine {
     }
 
     /// Creates a task; it starts at `start_ns`, or now.
-    pub fn spawn(&mut self, spec: TaskSpec) -> Result<TaskId, SimError> {
+    pub fn spawn(&mut self, mut spec: TaskSpec) -> Result<TaskId, SimError> {
+        if let Some(limit) = self.group(spec.group)?.spec.task_limit {
+            spec.group = self.add_group(GroupSpec {
+                bandwidth: Some(limit),
+                ..GroupSpec::new(&spec.name, spec.group)
+            })?;
+        }
         let start = spec.start_ns.max(self.k.now);
         let task = self.create(spec, None)?;
         self.k.trace(Event::Fork {

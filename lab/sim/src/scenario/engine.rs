@@ -2,13 +2,12 @@
 
 use serde::Deserialize;
 use serde::de::Deserializer;
-use tidegate_terms::combine;
+use serde::de::Error;
+use tidegate_terms::{RawTerm, RawTerms, Source, Term};
 
 use super::document::Findings;
-use super::groups::{Group, NO_MAIN};
 use crate::engines::cgroup::Sensing;
 use crate::registry;
-use crate::spec::Class;
 use crate::values::{self, share};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +30,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Whether it is Tidegate, which holds every term.
+    pub fn is_tidegate(&self) -> bool {
+        self.kind == EngineKind::Cgroup && self.policy == registry::TIDEGATE
+    }
+
     /// Engine and policy in words.
     pub fn label(&self) -> String {
         match self.kind {
@@ -46,10 +50,10 @@ pub(super) struct EngineKeys {
     #[serde(deserialize_with = "kind")]
     name: EngineKind,
     policy: Option<String>,
-    #[serde(deserialize_with = "share")]
-    headroom: Option<u32>,
-    #[serde(deserialize_with = "share")]
-    tolerance: Option<u32>,
+    #[serde(deserialize_with = "headroom")]
+    headroom: Option<RawTerm>,
+    #[serde(deserialize_with = "tolerance")]
+    tolerance: Option<RawTerm>,
     sense: Sensing,
     #[serde(deserialize_with = "share")]
     quota: Option<u32>,
@@ -66,10 +70,40 @@ fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<EngineKind, D::Error> {
     })
 }
 
-/// What the agent begins with for an objective where no group names a headroom.
-const OBJECTIVE_START_PPM: u32 = 200_000;
+fn headroom<'de, D: Deserializer<'de>>(from: D) -> Result<Option<RawTerm>, D::Error> {
+    term(from, Term::Headroom)
+}
 
-pub(super) fn resolve(keys: EngineKeys, findings: &Findings<'_>, groups: &mut [Group]) -> Engine {
+fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<RawTerm>, D::Error> {
+    term(from, Term::Tolerance)
+}
+
+fn term<'de, D: Deserializer<'de>>(from: D, term: Term) -> Result<Option<RawTerm>, D::Error> {
+    let raw = RawTerm {
+        text: values::text(from)?,
+        source: Source::Set,
+    };
+    let checked = term.check(&raw);
+    checked.map_err(|error| D::Error::custom(error.why()))?;
+    Ok(Some(raw))
+}
+
+impl EngineKeys {
+    /// The terms that every group of class main or side gets from the engine's table.
+    pub(super) fn terms(&self) -> RawTerms {
+        let named = [
+            (Term::Headroom, &self.headroom),
+            (Term::Tolerance, &self.tolerance),
+        ];
+        let named = named.into_iter().filter_map(|(term, raw)| {
+            let raw = raw.as_ref()?.clone();
+            Some((term.name().to_owned(), raw))
+        });
+        RawTerms(named.collect())
+    }
+}
+
+pub(super) fn resolve(keys: &EngineKeys, findings: &Findings<'_>) -> Engine {
     let engine = Engine {
         kind: keys.name,
         policy: keys
@@ -93,39 +127,5 @@ pub(super) fn resolve(keys: EngineKeys, findings: &Findings<'_>, groups: &mut [G
         let why = format!("means nothing to the policy {policy}; take policy = \"static\"");
         findings.refuse("engine.quota", why);
     }
-    spread_terms(&keys, &engine, findings, groups);
     engine
-}
-
-/// Headroom and tolerance are the machine's, whichever group names them (`tidegate run --side
-/// --headroom 30%`): the engines read them from main's groups, so the other groups' terms are
-/// copied there. The engine's own table overrides them all.
-fn spread_terms(keys: &EngineKeys, engine: &Engine, findings: &Findings<'_>, groups: &mut [Group]) {
-    let headrooms = groups.iter().filter(|group| group.headroom_said);
-    let headroom = combine::headroom(headrooms.map(|group| group.spec.headroom_ppm), |ppm| *ppm);
-    let headroom = keys.headroom.or(headroom);
-    let tolerances = groups.iter().filter_map(|group| group.spec.tolerance_ppm);
-    let tolerance = combine::tolerance(tolerances, |ppm| *ppm);
-    let tolerance = keys.tolerance.or(tolerance);
-    let searches = engine.kind == EngineKind::Cgroup && engine.policy == registry::TIDEGATE;
-    let mut has_main = false;
-    for group in groups
-        .iter_mut()
-        .filter(|group| group.spec.class == Class::Main)
-    {
-        has_main = true;
-        if let Some(objective) = &mut group.spec.objective
-            && searches
-            && headroom.is_none()
-        {
-            objective.start_ppm = OBJECTIVE_START_PPM;
-        }
-        group.spec.headroom_ppm = headroom.unwrap_or(group.spec.headroom_ppm);
-        group.spec.tolerance_ppm = tolerance;
-    }
-    for (key, named) in [("headroom", keys.headroom), ("tolerance", keys.tolerance)] {
-        if named.is_some() && !has_main {
-            findings.refuse(&format!("engine.{key}"), NO_MAIN);
-        }
-    }
 }

@@ -20,7 +20,7 @@ mod workloads;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tidegate_terms::TimeSpan;
+use tidegate_terms::{TimeSpan, quoted};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -31,9 +31,10 @@ pub use groups::{Group, GroupRef};
 pub use workloads::Workload;
 
 use crate::Ns;
-use crate::config::MachineConfig;
+use crate::config::{MachineConfig, Scheduler};
 use crate::values::{any_time, long, number};
 use document::Findings;
+use engine::EngineKeys;
 use machine::{MachineKeys, SchedulerKeys};
 
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ impl Override {
             }
             _ => Err(format!(
                 "\"{}\" is not of the form key=value; write it as in group.web.weight=200",
-                tidegate_terms::quoted(text)
+                quoted(text)
             )),
         }
     }
@@ -146,7 +147,7 @@ impl Text {
         if !path.exists() && !asked.contains(['/', '.']) {
             let names: Vec<&str> = BUILTIN.iter().map(|builtin| builtin.name).collect();
             return Err(LoadError::Unknown {
-                shown: tidegate_terms::quoted(asked),
+                shown: quoted(asked),
                 remedy: tidegate_terms::remedy_for_unknown(asked, &names),
             });
         }
@@ -220,11 +221,54 @@ impl Scenario {
     }
 }
 
+/// What a run holds of the terms that are held where they stand.
+struct Held<'s> {
+    engine: &'s Engine,
+    scheduler: &'s Scheduler,
+}
+
+impl Held<'_> {
+    fn remedy(&self) -> (String, &'static str) {
+        match self.engine.kind {
+            EngineKind::None => ("the engine none".into(), "[engine] name = \"cgroup\""),
+            EngineKind::Cgroup => {
+                let policy = format!("the policy {}", quoted(&self.engine.policy));
+                (policy, "[engine] policy = \"tidegate\"")
+            }
+        }
+    }
+
+    /// Why caps are not held.
+    fn no_caps(&self) -> Option<String> {
+        let (who, remedy) = self.remedy();
+        let why = format!("{who} holds no caps; write {remedy}, or leave the cap out");
+        (!self.engine.is_tidegate()).then_some(why)
+    }
+
+    /// Why latency hints are not held.
+    fn no_hints(&self) -> Option<String> {
+        match self.scheduler {
+            Scheduler::Cfs(config) if config.latency_nice => None,
+            Scheduler::Cfs(_) => Some(
+                "this CFS takes no hints; write [scheduler] latency_nice = true, or class = \
+                 \"eevdf\""
+                    .into(),
+            ),
+            Scheduler::Eevdf(_) if self.engine.is_tidegate() => None,
+            Scheduler::Eevdf(_) => {
+                let (who, remedy) = self.remedy();
+                let why = format!("{who} holds no hints; write {remedy}, or slice in a workload");
+                Some(why)
+            }
+        }
+    }
+}
+
 /// None when a table cannot be read, which is a finding.
 fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Option<Scenario> {
     let machine: Option<MachineKeys> = findings.read_table(&mut tree, "machine");
     let scheduler: Option<SchedulerKeys> = findings.read_table(&mut tree, "scheduler");
-    let engine = findings.read_table(&mut tree, "engine");
+    let engine: Option<EngineKeys> = findings.read_table(&mut tree, "engine");
     let cpus = machine.as_ref().map_or(1, MachineKeys::cpus);
     let groups = groups::read(findings, &mut tree);
     let workloads = workloads::read(findings, &mut tree, cpus);
@@ -245,14 +289,22 @@ fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Opti
             "the scenario has none; add one, as in [workload.web]",
         );
     }
-    let mut groups = groups::resolve(groups, findings, cpus);
+    let engine_terms = engine.terms();
+    let engine = engine::resolve(&engine, findings);
+    let held = Held {
+        engine: &engine,
+        scheduler: &machine.scheduler,
+    };
+    let groups = groups::resolve(groups, &engine_terms, &held, findings, cpus);
     let context = workloads::Context {
         text,
         groups: &groups,
+        held: &held,
         findings,
         cpus,
     };
     let workloads = workloads.into_iter().map(|keys| keys.resolve(&context));
+    let workloads = workloads.collect();
     Some(Scenario {
         name: text.name.clone(),
         about: top.about,
@@ -260,8 +312,8 @@ fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Opti
         warmup_ns: top.warmup,
         window_ns: top.window.unwrap_or(100_000_000),
         machine,
-        workloads: workloads.collect(),
-        engine: engine::resolve(engine, findings, &mut groups),
+        workloads,
+        engine,
         groups,
     })
 }

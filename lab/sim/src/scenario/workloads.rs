@@ -3,13 +3,14 @@
 
 use serde::Deserialize;
 use serde::de::Deserializer;
+use tidegate_engine::limit::caps_for_each;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Text;
 use super::document::{Findings, join};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
+use super::{Held, Text};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
@@ -261,6 +262,7 @@ fn join_shapes(table: &mut DeTable<'_>) {
 pub(super) struct Context<'c> {
     pub(super) text: &'c Text,
     pub(super) groups: &'c [Group],
+    pub(super) held: &'c Held<'c>,
     pub(super) findings: &'c Findings<'c>,
     /// CPUs of the machine.
     pub(super) cpus: u32,
@@ -302,6 +304,19 @@ impl WorkloadKeys {
         if let Some(own) = &common.cpus {
             let (findings, key) = (context.findings, join(&path, "cpus"));
             groups::refuse_no_cpus(&key, own, context.groups, group, findings, context.cpus);
+        }
+        if keys.latency != 0
+            && let Some(why) = context.held.no_hints()
+        {
+            context.findings.refuse(&join(&path, "latency"), why);
+        }
+        let has_task_caps = |group: GroupRef| {
+            group.is_some_and(|at| caps_for_each(&context.groups[at].terms).is_some())
+        };
+        if matches!(self.kind, KindKeys::ForkStorm(_)) && has_task_caps(group) {
+            let why = "has a cap for each task, and the simulator moves no forks into groups of \
+                       their own; write cap_scope = \"group\", or another kind";
+            context.findings.refuse(&join(&path, "group"), why);
         }
         for (key, why) in self.mistakes() {
             context.findings.refuse(&join(&path, key), why);

@@ -12,4 +12,5 @@ mod random_scenarios;
 mod scenario;
 mod shipped;
 mod support;
+mod terms;
 mod workloads;

@@ -25,15 +25,17 @@ const EEVDF: Choices = &[
     ("run_to_parity", &["true", "false"]),
     ("delay_dequeue", &["true", "false"]),
 ];
-const ENGINE: Choices = &[("name", &["none", "cgroup"]), ("sense", &["bpf", "usage"])];
-const GROUP: Choices = &[
-    ("class", &["main", "side", "neutral"]),
-    ("weight", &["1", "20", "100", "10000", "idle"]),
-    ("headroom", &["0%", "20%", "50%", "100%"]),
-    ("latency", &["-20", "0", "19"]),
-    ("cap_hard", &["1", "100", "1000", "2500"]),
-    ("cap_soft", &["0", "1"]),
+const ENGINE: Choices = &[("name", &["none", "cgroup"]), SENSE[0]];
+const SENSE: Choices = &[("sense", &["bpf", "usage"])];
+const GROUP: Choices = &[("weight", &["1", "20", "100", "10000", "idle"])];
+const CLASSED: Choices = &[("headroom", &["0%", "20%", "50%", "100%"])];
+const HINTS: Choices = &[("latency", &["-20", "0", "19"])];
+/// What only Tidegate holds.
+const CAPS: Choices = &[
+    ("cap_hard", &["1m", "100m", "1cpu"]),
+    ("cap_soft", &["0", "1m"]),
 ];
+const CAPPED: Choices = &[("cap_scope", &["group", "task"])];
 const LIMIT: Choices = &[
     ("period", &["10ms", "50ms", "100ms"]),
     ("burst", &["0s", "1ms", "max"]),
@@ -43,7 +45,6 @@ const TASKS: Choices = &[
     ("policy", &["normal", "batch", "idle", "fifo:10", "fifo:90"]),
     ("nice", &["-20", "5", "19"]),
     ("slice", &["100us", "5ms", "100ms"]),
-    ("latency", &["-20", "10"]),
     ("start", &["0s", "30ms"]),
 ];
 /// The lines that each kind needs, and its choices.
@@ -125,17 +126,38 @@ fn write(seed: u64) -> String {
     }
     toml += &some(rng, MACHINE);
     toml += "[scheduler]\n";
-    toml += &if rng.chance_ppm(250_000) {
-        format!("class = \"cfs\"\n{}", some(rng, CFS))
-    } else {
-        some(rng, EEVDF)
+    let is_cfs = rng.chance_ppm(250_000);
+    let scheduler = match is_cfs {
+        true => format!("class = \"cfs\"\n{}", some(rng, CFS)),
+        false => some(rng, EEVDF),
     };
-    let policies: Vec<&str> = registry::policies().map(|policy| policy.name).collect();
-    let policy = pick(rng, &policies);
-    toml += &format!("[engine]\npolicy = \"{policy}\"\n{}", some(rng, ENGINE));
+    toml += &scheduler;
+    let is_tidegate = rng.chance_ppm(500_000);
+    toml += &match is_tidegate {
+        true => format!("[engine]\nname = \"cgroup\"\n{}", some(rng, SENSE)),
+        false => {
+            let policies: Vec<&str> = registry::policies().map(|policy| policy.name).collect();
+            let policy = pick(rng, &policies);
+            format!("[engine]\npolicy = \"{policy}\"\n{}", some(rng, ENGINE))
+        }
+    };
+    let hints = match is_cfs {
+        true => scheduler.contains("latency_nice"),
+        false => is_tidegate,
+    };
+    let only = |holds: bool, choices: Choices| if holds { choices } else { &[] };
     let groups = rng.between(1, 5);
     for number in 0..groups {
-        toml += &format!("[group.g{number}]\n{}", some(rng, GROUP));
+        let class = pick(rng, &["main", "side", "neutral"]);
+        toml += &format!(
+            "[group.g{number}]\nclass = \"{class}\"\n{}",
+            some(rng, GROUP)
+        );
+        toml += &some(rng, only(class != "neutral", CLASSED));
+        toml += &some(rng, only(hints, HINTS));
+        let caps = some(rng, only(is_tidegate, CAPS));
+        toml += &caps;
+        toml += &some(rng, only(caps.contains("cap_hard"), CAPPED));
         if number > 0 && rng.chance_ppm(400_000) {
             toml += &format!("parent = \"g{}\"\n", rng.below(number));
         }
@@ -151,6 +173,7 @@ fn write(seed: u64) -> String {
         let group = rng.below(groups);
         toml += &format!("[workload.w{number}]\nkind = \"{kind}\"\ngroup = \"g{group}\"\n{needs}");
         toml += &some(rng, TASKS);
+        toml += &some(rng, only(hints, HINTS));
         toml += &some(rng, choices);
     }
     toml

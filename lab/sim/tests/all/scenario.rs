@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use tidegate_sim::plan::Plan;
 use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
 
 use super::support::{self, scenario, text};
@@ -89,21 +90,21 @@ fn headroom_counts_whichever_group_says_it() {
             "[engine]\nname = \"cgroup\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
              [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
         ));
-        let scenario = scenario(&text, &[]);
-        let main = &scenario.groups[0].spec;
-        (main.headroom_ppm, main.tolerance_ppm)
+        let demand = Plan::new(&scenario(&text, &[])).demand;
+        (demand.headroom_ppm, demand.tolerance_ppm)
     };
-    assert_eq!(terms("", "", ""), (0, None));
-    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, None));
+    assert_eq!(terms("", "", ""), (0, 10_000));
+    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, 10_000));
     let (ten, thirty) = ("headroom = \"10%\"", "headroom = \"30%\"");
-    assert_eq!(terms(ten, thirty, ""), (300_000, None));
-    assert_eq!(terms(thirty, ten, ""), (300_000, None));
-    assert_eq!(terms(thirty, thirty, ten), (100_000, None));
-    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, None));
-    assert_eq!(terms("", "tolerance = \"3%\"", ""), (0, Some(30_000)));
+    assert_eq!(terms(ten, thirty, ""), (300_000, 10_000));
+    assert_eq!(terms(thirty, ten, ""), (300_000, 10_000));
+    assert_eq!(terms(thirty, thirty, ten), (100_000, 10_000));
+    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, 10_000));
+    assert_eq!(terms("", "tolerance = \"3%\"", ""), (0, 30_000));
+    assert_eq!(terms("", "tolerance = \"none\"", ""), (0, 0));
     assert_eq!(
         terms("tolerance = \"2%\"", "tolerance = \"3%\"", ""),
-        (0, Some(20_000))
+        (0, 20_000)
     );
 }
 
@@ -146,12 +147,10 @@ proptest! {
 #[test]
 fn a_cap_that_is_not_said_is_none() {
     let text = text(
-        "[engine]\nname = \"cgroup\"\n[group.a]\ncap_soft = 200\n[workload.w]\nkind = \"hog\"\n",
+        "[engine]\nname = \"cgroup\"\n[group.a]\ncap_soft = \"200m\"\n[workload.w]\nkind = \"hog\"\n",
     );
     let scenario = scenario(&text, &[]);
-    let cap = scenario.groups[0].spec.cap.unwrap();
-    assert_eq!(cap.hard_ppt, tidegate_law::cap::NONE);
-    let plan = tidegate_sim::plan::Plan::new(&scenario);
+    let plan = Plan::new(&scenario);
     assert!(plan.specs.iter().all(|spec| spec.bandwidth.is_none()));
 }
 
@@ -162,7 +161,7 @@ fn the_policy_static_limits_the_side_root() {
          [group.build]\nclass = \"side\"\n[workload.w]\nkind = \"hog\"\ngroup = \"build\"\n",
     );
     let scenario = scenario(&text, &[]);
-    let plan = tidegate_sim::plan::Plan::new(&scenario);
+    let plan = Plan::new(&scenario);
     let limit = plan.specs[0].bandwidth.unwrap();
     assert_eq!((limit.quota_us, limit.period_us), (Some(80_000), 100_000));
     assert!(plan.specs[0].idle);

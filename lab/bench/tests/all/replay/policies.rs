@@ -173,6 +173,10 @@ fn every_term_becomes_a_scenario() {
             "cap_soft = \"0\"",
         ),
         (
+            "cap_hard = \"0.5cpu\", cap_scope = \"process\"",
+            "cap_soft = \"200m\", cap_scope = \"task\"",
+        ),
+        (
             "latency = \"-10\"",
             "class = \"side\", headroom = \"100%\", latency = 19",
         ),

@@ -203,3 +203,45 @@ end = "15s"
     let last = late.unwrap().time_unix_seconds - view.recording.from_unix_seconds;
     assert!((20.0..=30.0).contains(&last), "{last}");
 }
+
+/// Of a quota and a cap the stricter holds, and a cap for each task is as many as there are tasks.
+#[test]
+fn caps_hold_as_on_a_host() {
+    const JOB: &str = r#"
+duration = "13s"
+warmup = "3s"
+window = "1s"
+[machine]
+cpus = 4
+[group.job]
+[workload.job]
+kind = "hog"
+group = "job"
+tasks = 4
+"#;
+    const CGROUP: &str = "/system.slice/job.service";
+    let seen = Seen {
+        group: "job",
+        cgroup: CGROUP,
+        class: "neutral",
+        terms: &[],
+        processes: 4,
+    };
+    let recorded = recording(&simulate(JOB, &[]), 0.0, &[seen]);
+    let terms = [
+        ("quota = '0.5cpu', cap_hard = '0.2cpu'", 0.2),
+        ("cap_hard = '0.2cpu', cap_scope = 'task'", 0.8),
+        (
+            "class = 'side', cap_hard = '0.2cpu', cap_scope = 'task'",
+            0.8,
+        ),
+    ];
+    let policies = terms.map(|(terms, _)| {
+        let rule = "name = 'job'\nmatch = { unit = 'job.service' }";
+        policy(terms, &format!("[[rule]]\n{rule}\nterms = {{ {terms} }}\n"))
+    });
+    let view = replay(&recorded, &policies);
+    for ((terms, cpus), arm) in terms.iter().zip(&view.arms[1..]) {
+        near(terms, used_in(arm, CGROUP), *cpus);
+    }
+}

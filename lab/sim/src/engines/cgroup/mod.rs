@@ -9,14 +9,13 @@ mod cores;
 mod ports;
 mod terms;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_engine::control::{
-    Control, Demand, Figure, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
-};
+use tidegate_engine::control::{Control, QuotaTarget, SHARED_CORES_PPM, SoftCapped};
+use tidegate_engine::limit::tighter;
 use tidegate_engine::measure::{Experiment, Findings, State, Switched};
 use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 
@@ -27,7 +26,7 @@ use crate::{Bandwidth, GroupId, Ns, SimError};
 
 use cores::Cores;
 use ports::{Meters, Pending, Queue, Reader, Shared, What};
-pub use terms::{EngineTerms, Side, burst_room_us, compile};
+pub use terms::{EngineTerms, Side, SoftCap, compile, tops, write_limits};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;
@@ -112,6 +111,7 @@ pub struct CgroupEngine {
     control: Control,
     side: Vec<Side>,
     main: Vec<GroupId>,
+    soft: BTreeMap<GroupId, SoftCap>,
     cores: Option<Cores>,
     /// How side work gives way now: in the idle class where no CPU is kept from it.
     yields: Yields,
@@ -131,26 +131,13 @@ impl CgroupEngine {
     pub fn new(config: CgroupConfig, compiled: &EngineTerms) -> Self {
         let shared = Shared::default();
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
-        let demand = Demand {
-            headroom_ppm: compiled.headroom_ppm,
-            headroom_from: "scenario".to_owned(),
-            tolerance_ppm: compiled.tolerance_ppm,
-            objective: compiled.objective.map(|objective| Objective {
-                gate: "main".to_owned(),
-                figure: Figure::RunDelay {
-                    share_ppm: objective.share_ppm,
-                },
-                late_after_ns: objective.late_after_ns,
-                start_ppm: objective.start_ppm,
-                from: "scenario".to_owned(),
-            }),
-        };
-        let mut control = Control::new(Box::new(reader), demand);
+        let mut control = Control::new(Box::new(reader), compiled.demand.clone());
         control.soft_caps.set(&capped(compiled), 0);
         Self {
             control,
             side: compiled.side.clone(),
             main: compiled.main.clone(),
+            soft: compiled.soft.clone(),
             cores: None,
             yields: standing_yields(&config),
             shared,
@@ -205,9 +192,9 @@ impl CgroupEngine {
         let mut limited = Vec::new();
         for side in &self.side {
             self.yields.set(machine, side.group, true)?;
-            machine.set_bandwidth(side.group, floor)?;
+            machine.set_bandwidth(side.group, tighter(floor, side.own))?;
             limited.push(QuotaTarget {
-                own: None,
+                own: side.own,
                 group: path_of(side.group),
                 weight: side.weight,
                 first_weight: side.weight,
@@ -287,6 +274,7 @@ impl CgroupEngine {
         let mut queue = Queue {
             now_ns,
             yields: self.yields,
+            soft: &self.soft,
             prng: &mut self.prng,
             pending: &mut self.pending,
         };
@@ -385,8 +373,8 @@ fn standing_yields(config: &CgroupConfig) -> Yields {
 
 /// The groups whose soft cap the loop steers.
 fn capped(compiled: &EngineTerms) -> Vec<SoftCapped> {
-    let one = |soft: &terms::SoftCap| SoftCapped {
-        group: path_of(soft.group),
+    let one = |(group, soft): (&GroupId, &SoftCap)| SoftCapped {
+        group: path_of(*group),
         soft_ppt: soft.soft_ppt,
     };
     compiled.soft.iter().map(one).collect()

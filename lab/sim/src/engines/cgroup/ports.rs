@@ -1,6 +1,6 @@
 //! The two doors of the control step: what it reads and what it writes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError, Usage};
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
-use super::terms::Side;
+use super::terms::{Side, SoftCap};
 use super::{READ_ERROR_NS, Sensing, Yields, group_of};
 use crate::machine::Machine;
 use crate::prng::Prng;
@@ -225,6 +225,8 @@ pub(super) struct Pending {
 pub(super) enum What {
     Max(Bandwidth),
     Yielding(Yields, bool),
+    /// Into the background, or out of it with this weight.
+    Background(bool, u32),
 }
 
 impl Pending {
@@ -232,6 +234,15 @@ impl Pending {
         match self.what {
             What::Max(bandwidth) => machine.set_bandwidth(self.group, bandwidth),
             What::Yielding(how, yielding) => how.set(machine, self.group, yielding),
+            What::Background(true, _) => machine.set_idle(self.group, true),
+            What::Background(false, weight) => {
+                machine.set_idle(self.group, false)?;
+                // The end of idle is the default weight.
+                match weight {
+                    100 => Ok(()),
+                    weight => machine.set_weight(self.group, weight),
+                }
+            }
         }
     }
 }
@@ -243,6 +254,7 @@ const WRITE_NS: (u64, u64) = (100_000, 300_000);
 pub(super) struct Queue<'a> {
     pub(super) now_ns: Ns,
     pub(super) yields: Yields,
+    pub(super) soft: &'a BTreeMap<GroupId, SoftCap>,
     pub(super) prng: &'a mut Prng,
     pub(super) pending: &'a mut VecDeque<Pending>,
 }
@@ -291,7 +303,9 @@ impl Apply for Queue<'_> {
     }
 
     fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), ApplyError> {
-        self.push(found(path)?, What::Yielding(Yields::Idle, background));
+        let group = found(path)?;
+        let weight = self.soft.get(&group).map_or(100, |soft| soft.weight);
+        self.push(group, What::Background(background, weight));
         Ok(())
     }
 }

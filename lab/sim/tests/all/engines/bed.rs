@@ -8,6 +8,8 @@ use tidegate_sim::{
     Class, Ctx, GroupId, GroupSpec, MachineConfig, Ns, Op, Program, TaskSpec, Topology,
 };
 
+use tidegate_terms::{Config, RawTerms, Share, Source, Terms};
+
 use std::sync::{Arc, Mutex};
 
 use crate::support::MS;
@@ -73,14 +75,15 @@ pub fn machine(cpus: u32, threads: u32, seed: u64) -> Machine {
     Machine::new(config).unwrap()
 }
 
-/// Group specs of a main with headroom and of side work.
-pub fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
-    let mut main = GroupSpec::new("main", GroupId::ROOT);
-    main.class = Class::Main;
-    main.headroom_ppm = headroom_ppm;
-    let mut side = GroupSpec::new("side", GroupId::ROOT);
-    side.class = Class::Side;
-    [main, side]
+/// A main with headroom and side work, and their terms.
+pub fn groups(headroom_ppm: u32) -> ([GroupSpec; 2], [Terms; 2]) {
+    let headroom = Share::from_ppm(headroom_ppm).unwrap().to_string();
+    let mut main = RawTerms::default();
+    main.insert("class", "main", Source::Set);
+    main.insert("headroom", &headroom, Source::Set);
+    let main = Config::default().resolve(&[&main]).unwrap();
+    let specs = ["main", "side"].map(|name| GroupSpec::new(name, GroupId::ROOT));
+    (specs, [main, Terms::of_class(Class::Side)])
 }
 
 impl Bed {
@@ -91,8 +94,9 @@ impl Bed {
 
     pub fn seeded(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32, seed: u64) -> Self {
         let mut machine = machine(cpus, threads, seed);
-        let mut specs = groups(headroom_ppm);
-        let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
+        let (mut specs, terms) = groups(headroom_ppm);
+        let tick_ns = machine.config().tick_ns;
+        let compiled = compile(&mut specs, &terms, &mut [], 3 * MS, tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         let config = CgroupConfig {
             sensing,

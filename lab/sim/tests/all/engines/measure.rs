@@ -39,8 +39,9 @@ impl Run {
             ..Contention::NONE
         };
         let mut machine = Machine::new(config).unwrap();
-        let mut specs = groups(headroom_ppm);
-        let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
+        let (mut specs, terms) = groups(headroom_ppm);
+        let tick_ns = machine.config().tick_ns;
+        let compiled = compile(&mut specs, &terms, &mut [], 3 * MS, tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         for _ in 0..CPUS {
             machine
