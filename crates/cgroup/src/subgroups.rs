@@ -2,8 +2,8 @@
 //!
 //! What is forked begins in its parent's group and shares that until a [`sweep`] finds it: a cap is
 //! never multiplied by a fork, only shared for a while. A sweep does a bounded number of moves, so
-//! a storm of forks costs no more than a quiet gate, and makes at most [`SUBGROUPS_MAX`] groups;
-//! what is more shares one. Empty groups are removed.
+//! a storm of forks costs no more than a quiet gate, and makes a bounded number of groups; tasks
+//! beyond that share one. Empty groups are removed.
 //!
 //! A subgroup has its quota before a task enters it. Real-time tasks are left where they are: no
 //! cap is for them, and v1 with RT_GROUP_SCHED would refuse them anyway.
@@ -77,7 +77,7 @@ pub struct SweepReport {
     pub subgroups: usize,
     /// Processes or tasks that got one of their own, or the shared one.
     pub moved: usize,
-    pub removed: usize,
+    pub removed: Vec<GroupPath>,
     pub more: bool,
     /// Where it stopped, so that the next one goes on there: the subgroup (none: the gate's group)
     /// and the task.
@@ -87,22 +87,31 @@ pub struct SweepReport {
     pub refused: Option<String>,
 }
 
+/// What one sweep may do.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepBudget {
+    pub moves: usize,
+    /// Groups that the family may have, those of earlier sweeps included.
+    pub groups: usize,
+}
+
 struct Sweep<'a> {
     groups: &'a Groups,
     family: &'a Family,
     furnish: &'a mut dyn FnMut(&GroupPath) -> GroupResult<()>,
     moves_left: usize,
+    groups_max: usize,
     tasks_left: usize,
     done: BTreeSet<i32>,
     swept: SweepReport,
 }
 
-/// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from`
-/// where the last sweep stopped. `furnish` writes a new subgroup's values before a task enters it.
+/// Gives processes or tasks of the gate a group of their own, within `budget`; goes on `from` where
+///  the last sweep stopped. `furnish` writes a new subgroup's values before a task enters it.
 pub fn sweep(
     groups: &Groups,
     family: &Family,
-    moves_max: usize,
+    budget: SweepBudget,
     from: Option<(Option<i32>, i32)>,
     furnish: &mut dyn FnMut(&GroupPath) -> GroupResult<()>,
 ) -> GroupResult<SweepReport> {
@@ -110,7 +119,8 @@ pub fn sweep(
         groups,
         family,
         furnish,
-        moves_left: moves_max,
+        moves_left: budget.moves,
+        groups_max: budget.groups.min(SUBGROUPS_MAX),
         tasks_left: SWEEP_TASKS_MAX,
         done: BTreeSet::new(),
         swept: SweepReport::default(),
@@ -162,7 +172,7 @@ impl Sweep<'_> {
     /// Moves those of `tids`, from `first` on, that belong elsewhere than in subgroup `here`.
     fn place(&mut self, mut tids: Vec<i32>, here: Option<i32>, first: i32) {
         // Those that share stay together, or each sweep would look at all of them.
-        if here == Some(SHARED) && self.swept.subgroups >= SUBGROUPS_MAX {
+        if here == Some(SHARED) && self.swept.subgroups >= self.groups_max {
             self.swept.sharing = true;
             return;
         }
@@ -206,7 +216,7 @@ impl Sweep<'_> {
     fn settle(&mut self, member: &Member, here: Option<i32>) -> GroupResult<()> {
         let own = self.family.path_of(member.id)?;
         let is_there = self.groups.exists(&own);
-        let subgroup = if is_there || self.swept.subgroups < SUBGROUPS_MAX - 1 {
+        let subgroup = if is_there || self.swept.subgroups + 1 < self.groups_max {
             own
         } else {
             self.swept.sharing = true;
@@ -249,7 +259,7 @@ impl Sweep<'_> {
         }
         if !self.groups.exists(subgroup) {
             self.swept.subgroups = self.swept.subgroups.saturating_sub(1);
-            self.swept.removed += 1;
+            self.swept.removed.push(subgroup.clone());
         }
     }
 }

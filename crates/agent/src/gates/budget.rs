@@ -1,10 +1,11 @@
-//! What one user, and all users together, may hold: gates, moving limits, descriptors, bytes that
-//! are written down.
+//! What one user, and all users together, may hold: gates, moving limits, groups, descriptors, bytes
+//! that are written down.
 //!
 //! | budget | one user | users together | in all |
 //! |---|---|---|---|
 //! | gates | `gates_per_user` (64) | 15/16 of `gates_max` | `gates_max` (4,096) |
 //! | limits that the loop moves, besides the side root's | 32 | 96 | 127 |
+//! | groups for one process or task each (`cap_scope`) | 256 | 1,024 | 512 a gate |
 //! | descriptors that are left free | 256 | 256 | 64 |
 //! | bytes of one command line that are kept | 4,096 | | |
 //! | bytes of one name or value | 256 | | |
@@ -25,6 +26,11 @@ use crate::gates::Gate;
 const MOVING_MAX: usize = MOVING_LIMITS_MAX - 1;
 const MOVING_OF_USERS_MAX: usize = 96;
 const MOVING_OF_USER_MAX: usize = 32;
+
+/// On cgroup v1, a cut of the side root's quota writes to each of them first (`quota_tree`): some
+/// 50 us each with a thousand.
+const SUBGROUPS_OF_USER_MAX: usize = 256;
+const SUBGROUPS_OF_USERS_MAX: usize = 1_024;
 
 /// Descriptors that a user's new gate must leave free, and root's.
 const SPARE_DESCRIPTORS: usize = 256;
@@ -96,6 +102,40 @@ fn check_moving(gates: &[Gate], user: u32, side_root: &GroupPath) -> Result<(), 
 /// Side work outside the side root has a limit of its own.
 fn has_moving_limit(gate: &Gate, side_root: &GroupPath) -> bool {
     gate.is_limited() && !gate.record.attachment.group().is_within(side_root)
+}
+
+/// How many groups for one process or task each `user` may have besides `held`, by user.
+pub(crate) fn subgroups_left(user: u32, held: impl Iterator<Item = (u32, usize)>) -> usize {
+    if user == 0 {
+        return usize::MAX;
+    }
+    let (mut own, mut all) = (0, 0);
+    for (holder, count) in held.filter(|(holder, _)| *holder != 0) {
+        own += if holder == user { count } else { 0 };
+        all += count;
+    }
+    let left = SUBGROUPS_OF_USER_MAX.saturating_sub(own);
+    left.min(SUBGROUPS_OF_USERS_MAX.saturating_sub(all))
+}
+
+pub(crate) fn check_subgroups(
+    user: u32,
+    held: impl Iterator<Item = (u32, usize)>,
+) -> Result<(), ApiError> {
+    match subgroups_left(user, held) {
+        0 => Err(full(
+            subgroups_full(user),
+            "use cap_scope=group, or end gates with cap_scope=process or task",
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn subgroups_full(user: u32) -> String {
+    format!(
+        "uid {user} may have {SUBGROUPS_OF_USER_MAX} groups for single processes and tasks, all users \
+         {SUBGROUPS_OF_USERS_MAX}"
+    )
 }
 
 /// Whether a gate of `user` leaves enough descriptors free: side work and main hold one for each

@@ -7,10 +7,11 @@ use tidegate_cgroup::testkit::FakeProcess;
 use tidegate_engine::clock::Clock;
 
 use super::sim_clock::in_time;
-use super::{Bed, Kind, root, run_limited, terms, user};
+use super::{Bed, KINDS, Kind, PIDS, begun, path, root, run, run_limited, terms, user};
 use crate::agent::Agent;
 use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
+use crate::runtime::mechanisms::subgroups::poll;
 use crate::view::Detail;
 
 const FIRST_PID: i32 = 10_000;
@@ -113,4 +114,53 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
         .is_ok()
     );
     assert!((0..100).all(|_| status_for(&agent, Some(&root(1)), Detail::Whole).is_ok()));
+}
+
+#[test]
+fn groups_for_single_tasks_of_one_user_come_to_256_and_root_goes_on() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let each = [
+            ("class", "side"),
+            ("cap_hard", "200‰"),
+            ("cap_scope", "task"),
+        ];
+        let ask = |pid: i32, pairs| super::run_as(&agent, &user(pid), pairs);
+        for pid in [FIRST_PID, FIRST_PID + 1] {
+            bed.add_users_process(pid);
+        }
+        for tid in 20_000..20_300 {
+            bed.fake.add_thread(FIRST_PID, tid);
+        }
+        let group = path(&ask(FIRST_PID, &each).unwrap().cgroup);
+        for _ in 0..10 {
+            poll(&agent.runtime);
+        }
+        let there = agent.groups().children(&group).unwrap().len();
+        assert_eq!(there, 256, "{kind:?}");
+        let free = agent.groups().tids(&group).unwrap();
+        assert!(free.is_empty(), "{kind:?}: each shares a cap at least");
+        let notes = agent.status().gates[0].notes.join("; ");
+        assert!(
+            notes.contains("uid 1000 may have 256") && notes.contains("some share one"),
+            "{notes}"
+        );
+
+        let refused = ask(FIRST_PID + 1, &each).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Busy);
+        let said = refused.to_string();
+        assert!(
+            said.contains("budget: uid 1000 may have 256 groups"),
+            "{said}"
+        );
+        assert!(said.contains("cap_scope=group"), "{said}");
+        assert_eq!(agent.gates.lock().len(), 1, "{kind:?}");
+        ask(FIRST_PID + 1, &each[..2]).unwrap();
+        run(&agent, PIDS[0], &each).unwrap();
+
+        bed.fake.end_process(FIRST_PID);
+        poll(&agent.runtime);
+        bed.add_users_process(FIRST_PID + 2);
+        ask(FIRST_PID + 2, &each).unwrap();
+    }
 }

@@ -142,7 +142,7 @@ impl Journal {
             outcomes.retain(|one| !failed(one));
             outcomes.extend(self.ledger.restore(&self.groups, &again));
         }
-        self.forget_own(outcomes.iter().map(|(entry, _)| &entry.group));
+        self.forget_own(outcomes.iter().map(|(entry, _)| entry));
         outcomes
     }
 
@@ -269,14 +269,6 @@ impl Journal {
         self.forget_ids(&ids);
     }
 
-    pub fn forget_gone(&mut self, family: &Family) {
-        let groups = Arc::clone(&self.groups);
-        let gone =
-            |entry: &Entry| family.id_of(&entry.group).is_some() && !groups.exists(&entry.group);
-        let ids = self.ledger.ids_where(gone);
-        self.forget_ids(&ids);
-    }
-
     pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), JournalError> {
         match self.background_of(group) {
             Some(was) => Ok(class::set_background(
@@ -333,18 +325,24 @@ impl Journal {
     }
 
     fn forget_ids(&mut self, ids: &[u64]) {
-        let groups = ids.iter().filter_map(|id| self.ledger.get(*id));
-        let groups: Vec<GroupPath> = groups.map(|entry| entry.group.clone()).collect();
+        let entries = ids.iter().filter_map(|id| self.ledger.get(*id));
+        let entries: Vec<Entry> = entries.cloned().collect();
         if let Err(error) = self.ledger.forget(ids) {
             tracing::warn!("{error}");
         }
-        self.forget_own(groups.iter());
+        self.forget_own(entries.iter());
     }
 
-    fn forget_own<'a>(&mut self, groups: impl Iterator<Item = &'a GroupPath>) {
-        for group in groups {
-            if !self.limits(group) {
-                self.quota_tree.remove(group);
+    fn forget_own<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
+        for entry in entries {
+            if !self.limits(&entry.group) {
+                self.quota_tree.remove(&entry.group);
+            }
+            if let Change::Subgroups(family) = &entry.change
+                && self.ledger.get(entry.id).is_none()
+            {
+                self.quota_tree
+                    .retain(|group, _| family.id_of(group).is_none());
             }
         }
     }

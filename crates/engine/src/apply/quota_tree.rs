@@ -19,6 +19,14 @@ use tracing::warn;
 
 const DEPTH_MAX: u32 = 8;
 
+/// The groups whose quotas a search reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    /// Those whose quota this journal does not know.
+    Unknown,
+    All,
+}
+
 /// A group's own quota, which is lifted while it is in the way of a lower one above it (v1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnQuota {
@@ -155,11 +163,34 @@ impl Journal {
                 self.note_own(id, &standing, &own)?;
             }
         }
-        self.quota_tree.insert(group.clone(), quota);
-        if standing != quota.standing() {
-            self.put(group, &standing, &quota.standing())?;
-        }
+        self.stand(group, &standing, quota)?;
         Ok(own)
+    }
+
+    /// Gives a group for one process or task its gate's cap. The journal has the group by its
+    /// family and nothing of its quota, which ends with the group.
+    pub fn set_subgroup_cap(
+        &mut self,
+        subgroup: &GroupPath,
+        own: Bandwidth,
+    ) -> Result<(), JournalError> {
+        let standing = self.groups.bandwidth(subgroup)?;
+        let lifted = own.ratio() > self.least_above(subgroup);
+        self.stand(subgroup, &standing, OwnQuota { own, lifted })
+            .inspect_err(|_| self.end_own(subgroup))
+    }
+
+    fn stand(
+        &mut self,
+        group: &GroupPath,
+        standing: &Bandwidth,
+        quota: OwnQuota,
+    ) -> Result<(), JournalError> {
+        self.quota_tree.insert(group.clone(), quota);
+        if *standing != quota.standing() {
+            self.put(group, standing, &quota.standing())?;
+        }
+        Ok(())
     }
 
     /// The owner of a group that is not ours has changed its limit to `found`: that is what is put
@@ -255,14 +286,15 @@ impl Journal {
         }
         let low = lowest(from, to);
         self.lift_known(group, low)?;
-        match self.groups.set_bandwidth(group, Some(*from), *to) {
-            Err(error) if is_refused(&error) && self.lift_found(group, low, DEPTH_MAX)? > 0 => {
-                self.groups.set_bandwidth(group, None, *to)?;
-            }
-            result => {
-                result?;
+        let mut result = self.groups.set_bandwidth(group, Some(*from), *to);
+        // What is known stands as this journal wrote it, unless another program wrote since.
+        for which in [Read::Unknown, Read::All] {
+            let is_refused = matches!(&result, Err(error) if is_refused(error));
+            if is_refused && self.lift_found(group, low, which)? > 0 {
+                result = self.groups.set_bandwidth(group, None, *to);
             }
         }
+        result?;
         self.lower_again(group, to);
         Ok(())
     }
@@ -275,12 +307,12 @@ impl Journal {
         let near = self.quota_tree.range::<GroupPath, _>(after(root));
         let near = near.take_while(|(group, _)| begins_with(group, root));
         let due: Vec<_> = near.filter_map(in_the_way).collect();
+        // Main does not wait for a full /run: then a restore may leave groups without a limit
+        // alone.
+        if let Err(error) = self.note_lifted(&due) {
+            warn!("{error}");
+        }
         for (group, own) in due {
-            // Main does not wait for a full /run: then a restore may leave the group without a
-            // limit alone.
-            if let Err(error) = self.note_lifted(&group, &own) {
-                warn!("{error}");
-            }
             match self.groups.set_bandwidth(&group, Some(own), lifted(own)) {
                 Err(error) if !error.is_gone() => return Err(error),
                 _ => {
@@ -292,26 +324,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Before a known quota is lifted: what will stand is ours, too.
-    fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), JournalError> {
-        let to = lifted(*own);
-        let Some(entry) = self.entry(group, Change::is_bandwidth) else {
-            return Ok(());
-        };
-        let id = entry.id;
-        let is_noted = matches!(
-            &entry.change,
-            Change::Bandwidth { ours, previous, .. } if *ours == to || *previous == Some(to)
-        );
-        if self.ledger.note_moving(id, own, &to) || is_noted {
-            return Ok(());
-        }
-        self.ledger.update(id, |entry| {
-            if let Change::Bandwidth { previous, .. } = &mut entry.change {
-                *previous = Some(to);
+    /// Before known quotas are lifted: what will stand is ours, too.
+    fn note_lifted(&mut self, due: &[(GroupPath, Bandwidth)]) -> Result<(), JournalError> {
+        let mut changed = Vec::new();
+        for (group, own) in due {
+            let to = lifted(*own);
+            let Some(entry) = self.entry(group, Change::is_bandwidth) else {
+                continue;
+            };
+            let is_noted = matches!(
+                &entry.change,
+                Change::Bandwidth { ours, previous, .. } if *ours == to || *previous == Some(to)
+            );
+            if !self.ledger.note_moving(entry.id, own, &to) && !is_noted {
+                changed.push(with_previous(entry, to));
             }
-        })?;
-        Ok(())
+        }
+        Ok(self.ledger.record_all(Vec::new(), changed)?)
     }
 
     /// Lifts what stands in the way of `limit` on `group`, by whomever it was written.
@@ -324,61 +353,98 @@ impl Journal {
             return Ok(());
         }
         let standing = self.groups.bandwidth(group)?;
-        self.lift_found(group, lowest(&standing, limit), DEPTH_MAX)
+        self.lift_found(group, lowest(&standing, limit), Read::All)
             .map(drop)
     }
 
     /// Quotas above `low` that were given to groups below `root` (side work to groups that it made)
-    /// are written down and lifted; says how many.
-    fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, JournalError> {
-        let mut count = 0;
-        for child in self.groups.children(root)? {
-            let found = match self.groups.bandwidth(&child) {
+    /// are written down, all at once, and lifted; says how many.
+    fn lift_found(
+        &mut self,
+        root: &GroupPath,
+        low: u128,
+        which: Read,
+    ) -> Result<usize, JournalError> {
+        let mut found = Vec::new();
+        self.find_above(root, low, which, DEPTH_MAX, &mut found)?;
+        self.record_lifted(&found)?;
+        for (group, standing) in &found {
+            match self
+                .groups
+                .set_bandwidth(group, Some(*standing), lifted(*standing))
+            {
                 Err(error) if error.is_gone() => continue,
-                found => found?,
+                written => written?,
             };
-            // Leaves first: a parent cannot be narrowed, nor its limit lifted past its own
-            // parent's, but no quota is always allowed.
-            if depth > 0 {
-                count += self.lift_found(&child, low, depth - 1)?;
-            }
-            if found.ratio() <= low || found.quota_us.is_none() {
-                continue;
-            }
-            self.record_lifted(&child, found)?;
-            self.groups
-                .set_bandwidth(&child, Some(found), lifted(found))?;
-            count += 1;
+            let own = self
+                .quota_tree
+                .get(group)
+                .map_or(*standing, |quota| quota.own);
+            let quota = OwnQuota { own, lifted: true };
+            self.quota_tree.insert(group.clone(), quota);
         }
-        Ok(count)
+        Ok(found.len())
     }
 
-    fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), JournalError> {
-        let to = lifted(found);
-        let id = match self.entry(group, Change::is_bandwidth) {
-            Some(entry) => entry.id,
-            None => {
-                let gate = self.gate_around(group);
-                let change = Change::Bandwidth {
-                    was: found,
-                    ours: to,
-                    previous: Some(found),
-                };
-                let entry = self.new_entry(group, &gate, change, Fallback::Stay)?;
-                self.ledger.record(entry)?
+    /// Leaves first: a parent cannot be narrowed, nor its limit lifted past its own parent's, but
+    /// no quota is always allowed.
+    fn find_above(
+        &self,
+        root: &GroupPath,
+        low: u128,
+        which: Read,
+        depth: u32,
+        found: &mut Vec<(GroupPath, Bandwidth)>,
+    ) -> Result<(), GroupError> {
+        for child in self.groups.children(root)? {
+            if which == Read::Unknown && self.quota_tree.contains_key(&child) {
+                continue;
             }
-        };
-        let own = self.quota_tree.get(group).map_or(found, |quota| quota.own);
-        let quota = OwnQuota { own, lifted: true };
-        self.quota_tree.insert(group.clone(), quota);
-        if self.ledger.moving().get(id).is_none() {
-            self.ledger.update(id, |entry| {
-                if let Change::Bandwidth { previous, .. } = &mut entry.change {
-                    *previous = Some(found);
-                }
-            })?;
+            let standing = match self.groups.bandwidth(&child) {
+                Err(error) if error.is_gone() => continue,
+                standing => standing?,
+            };
+            if depth > 0 {
+                self.find_above(&child, low, which, depth - 1, found)?;
+            }
+            if standing.ratio() > low && standing.quota_us.is_some() {
+                found.push((child, standing));
+            }
         }
         Ok(())
+    }
+
+    fn record_lifted(&mut self, found: &[(GroupPath, Bandwidth)]) -> Result<(), JournalError> {
+        let (mut new, mut changed) = (Vec::new(), Vec::new());
+        for (group, standing) in found {
+            match self.entry(group, Change::is_bandwidth) {
+                Some(entry) if self.ledger.moving().get(entry.id).is_none() => {
+                    changed.push(with_previous(entry, *standing));
+                }
+                None if !self.is_subgroup(group) => {
+                    let change = Change::Bandwidth {
+                        was: *standing,
+                        ours: lifted(*standing),
+                        previous: Some(*standing),
+                    };
+                    let gate = self.gate_around(group);
+                    match self.new_entry(group, &gate, change, Fallback::Stay) {
+                        Err(JournalError::Group(error)) if error.is_gone() => {}
+                        entry => new.push(entry?),
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(self.ledger.record_all(new, changed)?)
+    }
+
+    fn is_subgroup(&self, group: &GroupPath) -> bool {
+        let dir = group.parent();
+        let mut around = dir.iter().flat_map(|dir| self.ledger.of_group(dir));
+        around.any(|entry| {
+            matches!(&entry.change, Change::Subgroups(family) if family.id_of(group).is_some())
+        })
     }
 
     fn gate_around(&self, group: &GroupPath) -> String {
@@ -407,11 +473,29 @@ impl Journal {
         }
     }
 
+    /// These groups were removed.
+    pub fn end_subgroup_caps(&mut self, removed: &[GroupPath]) {
+        for group in removed {
+            // Another task may have its number by now.
+            if !self.groups.exists(group) {
+                self.end_own(group);
+            }
+        }
+    }
+
     /// The gate of `group` has no quota of its own any more: it must not be given it again, even
     /// where what stood before could not be put back yet.
     pub fn end_own(&mut self, group: &GroupPath) {
         self.quota_tree.remove(group);
     }
+}
+
+fn with_previous(entry: &Entry, standing: Bandwidth) -> Entry {
+    let mut entry = entry.clone();
+    if let Change::Bandwidth { previous, .. } = &mut entry.change {
+        *previous = Some(standing);
+    }
+    entry
 }
 
 fn is_refused(error: &GroupError) -> bool {

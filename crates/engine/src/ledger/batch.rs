@@ -88,15 +88,20 @@ impl Ledger {
         }
     }
 
-    /// Writes down the entry of this number, which is new or has another form.
-    pub(super) fn write_down(&self, id: u64) -> Result<(), LedgerError> {
+    /// Writes down the entries of these numbers, which are new or have another form.
+    pub(super) fn write_down(&self, ids: impl Iterator<Item = u64>) -> Result<(), LedgerError> {
         if self.store_when != StoreWhen::Batched {
             return self.store();
         }
-        // The line's end comes first: a part of a line that found no room spoils no other.
-        let mut line = b"\n".to_vec();
-        serde_json::to_writer(&mut line, &self.get(id)).expect("entries are plain data");
-        self.fs.append(&self.batch_file(), &line).map_err(unwritten)
+        let mut lines = Vec::new();
+        for id in ids {
+            // The line's end comes first: a part of a line that found no room spoils no other.
+            lines.push(b'\n');
+            serde_json::to_writer(&mut lines, &self.get(id)).expect("entries are plain data");
+        }
+        self.fs
+            .append(&self.batch_file(), &lines)
+            .map_err(unwritten)
     }
 
     /// An entry that is still in the file must have its slot, or its limit could not be told for

@@ -249,25 +249,44 @@ impl Ledger {
     /// written, unless the write tightens what stands and can be told by its group's name.
     pub fn record(&mut self, new: NewEntry) -> Result<u64, LedgerError> {
         let id = self.next_id;
-        let entry = Entry {
+        self.record_all(vec![new], Vec::new()).map(|()| id)
+    }
+
+    /// Records new entries and new forms of known ones with one write of the file: all or none.
+    pub fn record_all(
+        &mut self,
+        new: Vec<NewEntry>,
+        changed: Vec<Entry>,
+    ) -> Result<(), LedgerError> {
+        // Suspend included.
+        let at_boot_ns = clock_ns(ClockId::Boottime);
+        let numbered = (self.next_id..).zip(new).map(|(id, new)| Entry {
             id,
             gate: new.gate,
             group: new.group,
             group_id: new.group_id,
             change: new.change,
             fallback: new.fallback,
-            // Suspend included.
-            at_boot_ns: clock_ns(ClockId::Boottime),
+            at_boot_ns,
+        });
+        let entries: Vec<Entry> = numbered.chain(changed).collect();
+        let Some(last) = entries.iter().map(|entry| entry.id).max() else {
+            return Ok(());
         };
-        self.next_id += 1;
-        self.entries.put(entry);
-        match self.write_down(id) {
-            Ok(()) => Ok(id),
-            Err(error) => {
+        self.next_id = self.next_id.max(last + 1);
+        let mut before = Vec::with_capacity(entries.len());
+        for entry in entries {
+            before.push((entry.id, self.get(entry.id).cloned()));
+            self.entries.put(entry);
+        }
+        let written = self.write_down(before.iter().map(|(id, _)| *id));
+        if written.is_err() {
+            for (id, old) in before {
                 self.entries.remove(id);
-                Err(error)
+                old.into_iter().for_each(|old| self.entries.put(old));
             }
         }
+        written
     }
 
     /// Records a limit that will move: as [`Ledger::record`], and takes a slot for it.
@@ -292,12 +311,9 @@ impl Ledger {
     /// Changes an entry before its knob is written again. The old form comes back when the file
     /// cannot be written.
     pub fn update(&mut self, id: u64, change: impl FnOnce(&mut Entry)) -> Result<(), LedgerError> {
-        let old = self.get(id).cloned().ok_or(LedgerError::NoEntry { id })?;
-        let mut new = old.clone();
+        let mut new = self.get(id).cloned().ok_or(LedgerError::NoEntry { id })?;
         change(&mut new);
-        new.id = id;
-        self.entries.put(new);
-        self.write_down(id).inspect_err(|_| self.entries.put(old))
+        self.record_all(Vec::new(), vec![Entry { id, ..new }])
     }
 
     /// Forgets entries after their knobs were put back. When /run is full they stay in the file,

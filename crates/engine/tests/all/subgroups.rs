@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use tidegate_cgroup::Op;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::subgroups::{Family, Per, SweepReport, dissolve, sweep};
+use tidegate_cgroup::subgroups::{Family, Per, SweepBudget, SweepReport, dissolve, sweep};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Meanwhile, Rule};
 
 use crate::support::{Bed, path};
+
+const BUDGET: SweepBudget = SweepBudget {
+    moves: 32,
+    groups: 512,
+};
 
 fn family(per: Per) -> Family {
     Family {
@@ -36,7 +41,7 @@ fn at(bed: &Bed, tid: i32) -> String {
 
 fn go(bed: &Bed, per: Per, from: &SweepReport) -> SweepReport {
     let from = from.stopped_at;
-    sweep(&bed.groups, &family(per), 32, from, &mut |_| Ok(())).unwrap()
+    sweep(&bed.groups, &family(per), BUDGET, from, &mut |_| Ok(())).unwrap()
 }
 
 /// Process 7 ends, and another one in the root group gets its number.
@@ -56,7 +61,7 @@ fn whoever_got_the_number_since_is_not_moved() {
             reuse(bed.fs.inner());
             Ok(())
         };
-        let swept = sweep(&bed.groups, &family(per), 32, None, &mut late).unwrap();
+        let swept = sweep(&bed.groups, &family(per), BUDGET, None, &mut late).unwrap();
         assert_eq!((swept.moved, swept.subgroups), (0, 0), "{per:?}");
         assert_eq!(at(&bed, 7), "/", "{per:?}");
     }
@@ -85,7 +90,7 @@ fn whoever_got_the_number_during_the_move_goes_back() {
 fn whoever_was_moved_away_meanwhile_is_not_fetched_back() {
     let bed = bed();
     let mut late = |_: &GroupPath| bed.groups.place(&path("/"), 7).map(drop);
-    let swept = sweep(&bed.groups, &family(Per::Process), 32, None, &mut late).unwrap();
+    let swept = sweep(&bed.groups, &family(Per::Process), BUDGET, None, &mut late).unwrap();
     assert_eq!((swept.moved, at(&bed, 7).as_str()), (0, "/"));
     // Nor is it by the way home of a subgroup.
     go(&bed, Per::Process, &SweepReport::default());
@@ -109,7 +114,7 @@ fn a_process_of_many_threads_is_one_look_and_then_there_is_quiet() {
             threaded,
             ..family(Per::Process)
         };
-        let go = || sweep(&bed.groups, &family, 32, None, &mut |_| Ok(())).unwrap();
+        let go = || sweep(&bed.groups, &family, BUDGET, None, &mut |_| Ok(())).unwrap();
         assert_eq!(go().moved, 2, "those behind the threads too");
         assert_eq!(at(&bed, 9_000), "/s/u9000");
         let swept = go();

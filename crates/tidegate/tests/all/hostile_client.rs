@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, or_skip};
+use crate::common::{Background, Instance, or_skip, wait_for};
 use crate::support_fault::tell;
 use crate::support_hostile::pen::Pen;
 use crate::support_hostile::requests::requests;
@@ -42,6 +42,48 @@ fn requests_of_any_form_are_refused_by_name() {
         before.check_descriptors(what);
     }
     tell("hostile requests", count);
+}
+
+/// 300 processes with a cap each, and then another gate that asks for the same.
+#[test]
+fn groups_for_single_processes_are_bounded() {
+    let (instance, _main, before) = or_skip!(protected("groups"));
+    let each = [
+        "run",
+        "--quiet",
+        "--cap",
+        "50%",
+        "--cap-scope",
+        "process",
+        "--name",
+    ];
+    let by_nobody = |words: &[&str]| {
+        let mut command = instance.by_nobody(&[&each[..], words].concat());
+        command
+            .stderr(std::process::Stdio::piped())
+            .process_group(0);
+        command
+    };
+    let forks = [
+        "many",
+        "--",
+        "sh",
+        "-c",
+        "for i in $(seq 300); do sleep 1000 & done; wait",
+    ];
+    let many = Background(by_nobody(&forks).spawn().unwrap());
+    wait_for("a full budget", || {
+        let notes = instance.gate("many")["notes"].to_string();
+        notes.contains("uid 65534 may have 256 groups") && notes.contains("some share one")
+    });
+    let refused = by_nobody(&["one", "--", "true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("budget: uid 65534 may have 256"), "{said}");
+    assert!(said.contains("cap_scope=group"), "{said}");
+    before.check_root("groups");
+    drop(many);
+    tell("groups for single processes", 300);
 }
 
 /// How a client keeps connections and asks for nothing.

@@ -11,16 +11,18 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
-use tidegate_cgroup::subgroups::{Family, Per, SUBGROUPS_MAX, SweepReport, dissolve, sweep};
+use tidegate_cgroup::subgroups::{
+    Family, Per, SUBGROUPS_MAX, SweepBudget, SweepReport, dissolve, sweep,
+};
 use tidegate_engine::apply::JournalError;
 use tidegate_engine::control::SoftCapped;
-use tidegate_engine::ledger::Fallback;
 use tidegate_engine::limit::{caps_for_each, hard_cap};
 use tidegate_engine::sync::lock;
 use tracing::{debug, warn};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::{not_recorded, of_group};
+use crate::gates::budget::{check_subgroups, subgroups_full, subgroups_left};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
@@ -35,11 +37,11 @@ const START: &str = "each alone: ";
 
 struct SplitGate {
     gate: String,
+    /// The user whose budget its groups count in.
+    user: u32,
     family: Family,
     limit: Option<Bandwidth>,
     soft_ppt: Option<u32>,
-    /// v1: within a quota that moves, so that the subgroups' give way to it.
-    gives_way: bool,
     last: SweepReport,
 }
 
@@ -57,6 +59,12 @@ impl Subgroups {
     fn find(&mut self, gate: &str) -> Option<&mut SplitGate> {
         self.gates.iter_mut().find(|one| one.gate == gate)
     }
+
+    /// How many groups each user's gates have, but for this one.
+    fn held_beside(&self, gate: &str) -> impl Iterator<Item = (u32, usize)> {
+        let others = self.gates.iter().filter(move |one| one.gate != gate);
+        others.map(|one| (one.user, one.last.subgroups))
+    }
 }
 
 pub(crate) fn period(has_new: bool) -> Duration {
@@ -68,7 +76,10 @@ pub(crate) fn poll(runtime: &Runtime) -> bool {
     let mut subgroups = lock(&runtime.subgroups);
     let mut busy = false;
     for index in 0..subgroups.gates.len() {
-        let swept = sweep_subgroups(kernel, &mut subgroups.gates[index], MOVES_PER_POLL);
+        let one = &subgroups.gates[index];
+        let groups = subgroups_left(one.user, subgroups.held_beside(&one.gate));
+        let split = &mut subgroups.gates[index];
+        let swept = sweep_subgroups(kernel, split, MOVES_PER_POLL, groups);
         busy |= swept.moved > 0 || swept.more;
     }
     if subgroups.gates.iter().any(|one| one.soft_ppt.is_some()) {
@@ -122,6 +133,11 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
         ));
         return unite(runtime, gate);
     }
+    let user = gate.record.charged_to();
+    if runtime.journal().family_of(&group).is_none() {
+        let subgroups = lock(&runtime.subgroups);
+        check_subgroups(user, subgroups.held_beside(&gate.record.name))?;
+    }
     let family = family(kernel, &group, asked, soft_ppt.is_some())?;
     if runtime
         .journal()
@@ -136,10 +152,9 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
         .map_err(not_recorded)?;
     let mut split = SplitGate {
         gate: gate.record.name.clone(),
+        user,
         limit: hard_ppt.map(|ppt| kernel.as_kernel_has(hard_cap(ppt))),
         soft_ppt,
-        gives_way: kernel.groups.version() == CgroupVersion::V1
-            && group.is_within(&kernel.side_root()),
         last: SweepReport::default(),
         family,
     };
@@ -150,7 +165,8 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<()
         // The loop may have had it out of the background.
         runtime.control().soft_caps.invalidate(&subgroup);
     }
-    let swept = sweep_subgroups(kernel, &mut split, MOVES_AT_FIRST);
+    let groups = subgroups_left(user, subgroups.held_beside(&split.gate));
+    let swept = sweep_subgroups(kernel, &mut split, MOVES_AT_FIRST, groups);
     if let (Some(why), 0) = (&swept.refused, swept.subgroups) {
         let message = format!("cap_scope: gate {}: {why}", split.gate);
         return Err(ApiError::new(ErrorKind::Unsupported, message));
@@ -180,10 +196,8 @@ pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> 
         Ok(false) => Some("its processes fork faster than they can be moved back".to_owned()),
         Err(error) => Some(error.to_string()),
     };
-    let mut journal = runtime.journal();
-    journal.forget_gone(&family);
     if why.is_none() {
-        journal.united(&family);
+        runtime.journal().united(&family);
     }
     why.map(|why| {
         let gate = &gate.record.name;
@@ -243,14 +257,12 @@ fn family(
 
 fn furnish(kernel: &Kernel, split: &SplitGate, subgroup: &GroupPath) -> GroupResult<()> {
     if let Some(limit) = split.limit {
-        if split.gives_way {
-            let set = kernel
-                .journal()
-                .set_own(subgroup, &split.gate, limit, Fallback::Stay);
-            match set {
+        // On v1 the quotas give way to those that move above them.
+        if kernel.groups.version() == CgroupVersion::V1 {
+            match kernel.journal().set_subgroup_cap(subgroup, limit) {
                 Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
-                Ok(_) => {}
+                Ok(()) => {}
             }
         } else if kernel.groups.bandwidth(subgroup)? != limit {
             kernel.groups.set_bandwidth(subgroup, None, limit)?;
@@ -267,17 +279,23 @@ fn furnish(kernel: &Kernel, split: &SplitGate, subgroup: &GroupPath) -> GroupRes
     Ok(())
 }
 
-fn sweep_subgroups(kernel: &Kernel, split: &mut SplitGate, moves_max: usize) -> SweepReport {
+fn sweep_subgroups(
+    kernel: &Kernel,
+    split: &mut SplitGate,
+    moves: usize,
+    groups: usize,
+) -> SweepReport {
     let swept = {
         let known = &*split;
         let mut furnish = |subgroup: &GroupPath| furnish(kernel, known, subgroup);
         let from = known.last.stopped_at;
-        sweep(&kernel.groups, &known.family, moves_max, from, &mut furnish)
+        let budget = SweepBudget { moves, groups };
+        sweep(&kernel.groups, &known.family, budget, from, &mut furnish)
     };
     match swept {
         Ok(swept) => {
-            if swept.removed > 0 && split.gives_way {
-                kernel.journal().forget_gone(&split.family);
+            if split.limit.is_some() && !swept.removed.is_empty() {
+                kernel.journal().end_subgroup_caps(&swept.removed);
             }
             split.last = swept;
         }
@@ -388,7 +406,11 @@ pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
     let last = &split.last;
     let mut note = format!("{START}{} groups for {what}", last.subgroups);
     if last.sharing {
-        note.push_str(&format!("; {SUBGROUPS_MAX} is the most, so some share one"));
+        let most = match last.subgroups >= SUBGROUPS_MAX {
+            true => format!("a gate has {SUBGROUPS_MAX} at most"),
+            false => subgroups_full(split.user),
+        };
+        note.push_str(&format!("; {most}, so some share one"));
     }
     if !last.real_time.is_empty() {
         let tids: Vec<String> = last
