@@ -76,6 +76,7 @@ export function badge(name) {
 }
 
 export function cpus(amount) {
+  if (amount === null) return 'unknown';
   // Not -0.00, and with a minus as wide as a digit.
   return (Math.abs(amount) < 0.005 ? 0 : amount).toFixed(2).replace('-', '−');
 }

@@ -131,7 +131,7 @@ export function bars(view) {
   const { gate, status } = view;
   const used = (what, amount, why, tone) => lines.push({ key: what, what, cpus: amount, why, kind: 'used', tone, ...bar(0, amount) });
   if (gate.class === 'side') used('all side work uses', status.side_cpus, 'over the last second', 'side');
-  used('this gate uses', gate.usage_cpus, 'over the last second', gate.class === 'side' ? 'side' : 'main');
+  if (gate.usage_cpus !== null) used('this gate uses', gate.usage_cpus, 'over the last second', gate.class === 'side' ? 'side' : 'main');
   return lines;
 }
 
@@ -183,7 +183,7 @@ function gateFacts(gate) {
     rule: gate.rule,
     processes: String(gate.processes),
     age: span(gate.age_seconds),
-    'CPU in all': span(gate.used_seconds),
+    'CPU in all': gate.used_seconds === null ? 'unknown' : span(gate.used_seconds),
     throttled: gate.nr_periods > 0 ? `${gate.nr_throttled} of ${gate.nr_periods} periods, ${gate.throttled_seconds.toFixed(2)} s` : null,
     bursts: gate.nr_bursts > 0 ? `${gate.nr_bursts} periods, ${(gate.burst_us / 1000).toFixed(1)} ms of saved quota` : null,
     'soft cap': cap ? `${cap.soft_cpus} CPUs, in the background for ${percent(100 * cap.background_ratio)} of its time` : null,

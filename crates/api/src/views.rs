@@ -65,8 +65,9 @@ pub struct CapView {
     pub background_ratio: f64,
     /// How often it went there.
     pub turns: u64,
-    /// What the bucket holds; debt where negative.
-    pub level_us: f64,
+    /// What the bucket holds; debt where negative. None while the gate's use is unknown: then the
+    /// cap rests.
+    pub level_us: Option<f64>,
     /// CPU that it got in the background, that no other work wanted.
     pub used_background_seconds: f64,
     /// CPU that it got otherwise.
@@ -95,11 +96,11 @@ pub struct GateView {
     pub rule: Option<String>,
     /// Processes in it now.
     pub processes: u64,
-    /// What it used over the last second, or since it was made.
-    pub usage_cpus: f64,
-    /// CPU that its group (its process, where it has none) has used in all.
-    #[serde(default)]
-    pub used_seconds: f64,
+    /// What it used over the last second, or since it was made; none where that is unknown.
+    pub usage_cpus: Option<f64>,
+    /// CPU that its group (its process, where it has none) has used in all; none where that is
+    /// unknown.
+    pub used_seconds: Option<f64>,
     /// What the law gives it now, for side gates.
     pub allowance_cpus: Option<f64>,
     /// Periods in which a quota throttled its group (the side root, where its group had none), as
@@ -327,8 +328,8 @@ pub struct UserView {
     pub who: String,
     /// Its class.
     pub class: String,
-    /// CPUs over the last second.
-    pub usage_cpus: f64,
+    /// CPUs over the last second; none where they are unknown.
+    pub usage_cpus: Option<f64>,
 }
 
 /// Why a gate runs at its present rate, on one screen.

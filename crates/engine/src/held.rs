@@ -34,6 +34,8 @@ pub struct TaskCounts {
     pub run_ns: u64,
     pub delay_ns: u64,
     pub is_partial: bool,
+    /// The same tasks as at the last poll, and all were read: `run_ns` is what they used.
+    pub is_complete: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +77,7 @@ impl TaskPoll {
             ..TaskCounts::default()
         };
         let before = std::mem::take(&mut self.known);
+        let mut again = 0;
         for tid in tids.iter().take(TASKS_MAX) {
             // The thread's own entry: /proc/PID adds up all threads of the process.
             let dir = format!("/proc/{tid}/task/{tid}");
@@ -90,6 +93,7 @@ impl TaskPoll {
                 counted_ns: before_ns,
             }) = before.get(tid)
             {
+                again += 1;
                 counts.run_ns += now.run_ns.saturating_sub(then.run_ns);
                 let delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
                 // The kernel counts a wait when it ends. A runnable task that has not run since
@@ -109,6 +113,7 @@ impl TaskPoll {
                 },
             );
         }
+        counts.is_complete = again == tids.len() && again == before.len();
         counts
     }
 }
@@ -180,6 +185,7 @@ mod tests {
                 run_ns,
                 delay_ns,
                 is_partial: false,
+                is_complete: true,
             },
             ..Counted::default()
         }

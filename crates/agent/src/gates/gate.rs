@@ -18,7 +18,8 @@ pub struct Gate {
     pub terms: Terms,
     /// CPU it had used at the last poll, and when that was.
     pub usage: Option<(u64, u64)>,
-    pub usage_cpus: f64,
+    /// None where it is unknown.
+    pub usage_cpus: Option<f64>,
     /// Looks in a row that found it empty.
     pub empty_polls: u32,
     /// The group of a unit, told from a later one with its path.
@@ -64,7 +65,7 @@ impl Gate {
             record,
             terms,
             usage: None,
-            usage_cpus: 0.0,
+            usage_cpus: None,
             empty_polls: 0,
             group_id: None,
             away: false,

@@ -17,28 +17,28 @@ fn labels(name: &str, class: &str) -> Labels {
 fn counters(
     gates: &[GateView],
     (name, help): (&'static str, &'static str),
-    of: fn(&GateView) -> f64,
+    of: fn(&GateView) -> Option<f64>,
 ) -> Family {
-    let sample = |gate: &GateView| (labels(&gate.name, &gate.class), of(gate));
+    let sample = |gate: &GateView| Some((labels(&gate.name, &gate.class), of(gate)?));
     Family {
         name,
         help,
-        values: Values::Counter(gates.iter().map(sample).collect()),
+        values: Values::Counter(gates.iter().filter_map(sample).collect()),
     }
 }
 
 fn gauges(
     (gates, others): (&[GateView], &[GateView]),
     (name, help): (&'static str, &'static str),
-    of: fn(&GateView) -> f64,
+    of: fn(&GateView) -> Option<f64>,
 ) -> Family {
     let mut by_class: BTreeMap<&str, f64> = BTreeMap::new();
-    for gate in others {
-        *by_class.entry(&gate.class).or_default() += of(gate);
+    for (gate, value) in others.iter().filter_map(|gate| Some((gate, of(gate)?))) {
+        *by_class.entry(&gate.class).or_default() += value;
     }
     let named = gates
         .iter()
-        .map(|gate| (labels(&gate.name, &gate.class), of(gate)));
+        .filter_map(|gate| Some((labels(&gate.name, &gate.class), of(gate)?)));
     let rest = by_class
         .iter()
         .map(|(class, sum)| (labels("_other", class), *sum));
@@ -96,12 +96,12 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
             |gate| gate.usage_cpus,
         ),
         gauges(all, ("gate_processes", "Processes in the gate"), |gate| {
-            gate.processes as f64
+            Some(gate.processes as f64)
         }),
         counters(gates, used, |gate| gate.used_seconds),
-        counters(gates, periods, |gate| gate.nr_periods as f64),
-        counters(gates, throttled, |gate| gate.nr_throttled as f64),
-        counters(gates, throttled_for, |gate| gate.throttled_seconds),
-        counters(gates, burst, |gate| gate.burst_us as f64 / 1e6),
+        counters(gates, periods, |gate| Some(gate.nr_periods as f64)),
+        counters(gates, throttled, |gate| Some(gate.nr_throttled as f64)),
+        counters(gates, throttled_for, |gate| Some(gate.throttled_seconds)),
+        counters(gates, burst, |gate| Some(gate.burst_us as f64 / 1e6)),
     ]
 }

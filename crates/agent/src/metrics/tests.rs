@@ -12,8 +12,8 @@ fn gate(name: &str, class: &str) -> GateView {
         class: class.to_owned(),
         command: Some("secret --password x".to_owned()),
         target: "pid:4711".to_owned(),
-        used_seconds: 1.5,
-        usage_cpus: 0.25,
+        used_seconds: Some(1.5),
+        usage_cpus: Some(0.25),
         nr_throttled: 2,
         ..GateView::default()
     }
@@ -143,4 +143,24 @@ fn the_reference_in_the_documents_has_every_metric() {
         table,
         "docs/metrics.md is out of date: run UPDATE_DOCS=1 cargo test -p tidegate-agent reference"
     );
+}
+
+#[test]
+fn a_use_that_is_unknown_has_no_sample() {
+    let unknown = |name| GateView {
+        usage_cpus: None,
+        used_seconds: None,
+        ..gate(name, "side")
+    };
+    let beyond = (0..GATES_MAX).map(|nth| gate(&format!("g{nth}"), "side"));
+    let mut gates: Vec<GateView> = [unknown("first")].into_iter().chain(beyond).collect();
+    gates.push(unknown("last"));
+    let text = open_metrics(&status(gates));
+    let has = |start: &str| text.lines().any(|line| line.starts_with(start));
+    for name in ["gate_cpus", "gate_cpu_seconds_total"] {
+        assert!(!has(&format!("tidegate_{name}{{gate=\"first\"")), "{name}");
+        assert!(has(&format!("tidegate_{name}{{gate=\"g0\"")), "{name}");
+    }
+    let others = r#"tidegate_gate_cpus{gate="_other",class="side"} 0.25"#;
+    assert!(has(others), "the sum of what is known: {text}");
 }

@@ -61,8 +61,9 @@ impl Works {
                 .iter()
                 .map(|gate| gate.record.attachment.group().clone())
                 .collect();
-            let active = gates.iter().filter(|gate| is_active(gate));
-            let active = active.map(|gate| of_gate(runtime, gate, &decision));
+            let active = gates
+                .iter()
+                .filter_map(|gate| of_gate(runtime, gate, &decision));
             (active.collect::<Vec<_>>(), gated)
         };
         if is_look {
@@ -168,11 +169,12 @@ impl Works {
     }
 }
 
-fn is_active(gate: &Gate) -> bool {
-    gate.usage_cpus >= USED_MIN_CPUS || gate.held.view.own_throttled_periods > 0
-}
-
-fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Active {
+/// None of a gate that does nothing, and of one whose use is unknown, which no second can tell.
+fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Option<Active> {
+    let used_cpus = gate.usage_cpus?;
+    if used_cpus < USED_MIN_CPUS && gate.held.view.own_throttled_periods == 0 {
+        return None;
+    }
     let record = &gate.record;
     let limited = runtime.kernel.limited_group(gate);
     let given = limited.and_then(|group| decision.group(group.as_str()));
@@ -182,7 +184,7 @@ fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Active {
         .into_iter()
         .filter(|view| view.source != Source::Default);
     let is_process = matches!(record.attachment, Attachment::Observed { .. });
-    Active {
+    Some(Active {
         work: Work {
             name: record.name.clone(),
             is_gate: true,
@@ -203,14 +205,14 @@ fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Active {
                 .collect(),
             ..Work::default()
         },
-        used_cpus: gate.usage_cpus,
+        used_cpus,
         allowance_cpus: given
             .and_then(|one| one.allowance_cpus)
             .map(|cpus| cpus as f32),
         limit: gate.held.view.limit,
         throttled_ns: gate.stat.map(|stat| stat.throttled_ns),
         group: (!is_process).then(|| record.attachment.group().clone()),
-    }
+    })
 }
 
 fn of_group(group: &GroupPath) -> Work {

@@ -48,14 +48,16 @@ pub(crate) fn poll(
     let tasks = gate.held.tasks.poll(&*kernel.fs, &tids, window_ns);
     if gate.usage.is_none() && window_ns > 0 {
         // Its group has no account (v1, another program's): its tasks have.
-        gate.usage_cpus = tasks.run_ns as f64 / window_ns as f64;
+        let used_cpus = tasks.run_ns as f64 / window_ns as f64;
+        gate.usage_cpus = tasks.is_complete.then_some(used_cpus);
     }
     let lately = |now: u64, before: u64| match window_ns {
         0 => 0,
         _ => now.saturating_sub(before),
     };
     // What throttles a group of several gates does not hold back one that sleeps.
-    let is_awake = tasks.runnable > 0 || tasks.is_partial || gate.usage_cpus > A_THOUSANDTH;
+    let runs = gate.usage_cpus.is_some_and(|cpus| cpus > A_THOUSANDTH);
+    let is_awake = tasks.runnable > 0 || tasks.is_partial || runs;
     let if_awake = |periods: u64| if is_awake { periods } else { 0 };
     let counted = Counted {
         window_ns,
@@ -114,16 +116,19 @@ fn limits(
         Some(Limit::Quota) => own,
         limit => limit.unwrap_or_default(),
     };
-    let others_cpus = second.cpus(second.side_ns) - gate.usage_cpus;
+    let side_cpus = second.cpus(second.side_ns);
     let main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
     let is_idle_class = decision.limit == Limit::IdleClass;
     Limits {
         own,
         moving,
         side: decision.limit,
-        is_shared: others_cpus > 0.01
-            && others_cpus * 2.0 >= gate.usage_cpus
-            && (!is_idle_class || others_cpus > main_cpus),
+        is_shared: gate.usage_cpus.is_some_and(|own_cpus| {
+            let others_cpus = side_cpus - own_cpus;
+            others_cpus > 0.01
+                && others_cpus * 2.0 >= own_cpus
+                && (!is_idle_class || others_cpus > main_cpus)
+        }),
     }
 }
 

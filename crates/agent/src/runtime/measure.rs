@@ -94,6 +94,11 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let in_place = matches!(gate.record.attachment, Attachment::InPlace { .. });
     let background_us = cap.map(|cap| cap.background_us);
     let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
+    let window_ns = now_ns.saturating_sub(gate.held.at_ns).max(1);
+    let lately_us = background_us
+        .zip(background_before_us)
+        .map_or(0, |(now, before)| now.saturating_sub(before));
+    gate.background_cpus = lately_us as f64 * 1e3 / window_ns as f64;
     // A cap for each process or task is no limit of the group.
     let throttles = cap
         .filter(|cap| {
@@ -103,7 +108,7 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let has_limit = stat.is_some() || cap.is_some();
     let throttled = has_limit.then(|| stat.map_or(0, |stat| stat.nr_throttled) + throttles);
     let Some(usage_ns) = usage_ns else {
-        (gate.usage_cpus, gate.background_cpus) = (0.0, 0.0);
+        (gate.usage, gate.usage_cpus) = (None, None);
         return throttled;
     };
     let made_ns = gate.record.made_ns;
@@ -111,17 +116,14 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let at_first = (is_new && !in_place).then_some((made_ns, 0));
     if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)).or(at_first) {
         let wall_ns = now_ns.saturating_sub(last_ns).max(1);
-        gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
-        let lately_us = background_us
-            .zip(background_before_us)
-            .map_or(0, |(now, before)| now.saturating_sub(before));
-        gate.background_cpus = lately_us as f64 * 1e3 / wall_ns as f64;
+        let used_ns = usage_ns.saturating_sub(last_usage_ns);
+        gate.usage_cpus = Some(used_ns as f64 / wall_ns as f64);
     }
     throttled
 }
 
 /// With several limited groups, what each would use: all it gets if its part of the allowance holds
-/// it back or it uses most of that, else a quarter more than it uses.
+/// it back, it uses most of that or its use is unknown, else a quarter more than it uses.
 pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
     let given = control_loop.lock().decided().groups;
     if given.len() < 2 {
@@ -131,11 +133,12 @@ pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: 
     for gate in gates {
         if let Some(group) = kernel.limited_group(gate) {
             let (used_ucpu, is_held) = used.entry(group).or_default();
-            *used_ucpu += (gate.usage_cpus * 1e6) as u64;
-            *is_held |= matches!(
-                gate.held.view.limit,
-                Limit::Headroom | Limit::Tolerance | Limit::Weight | Limit::Root
-            );
+            *used_ucpu += (gate.usage_cpus.unwrap_or(0.0) * 1e6) as u64;
+            *is_held |= gate.usage_cpus.is_none()
+                || matches!(
+                    gate.held.view.limit,
+                    Limit::Headroom | Limit::Tolerance | Limit::Weight | Limit::Root
+                );
         }
     }
     let mut control = control_loop.lock();

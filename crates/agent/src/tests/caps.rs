@@ -1,5 +1,9 @@
 //! Soft caps: where the group lies, what stands on it, and that it goes back, on v1 and v2.
 
+use std::path::Path;
+
+use tidegate_api::ErrorKind;
+use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::Usage;
 use tidegate_engine::ledger::Change;
@@ -169,4 +173,93 @@ fn an_outside_write_is_answered_once() {
     once(HOUSEKEEPING, &mut housekeeping, &agent);
     poll(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
+}
+
+struct Unknown;
+
+impl Usage for Unknown {
+    fn usage_ns(&mut self, _: &GroupPath) -> Option<u64> {
+        None
+    }
+}
+
+/// cpuacct is mounted apart, and another program made the group in the cpu hierarchy alone.
+fn without_account() -> (Bed, Agent) {
+    let (bed, agent) = begun(Kind::Mixed);
+    bed.fake
+        .mkdir(Path::new("/sys/fs/cgroup/cpu/lone"))
+        .unwrap();
+    bed.fake
+        .write(Path::new("/sys/fs/cgroup/cpu/lone/cgroup.procs"), "502")
+        .unwrap();
+    (bed, agent)
+}
+
+#[test]
+fn a_soft_cap_is_refused_where_the_use_is_unknown() {
+    let (bed, agent) = without_account();
+    for terms in [
+        &[("cap_soft", "200‰")][..],
+        &[("cap_soft", "200‰"), ("cap_scope", "process")],
+    ] {
+        let refused = set(&agent, "cgroup:/lone", terms).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unsupported);
+        let said = refused.to_string();
+        assert!(said.contains("cap_soft") || terms.len() > 1, "{said}");
+        assert!(said.contains("cap_hard") || terms.len() > 1, "{said}");
+    }
+    let refused = set(&agent, "cgroup:/lone", &[("cap_soft", "200‰")]).unwrap_err();
+    assert!(
+        refused
+            .detail
+            .contains("/lone is not in the cpuacct hierarchy"),
+        "{refused}"
+    );
+    assert!(!in_background(&bed, "/lone") && in_journal(&agent).is_empty());
+    set(&agent, "cgroup:/lone", &[("cap_soft", "0")]).unwrap();
+    poll(&agent, 1_000, 0);
+    assert!(in_background(&bed, "/lone"), "which needs no count");
+}
+
+#[test]
+fn a_use_that_is_unknown_is_said_and_is_no_zero() {
+    let (_bed, agent) = without_account();
+    set(&agent, "cgroup:/lone", &[("class", "main")]).unwrap();
+    let gate = &agent.status().gates[0];
+    assert_eq!((gate.usage_cpus, gate.used_seconds), (None, None));
+    let shown = serde_json::to_value(gate).unwrap();
+    assert!(shown["usage_cpus"].is_null() && shown["used_seconds"].is_null());
+    let page = agent.explain("cgroup:/lone").unwrap();
+    assert!(
+        page.summary.contains("uses unknown CPUs"),
+        "{}",
+        page.summary
+    );
+    let user = page.users.iter().find(|user| user.who == gate.name);
+    assert_eq!(user.unwrap().usage_cpus, None);
+}
+
+#[test]
+fn a_soft_cap_rests_while_the_use_is_unknown() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+        let lost = |now_ms: u64| {
+            let mut writer = agent.runtime.quota_writer();
+            let soft_caps = &mut agent.runtime.control().soft_caps;
+            soft_caps.step(now_ms * MS, &mut Unknown, &mut writer);
+        };
+        let level = || agent.status().gates[0].cap.as_ref().unwrap().level_us;
+        poll(&agent, 1_000, 0);
+        poll(&agent, 1_005, 5);
+        assert!(in_background(&bed, &group) && level().is_some());
+        lost(1_010);
+        assert!(in_background(&bed, &group), "one read that failed");
+        lost(2_100);
+        assert!(!in_background(&bed, &group));
+        assert_eq!(level(), None);
+        poll(&agent, 2_105, 900);
+        poll(&agent, 2_110, 905);
+        assert!(in_background(&bed, &group), "the cap goes on");
+    }
 }

@@ -131,6 +131,10 @@ impl Bed {
                 .unwrap();
         }
         fake.mkdir(Path::new(&other)).unwrap();
+        if kind == Kind::Mixed {
+            fake.mkdir(Path::new("/sys/fs/cgroup/cpuacct/other"))
+                .unwrap();
+        }
         let homes = PIDS
             .map(|pid| fake.text(&format!("/proc/{pid}/cgroup")))
             .to_vec();

@@ -144,10 +144,14 @@ fn summary(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Strin
             "the tolerance of {:.2} holds it: {main}",
             decision.tolerance_cpus
         ),
-        Limit::Weight => format!(
-            "side work may use {allowance:.2} in all, and other side work uses {:.2} by its weight",
-            (status.side_cpus - used).max(0.0)
-        ),
+        Limit::Weight => {
+            let others = used.map_or_else(String::new, |used| {
+                format!(" {:.2}", (status.side_cpus - used).max(0.0))
+            });
+            format!(
+                "side work may use {allowance:.2} in all, and other side work uses{others} by its weight"
+            )
+        }
         Limit::Root => format!(
             "{} by the quota of all side work, which stands until the loop raises it",
             throttled(held.root_throttled_periods)
@@ -191,7 +195,10 @@ fn summary(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Strin
             throttled(held.own_throttled_periods.max(held.root_throttled_periods))
         ),
     };
-    format!("{name} uses {used:.2} CPUs: {why}")
+    match used {
+        Some(used) => format!("{name} uses {used:.2} CPUs: {why}"),
+        None => format!("{name} uses unknown CPUs: {why}"),
+    }
 }
 
 /// The tightest limit above the gate that is not the side root's.
@@ -219,13 +226,14 @@ fn users(status: &StatusView) -> Vec<UserView> {
         .gates
         .iter()
         .filter(|gate| gate.class != "side")
-        .map(|gate| gate.usage_cpus)
+        .filter_map(|gate| gate.usage_cpus)
         .sum();
     users.push(UserView {
         who: "everything else".to_owned(),
         class: "neutral".to_owned(),
-        usage_cpus: (status.main_cpus - known).max(0.0),
+        usage_cpus: Some((status.main_cpus - known).max(0.0)),
     });
-    users.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
+    let rank = |user: &UserView| user.usage_cpus.unwrap_or(-1.0);
+    users.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
     users
 }

@@ -93,7 +93,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
         cgroup: group.to_string(),
         processes,
         usage_cpus: gate.usage_cpus,
-        used_seconds: gate.usage.map_or(0.0, |(_, ns)| seconds(ns)),
+        used_seconds: gate.usage.map(|(_, ns)| seconds(ns)),
         nr_throttled: stat.nr_throttled,
         throttled_seconds: stat.throttled_ns as f64 / 1e9,
         nr_periods: stat.nr_periods,

@@ -7,7 +7,8 @@
 //! late by a tick and never wrong by more. So the granularity of the law (`law/cap.md`) is the time
 //! between two polls and a tick, whatever senses the headroom.
 //!
-//! A cap of 0 is the background for good: set once, never looked at again.
+//! A cap of 0 is the background for good: set once, never looked at again. A group whose use stays
+//! unknown is out of the background: its cap rests.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ use tidegate_cgroup::group::GroupPath;
 pub const POLL_NS: u64 = 5_000_000;
 /// After a write that failed: not before.
 const AGAIN_NS: u64 = 1_000_000_000;
+/// A cap rests once its group's use was unknown for so long.
+const REST_AFTER_NS: u64 = 1_000_000_000;
 /// So many polls a step; with more groups each has its turn less often (and a granularity that is
 /// as much coarser).
 const POLLS_PER_STEP: usize = 16;
@@ -29,8 +32,8 @@ pub struct SoftCapStats {
     pub in_background_ns: u64,
     pub capped_ns: u64,
     pub turns: u64,
-    /// What the bucket holds; debt where negative.
-    pub level_ns: i64,
+    /// What the bucket holds; debt where negative, none while the group's use is unknown.
+    pub level_ns: Option<i64>,
     /// CPU that it used in the background, which no other task wanted.
     pub used_background_ns: u64,
     pub used_foreground_ns: u64,
@@ -42,6 +45,7 @@ pub struct Soft {
     family: Family,
     soft_ppt: u32,
     used_ns: Option<u64>,
+    unknown_since_ns: Option<u64>,
     polled_ns: u64,
     background: Option<bool>,
     /// It stood so at the last poll already, so that what is read since is of that time.
@@ -57,6 +61,7 @@ impl Soft {
             family: Family::default(),
             soft_ppt,
             used_ns: None,
+            unknown_since_ns: None,
             polled_ns: 0,
             background: None,
             is_told: false,
@@ -84,14 +89,18 @@ impl Soft {
     }
 
     /// Takes in what the group has used up to now; whether it is to be in the background from now
-    /// on. Nothing read means that nobody knows, which is no reason to take CPU from others.
+    /// on. It stays as it is while its use is unknown for less than [`REST_AFTER_NS`].
     pub fn poll(&mut self, now_ns: u64, used_ns: Option<u64>) -> bool {
         let dt_ns = now_ns.saturating_sub(self.polled_ns);
         let Some(used_ns) = used_ns else {
             self.used_ns = None;
             self.polled_ns = now_ns;
-            return true;
+            self.stats.level_ns = None;
+            let since_ns = *self.unknown_since_ns.get_or_insert(now_ns);
+            let rests = self.soft_ppt > 0 && now_ns.saturating_sub(since_ns) >= REST_AFTER_NS;
+            return !rests && self.background.unwrap_or(true);
         };
+        self.unknown_since_ns = None;
         match self.used_ns.replace(used_ns) {
             None => self.set(now_ns),
             Some(before_ns) => {
@@ -117,7 +126,7 @@ impl Soft {
         self.polled_ns = now_ns;
         self.is_told = self.background == Some(true);
         let state = self.cap.state(&mut self.family, now_ns, 0);
-        self.stats.level_ns = self.cap.soft.level_ns;
+        self.stats.level_ns = Some(self.cap.soft.level_ns);
         state == State::Background
     }
 

@@ -1,8 +1,8 @@
 //! `tidegate explain`: one screen.
 
-use tidegate_api::{ExplainView, WriteView};
+use tidegate_api::{ExplainView, UserView, WriteView};
 
-use super::{BOLD, cpus, fit, gates, span, styled, wrapped};
+use super::{BOLD, cpus, cpus_or_unknown, fit, gates, span, styled, wrapped};
 
 /// Lists longer than this are cut, so that the page stays on one screen; `--json` has all.
 const USERS_MAX: usize = 6;
@@ -71,8 +71,9 @@ fn aligned(label: &str, line: &str) -> String {
 }
 
 fn users(view: &ExplainView) -> String {
+    let rank = |user: &&UserView| user.usage_cpus.unwrap_or(-1.0);
     let mut sorted: Vec<_> = view.users.iter().collect();
-    sorted.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
+    sorted.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
     let mut text = String::new();
     for (index, user) in sorted.iter().take(USERS_MAX).enumerate() {
         let label = if index == 0 {
@@ -86,19 +87,19 @@ fn users(view: &ExplainView) -> String {
             format!(" ({})", user.class)
         };
         text.push_str(&format!(
-            "{label}{:>6} {}\n",
-            cpus(user.usage_cpus),
+            "{label}{:>7} {}\n",
+            cpus_or_unknown(user.usage_cpus),
             fit(&format!("{}{class}", user.who), 60)
         ));
     }
     let rest = sorted
         .iter()
         .skip(USERS_MAX)
-        .map(|user| user.usage_cpus)
+        .filter_map(|user| user.usage_cpus)
         .sum::<f64>();
     if sorted.len() > USERS_MAX {
         text.push_str(&format!(
-            "            {:>6} {} more\n",
+            "            {:>7} {} more\n",
             cpus(rest),
             sorted.len() - USERS_MAX
         ));

@@ -2,27 +2,27 @@
 
 use tidegate_api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermView};
 
-use super::{BOLD, count, cpus, fit, span, styled, wrapped};
+use super::{BOLD, count, cpus, cpus_or_unknown, fit, span, styled, wrapped};
 
 pub fn list(gates: &[GateView]) -> String {
     if gates.is_empty() {
         return "no gates\n".to_owned();
     }
     let header = format!(
-        "{:<20} {:<7} {:>6} {:>7} {:>5}  {}",
+        "{:<20} {:<7} {:>7} {:>7} {:>5}  {}",
         "GATE", "CLASS", "CPUS", "ALLOWED", "PROCS", "WHAT"
     );
     let mut text = format!("{}\n", styled(BOLD, &header));
     for gate in gates {
         let allowed = gate.allowance_cpus.map_or_else(|| "-".to_owned(), cpus);
         let line = format!(
-            "{:<20} {:<7} {:>6} {:>7} {:>5}  {}",
+            "{:<20} {:<7} {:>7} {:>7} {:>5}  {}",
             fit(&gate.name, 20),
             fit(&gate.class, 7),
-            cpus(gate.usage_cpus),
+            cpus_or_unknown(gate.usage_cpus),
             allowed,
             gate.processes,
-            fit(gate.command.as_deref().unwrap_or(&gate.target), 29),
+            fit(gate.command.as_deref().unwrap_or(&gate.target), 28),
         );
         text.push_str(line.trim_end());
         text.push('\n');
@@ -96,7 +96,7 @@ fn cpu_line(gate: &GateView) -> String {
     };
     format!(
         "{} CPUs{own}{allowed}{throttled}{bursts}",
-        cpus(gate.usage_cpus)
+        cpus_or_unknown(gate.usage_cpus)
     )
 }
 
@@ -135,9 +135,10 @@ pub fn urgency(latency: &LatencyView) -> String {
 }
 
 pub fn cap_line(cap: &CapView) -> String {
-    let now = match cap.in_background_seconds {
-        Some(seconds) => format!("in the background for {}", span(seconds)),
-        None => format!("not in the background, {:.1} ms left", cap.level_us / 1e3),
+    let now = match (cap.in_background_seconds, cap.level_us) {
+        (Some(seconds), _) => format!("in the background for {}", span(seconds)),
+        (None, Some(us)) => format!("not in the background, {:.1} ms left", us / 1e3),
+        (None, None) => "rests: the gate's CPU use is unknown".to_owned(),
     };
     if cap.soft_cpus == 0.0 {
         return format!("{now}, for good");

@@ -16,6 +16,10 @@ pub use tidegate_api::cli::{
 };
 use tidegate_api::{Done, Exit};
 
+pub fn cpus_or_unknown(amount: Option<f64>) -> String {
+    amount.map_or_else(|| "unknown".to_owned(), cpus)
+}
+
 pub fn show<T: Serialize>(
     json: bool,
     report: &T,

@@ -1,7 +1,7 @@
 //! The pages over made-up views, word for word.
 
 use tidegate_api::{
-    CapCounts, Decision, ExplainView, GateView, GroupDecision, HeldView, Limit, LoopView,
+    CapCounts, CapView, Decision, ExplainView, GateView, GroupDecision, HeldView, Limit, LoopView,
     StatusView, TermView, UserView, WriteView,
 };
 
@@ -26,7 +26,7 @@ fn gate() -> GateView {
         cgroup: "/tidegate-side/ffmpeg".into(),
         uid: 1000,
         processes: 1,
-        usage_cpus: 0.782,
+        usage_cpus: Some(0.782),
         allowance_cpus: Some(0.79),
         nr_throttled: 12,
         throttled_seconds: 1.25,
@@ -112,8 +112,8 @@ fn a_list_of_gates() {
     assert_eq!(
         plain(&gates::list(&[gate()])),
         "\
-GATE                 CLASS     CPUS ALLOWED PROCS  WHAT
-ffmpeg               side      0.78    0.79     1  ffmpeg -i holiday.mkv -c:v l…
+GATE                 CLASS      CPUS ALLOWED PROCS  WHAT
+ffmpeg               side       0.78    0.79     1  ffmpeg -i holiday.mkv -c:v …
 "
     );
 }
@@ -160,8 +160,8 @@ fn the_status_page() {
      Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
             once
 
-GATE                 CLASS     CPUS ALLOWED PROCS  WHAT
-ffmpeg               side      0.78    0.79     1  ffmpeg -i holiday.mkv -c:v l…
+GATE                 CLASS      CPUS ALLOWED PROCS  WHAT
+ffmpeg               side       0.78    0.79     1  ffmpeg -i holiday.mkv -c:v …
 "
     );
 }
@@ -182,7 +182,7 @@ fn the_explain_page_fits_a_screen() {
             .map(|n| UserView {
                 who: format!("gate{n}"),
                 class: "side".into(),
-                usage_cpus: f64::from(n) / 10.0,
+                usage_cpus: Some(f64::from(n) / 10.0),
             })
             .collect(),
         writes: (0..9)
@@ -206,8 +206,8 @@ fn the_explain_page_fits_a_screen() {
         "            ffmpeg runs at 0.78 CPUs; the idle to keep for main (20 %) binds.\n",
         "     Binds: headroom: main and the headroom leave it no more\n",
         "Arithmetic:   2.00 CPUs\n            - 0.40 headroom 20 %\n",
-        " CPU users:   0.80 gate8 (side)\n              0.70 gate7 (side)\n",
-        "              0.30 3 more\n",
+        " CPU users:    0.80 gate8 (side)\n               0.70 gate7 (side)\n",
+        "               0.30 3 more\n",
         "    Writes: 0.0 s ago: /sys/fs/cgroup/cpu/tidegate-side/cpu.cfs_quota_us = 39500\n            (was 41000): cut\n",
         "      Note: cpu.max of /tidegate-side was written by somebody else; reasserted\n",
     ] {
@@ -246,5 +246,29 @@ fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
         gates::held_line(&cap),
         "above 0.1 CPUs for each task (of 5) only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
          within it; exceeded 2 times for the kernel's watchdog"
+    );
+}
+
+#[test]
+fn a_use_that_is_unknown_is_said() {
+    let unknown = GateView {
+        usage_cpus: None,
+        cap: Some(CapView {
+            soft_cpus: 0.2,
+            ..CapView::default()
+        }),
+        ..gate()
+    };
+    let list = gates::list(std::slice::from_ref(&unknown));
+    assert!(list.contains("unknown"), "{list}");
+    assert!(
+        list.lines().all(|line| line.chars().count() <= WIDTH),
+        "{list}"
+    );
+    let page = gates::one(&unknown);
+    assert!(page.contains("unknown CPUs of 0.79 allowed"), "{page}");
+    assert!(
+        page.contains("rests: the gate's CPU use is unknown"),
+        "{page}"
     );
 }

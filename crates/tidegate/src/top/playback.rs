@@ -10,6 +10,7 @@ use tidegate_recording::{Recording, Second, Work, WorkSecond};
 
 use super::feed::News;
 use super::screen::PLOT_S;
+use crate::render::cpus_or_unknown;
 
 /// Seconds of the recording for each second.
 const SPEEDS: [u64; 7] = [1, 2, 5, 10, 30, 60, 300];
@@ -197,7 +198,7 @@ impl Playback {
             parent: work.parent.clone(),
             rule: work.rule.clone(),
             processes: used.processes.into(),
-            usage_cpus: used_cpus,
+            usage_cpus: Some(used_cpus),
             allowance_cpus,
             throttled_seconds: throttled_us as f64 / 1e6,
             held: HeldView {
@@ -233,8 +234,8 @@ impl Playback {
             SumLineView::new("  side work used", status.side_cpus, ""),
         ];
         let summary = format!(
-            "{name} used {:.2} CPUs{}",
-            gate.usage_cpus,
+            "{name} used {} CPUs{}",
+            cpus_or_unknown(gate.usage_cpus),
             match gate.allowance_cpus {
                 Some(cpus) => format!(" of the {cpus:.2} that it was given"),
                 None => String::new(),

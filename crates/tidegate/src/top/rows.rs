@@ -66,7 +66,10 @@ impl Sort {
             Column::Gate => a.name.cmp(&b.name),
             Column::Class => a.class.cmp(&b.class),
             Column::Binds => a.held.limit.cmp(&b.held.limit),
-            Column::Cpus => a.usage_cpus.total_cmp(&b.usage_cpus),
+            Column::Cpus => {
+                let known = |gate: &GateView| gate.usage_cpus.unwrap_or(-1.0);
+                known(a).total_cmp(&known(b))
+            }
             Column::Allowed => allowed_cpus(a)
                 .unwrap_or(f64::INFINITY)
                 .total_cmp(&allowed_cpus(b).unwrap_or(f64::INFINITY)),

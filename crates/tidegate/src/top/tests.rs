@@ -20,7 +20,7 @@ fn gate(name: &str, class: &str, usage_cpus: f64) -> GateView {
         class: class.into(),
         target: "run".into(),
         command: Some(format!("{name} --of=a/file")),
-        usage_cpus,
+        usage_cpus: Some(usage_cpus),
         allowance_cpus: (class == "side").then_some(1.32),
         held: HeldView {
             limit: match class {
@@ -170,7 +170,7 @@ fn a_selected_gate_stays_selected_wherever_it_moves() {
         .iter_mut()
         .find(|gate| gate.name == "web")
         .unwrap()
-        .usage_cpus = 1.9;
+        .usage_cpus = Some(1.9);
     gates.push(gate("new", "side", 1.8));
     screen.take(News::Status(Box::new(machine(gates))), NOW);
     let rows = screen.rows();

@@ -48,35 +48,50 @@ fn requests_of_any_form_are_refused_by_name() {
 #[test]
 fn groups_for_single_processes_are_bounded() {
     let (instance, _main, before) = or_skip!(protected("groups"));
-    let each = [
-        "run",
-        "--quiet",
-        "--cap",
-        "50%",
-        "--cap-scope",
-        "process",
-        "--name",
+    let as_nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
     ];
-    let by_nobody = |words: &[&str]| {
-        let mut command = instance.by_nobody(&[&each[..], words].concat());
-        command
-            .stderr(std::process::Stdio::piped())
-            .process_group(0);
-        command
-    };
     let forks = [
-        "many",
-        "--",
         "sh",
         "-c",
         "for i in $(seq 300); do sleep 1000 & done; wait",
     ];
-    let many = Background(by_nobody(&forks).spawn().unwrap());
+    let many = Background::start(&[&as_nobody[..], &forks].concat());
+    let children = format!("/proc/{0}/task/{0}/children", many.pid());
+    wait_for("300 processes", || {
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        children.split_ascii_whitespace().count() == 300
+    });
+    let target = format!("pid:{}", many.pid());
+    let set = [
+        "set",
+        &target,
+        "class=side",
+        "cap_hard=50%",
+        "cap_scope=process",
+    ];
+    let set = instance.by_nobody(&set).output().unwrap();
+    assert!(set.status.success(), "{set:?}");
     wait_for("a full budget", || {
-        let notes = instance.gate("many")["notes"].to_string();
+        let notes = instance.json(&["status"])["gates"].to_string();
         notes.contains("uid 65534 may have 256 groups") && notes.contains("some share one")
     });
-    let refused = by_nobody(&["one", "--", "true"]).output().unwrap();
+    let one = [
+        "run",
+        "--side",
+        "--cap",
+        "50%",
+        "--cap-scope",
+        "process",
+        "--",
+        "true",
+    ];
+    let refused = instance.by_nobody(&one).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success(), "{said}");
     assert!(said.contains("budget: uid 65534 may have 256"), "{said}");

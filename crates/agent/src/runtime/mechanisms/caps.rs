@@ -4,7 +4,7 @@
 //! ([`tidegate_engine::control::SoftCaps`]): here its group gets into the journal and, until the
 //! loop has polled, into the background.
 
-use tidegate_api::{ApiError, CapView};
+use tidegate_api::{ApiError, CapView, ErrorKind};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::subgroups::exempt;
 use tidegate_engine::control::SoftCapped;
@@ -26,6 +26,7 @@ const NAMED_MAX: usize = 8;
 
 pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
+    check_use_is_known(runtime, gate)?;
     note_exempt(kernel, gate);
     enforce_soft(kernel, &runtime.control_loop, gate)?;
     enforce_subgroups(runtime, gate)
@@ -49,6 +50,42 @@ pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
             .filter_map(|gate| soft_capped(&runtime.kernel, gate))
             .collect(),
     );
+}
+
+/// The loop keeps a soft cap by the use of the gate's group, so a new one is refused where that is
+/// unknown. One that was in force rests ([`tidegate_engine::control::SoftCaps`]).
+fn check_use_is_known(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let has_bucket = gate.soft_ppt().is_some_and(|soft_ppt| soft_ppt > 0);
+    let Some(group) = gate.record.attachment.placed().filter(|_| has_bucket) else {
+        return Ok(());
+    };
+    let is_known = |group| matches!(kernel.groups.usage_ns(group), Ok(Some(_)));
+    if runtime.sched_ext.holds()
+        || kernel.journal().background_of(group).is_some()
+        || kernel.journal().family_of(group).is_some()
+        || is_known(group)
+    {
+        return Ok(());
+    }
+    let (why, remedy) = match &kernel.machine.cpuacct {
+        Some(cpuacct) => (
+            format!("{group} is not in the cpuacct hierarchy"),
+            format!(
+                "make {} and move its tasks there, or use cap_hard",
+                cpuacct.dir(group).display()
+            ),
+        ),
+        None => (
+            "this machine counts no CPU use of groups".to_owned(),
+            "mount the cpuacct controller, or use cap_hard".to_owned(),
+        ),
+    };
+    let detail = format!(
+        "cap_soft: gate {}: its CPU use is unknown: {why}",
+        gate.record.name
+    );
+    Err(ApiError::new(ErrorKind::Unsupported, detail).with_remedy(remedy))
 }
 
 /// Real-time tasks are named: no cap acts on them.
@@ -172,7 +209,7 @@ pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> 
         in_background_seconds: since.map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
         background_ratio,
         turns: stats.turns,
-        level_us: stats.level_ns as f64 / 1e3,
+        level_us: stats.level_ns.map(|level_ns| level_ns as f64 / 1e3),
         used_background_seconds: seconds(stats.used_background_ns),
         used_foreground_seconds: seconds(stats.used_foreground_ns),
     })

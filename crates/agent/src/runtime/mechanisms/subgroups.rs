@@ -371,7 +371,10 @@ pub(crate) fn usage_with_subgroups(
     group: &GroupPath,
 ) -> Option<u64> {
     let kernel = &runtime.kernel;
-    let used = |group: &GroupPath| kernel.groups.usage_ns(group).ok().flatten();
+    let used = |group: &GroupPath| match kernel.groups.usage_ns(group) {
+        Err(error) if error.is_gone() && !kernel.groups.exists(group) => Some(0),
+        used_ns => used_ns.ok().flatten(),
+    };
     let own_ns = used(group)?;
     let mut subgroups = lock(&runtime.subgroups);
     let beside = subgroups.find(gate).filter(|one| one.family.dir != *group);
@@ -379,8 +382,8 @@ pub(crate) fn usage_with_subgroups(
     let subgroups_ns = there
         .unwrap_or_default()
         .iter()
-        .filter_map(|(_, subgroup)| used(subgroup))
-        .sum::<u64>();
+        .map(|(_, subgroup)| used(subgroup))
+        .sum::<Option<u64>>()?;
     Some(own_ns + subgroups_ns)
 }
 

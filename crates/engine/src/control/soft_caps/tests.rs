@@ -146,23 +146,28 @@ fn zero_is_the_background_for_good() {
 }
 
 #[test]
-fn what_cannot_be_read_takes_nothing_from_others() {
+fn a_cap_rests_once_the_use_was_unknown_for_a_second() {
     let machine = std::cell::RefCell::new(Machine::new());
-    let mut soft_caps = capped(900);
-    go(&mut soft_caps, &machine, (0, 100 * MS), true);
-    assert!(
-        machine
-            .borrow()
-            .background
-            .values()
-            .all(|background| !background)
-    );
+    let mut soft_caps = capped(10);
+    let in_background = || machine.borrow().background["/a"];
+    go(&mut soft_caps, &machine, (0, 1_000 * MS), true);
+    assert!(in_background());
     machine.borrow_mut().readable = false;
-    go(&mut soft_caps, &machine, (100 * MS, 200 * MS), true);
-    assert!(machine.borrow().background["/a"]);
+    go(&mut soft_caps, &machine, (1_000 * MS, 1_900 * MS), true);
+    assert!(in_background(), "it stays as it was");
+    let got_ns = go(&mut soft_caps, &machine, (1_900 * MS, 4_000 * MS), true);
+    assert!(!in_background());
+    assert!(
+        got_ns > 900 * MS,
+        "a cap of 1 % held it down to {got_ns} ns"
+    );
+    assert_eq!(soft_caps.stats(&path("/a")).unwrap().0.level_ns, None);
     machine.borrow_mut().readable = true;
-    go(&mut soft_caps, &machine, (200 * MS, 300 * MS), true);
-    assert!(!machine.borrow().background["/a"], "and it comes back");
+    let got_ns = go(&mut soft_caps, &machine, (4_000 * MS, 14_000 * MS), true);
+    assert!(
+        got_ns < 120 * MS,
+        "{got_ns}: it goes on with an empty bucket"
+    );
 }
 
 #[test]
@@ -183,7 +188,7 @@ fn setting_a_cap_again_pays_nothing_back() {
     let machine = std::cell::RefCell::new(Machine::new());
     let mut soft_caps = capped(500);
     go(&mut soft_caps, &machine, (0, 50 * MS), true);
-    let before = soft_caps.stats(&path("/a")).unwrap().0.level_ns;
+    let before = soft_caps.stats(&path("/a")).unwrap().0.level_ns.unwrap();
     let one = SoftCapped {
         group: path("/a"),
         soft_ppt: 100,
@@ -194,7 +199,7 @@ fn setting_a_cap_again_pays_nothing_back() {
     let (stats, soft_ppt) = soft_caps.stats(&path("/a")).unwrap();
     assert_eq!(soft_ppt, 100);
     assert!(
-        stats.level_ns <= before.max(0) + POLL_NS as i64,
+        stats.level_ns.unwrap() <= before.max(0) + POLL_NS as i64,
         "{before} {stats:?}"
     );
 }

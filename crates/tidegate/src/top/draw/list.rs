@@ -6,8 +6,8 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use tidegate_api::GateView;
 
-use crate::render::fit;
 use crate::render::gates::short;
+use crate::render::{cpus_or_unknown, fit};
 use crate::top::rows::{Column, Row, Sort, allowed_cpus, delay_us};
 use crate::top::screen::Screen;
 use crate::top::style::{Look, Tone};
@@ -71,7 +71,7 @@ fn line<'a>(row: &Row) -> TableRow<'a> {
     let texts = [
         fit(&name, NAME_MAX),
         fit(&gate.class, 7),
-        number(Some(gate.usage_cpus)),
+        cpus_or_unknown(gate.usage_cpus),
         number(allowed_cpus(gate)),
         gate.held.limit.to_string(),
         delay_us(gate).map_or_else(|| "-".to_owned(), |us| short((us * 1e3) as u64)),
