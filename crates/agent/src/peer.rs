@@ -197,7 +197,7 @@ pub(crate) fn as_numbered_here(
     peer: &Peer,
     target: &str,
 ) -> Result<String, ApiError> {
-    let Some(asked) = target.strip_prefix("pid:") else {
+    let Some((kind @ ("pid" | "tid"), asked)) = target.split_once(':') else {
         return Ok(target.to_owned());
     };
     // One number for each PID namespace that the process is in, ours first.
@@ -215,6 +215,10 @@ pub(crate) fn as_numbered_here(
         return Ok(target.to_owned());
     }
     let namespace = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    if kind == "tid" {
+        let detail = format!("thread {asked}: the caller is in another PID namespace");
+        return Err(ApiError::new(ErrorKind::NotFound, detail).with_remedy("name its process"));
+    }
     let callers = namespace(peer.pid);
     let entries = fs.list(Path::new("/proc")).unwrap_or_default();
     let found = entries

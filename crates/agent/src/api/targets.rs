@@ -35,6 +35,13 @@ impl Agent {
         check_size(&request.terms)?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(usage)?;
+        if let Target::Thread(tid) = target
+            && !is_hint_only(&request.terms)
+        {
+            let detail = format!("thread {tid}: a thread has a latency hint alone");
+            let remedy = "name its process with pid: for other terms";
+            return Err(ApiError::new(ErrorKind::Usage, detail).with_remedy(remedy));
+        }
         let of_unit = self.ask_systemd(peer, &target, request)?;
         let mut gates = self.gates.lock();
         let known = self.runtime.kernel.find(&gates, &request.target).ok();
@@ -44,6 +51,10 @@ impl Agent {
             (Target::Pid(pid), None) => {
                 let fs = &*self.runtime.kernel.fs;
                 Some(HeldProcess::hold(fs, *pid).map_err(not_found)?)
+            }
+            (Target::Thread(tid), None) => {
+                let fs = &*self.runtime.kernel.fs;
+                Some(HeldProcess::hold_thread(fs, *tid).map_err(not_found)?)
             }
             _ => None,
         };
@@ -215,7 +226,7 @@ impl Agent {
                     Err(error) => Err(of_group(error)),
                 }
             }
-            Target::Pid(_) | Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
+            Target::Pid(_) | Target::Thread(_) | Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
         }
     }
 

@@ -92,9 +92,11 @@ pub(crate) fn find_in(
     let full = parsed.as_ref().map_or(target.to_owned(), Target::to_string);
     let is_on = |gate: &Gate| match (&parsed, &gate.record.attachment) {
         (Some(Target::Cgroup(asked)), Attachment::InPlace { group }) => asked == group,
-        (Some(Target::Pid(asked)), attachment) => attachment
-            .process()
-            .is_some_and(|(pid, start_ticks)| pid == *asked && !is_gone(pid, start_ticks)),
+        (Some(of @ (Target::Pid(asked) | Target::Thread(asked))), attachment) => {
+            let is_kind = matches!(of, Target::Thread(_)) == gate.record.is_of_thread();
+            let process = attachment.process().filter(|_| is_kind);
+            process.is_some_and(|(pid, start_ticks)| pid == *asked && !is_gone(pid, start_ticks))
+        }
         _ => gate.record.target == full && target != "run",
     };
     gates

@@ -64,7 +64,7 @@ impl Attachment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub name: String,
-    /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
+    /// `run`, `pid:N`, `tid:N`, `unit:NAME` or `cgroup:/path`.
     pub target: String,
     pub raw: RawTerms,
     /// The rule of the files that gives it terms, below those that were asked for.
@@ -94,6 +94,10 @@ pub struct Record {
 }
 
 impl Record {
+    pub fn is_of_thread(&self) -> bool {
+        self.target.starts_with("tid:")
+    }
+
     /// The record of a gate of root's that was not named by a rule, without a command.
     pub fn new(name: String, target: &str, raw: RawTerms, attachment: Attachment) -> Self {
         Self {

@@ -223,7 +223,7 @@ fn make_gate(
                 Err(error) => return Err(not_found(error)),
             }
         }
-        Target::Gate(_) => return Ok(None),
+        Target::Gate(_) | Target::Thread(_) => return Ok(None),
     };
     let asked = AskedGate {
         target: one.target.clone(),

@@ -67,7 +67,7 @@ pub(crate) fn make(
     } = asked;
     let kernel = &runtime.kernel;
     let (wanted, attachment) = match &target {
-        Target::Pid(pid) => {
+        Target::Pid(pid) | Target::Thread(pid) => {
             let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
             let process = held.process.clone();
             let group = kernel.groups.group_of(*pid).map_err(not_found)?;

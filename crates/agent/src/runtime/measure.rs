@@ -76,7 +76,10 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, n
 fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {
-        Attachment::Observed { pid, .. } => process_cpu_ns(&*kernel.fs, *pid),
+        Attachment::Observed { pid, .. } if gate.record.is_of_thread() => {
+            cpu_ns(&*kernel.fs, &format!("/proc/{pid}/task/{pid}/stat"))
+        }
+        Attachment::Observed { pid, .. } => cpu_ns(&*kernel.fs, &format!("/proc/{pid}/stat")),
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let placed = gate.record.attachment.placed();
@@ -157,9 +160,9 @@ pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: 
     }
 }
 
-/// CPU time of a process with its threads, at clock ticks.
-fn process_cpu_ns(fs: &dyn KernelFs, pid: i32) -> Option<u64> {
-    let stat = fs.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
+/// CPU time of a process with its threads, or of a thread, at clock ticks.
+fn cpu_ns(fs: &dyn KernelFs, path: &str) -> Option<u64> {
+    let stat = fs.read(Path::new(path)).ok()?;
     let ticks = tidegate_cgroup::target::stat_field(&stat, 14)?
         + tidegate_cgroup::target::stat_field(&stat, 15)?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))

@@ -72,11 +72,16 @@ pub(crate) fn measure_advice(
     }
 }
 
-fn longer(view: &MeasureView, times_longer: Option<f64>, more: &str) -> (f64, Option<String>) {
+/// How long a measurement would take that tells, and its command if it may be that long.
+fn longer(view: &MeasureView, times_longer: Option<f64>, more: &str) -> (String, Option<String>) {
     let length_s = view.elapsed_seconds.max(1.0) * times_longer.unwrap_or(2.0).max(1.5);
-    let minutes = (length_s.min(LENGTH_MAX_S) / 60.0).ceil();
+    if length_s > LENGTH_MAX_S {
+        let text = "a measurement of an hour would not tell: measure while main has more to do";
+        return (text.to_owned(), None);
+    }
+    let minutes = (length_s / 60.0).ceil();
     (
-        (length_s / 60.0).ceil(),
+        format!("about {minutes} min would tell"),
         Some(format!("tidegate measure --for {minutes}m{more}")),
     )
 }
@@ -115,7 +120,7 @@ fn of_levels(
             .iter()
             .map(|level| percent(level.headroom_ratio).replace(" %", ""))
             .collect();
-        let (minutes, command) = longer(
+        let (how_long, command) = longer(
             view,
             times_longer,
             &format!(" --levels {}", levels.join(",")),
@@ -129,8 +134,8 @@ fn of_levels(
             ),
         };
         let text = format!(
-            "Whether {} headroom keeps the slowdown of {main} below {accepted} is not certain yet ({found}); it takes about \
-             {minutes} min.",
+            "Whether {} headroom keeps the slowdown of {main} below {accepted} is not certain yet ({found}); \
+             {how_long}.",
             percent(*level)
         );
         return (text, command);
@@ -181,11 +186,8 @@ fn of_gates(view: &MeasureView, main: &str, times_longer: Option<f64>) -> Advice
             )
         }
         None if times_longer.is_some() => {
-            let (minutes, command) = longer(view, times_longer, " --by-gate");
-            (
-                format!("{sentence}; about {minutes} min would tell more."),
-                command,
-            )
+            let (how_long, command) = longer(view, times_longer, " --by-gate");
+            (format!("{sentence}; {how_long}."), command)
         }
         None => (
             format!("{sentence}; no gate costs more than {}.", percent(SLOWDOWN)),
@@ -246,6 +248,9 @@ mod tests {
         let (text, command) = advice(&[(0.0, 0.02, 0.12), (0.2, 0.01, 0.08)], Some(4.0));
         assert!(text.contains("about 8 min"), "{text}");
         assert_eq!(command.unwrap(), "tidegate measure --for 8m --levels 0,20");
+        let (text, command) = advice(&[(0.0, 0.02, 0.12), (0.2, 0.01, 0.08)], Some(700.0));
+        assert!(text.contains("an hour would not tell"), "{text}");
+        assert_eq!(command, None);
         let (text, command) = advice(&[(0.0, 0.2, 0.3), (0.2, 0.1, 0.15)], None);
         assert!(text.contains("not even 20 % (10 to 15 %)"), "{text}");
         assert_eq!(command.unwrap(), "tidegate measure --by-gate");

@@ -99,6 +99,25 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
 }
 
 #[test]
+fn a_thread_has_a_hint_of_its_own_and_nothing_else() {
+    let (bed, agent) = begun(Kind::Mixed);
+    let fake = bed.fs.inner();
+    fake.add_thread(PIDS[0], 610);
+    set(&agent, "tid:610", &[("latency", "-20")]).unwrap();
+    poll(&agent);
+    assert_eq!((slice(fake, PIDS[0]), slice(fake, 610)), (None, FIRST));
+    assert!(agent.explain("tid:610").is_ok());
+    let refused = set(&agent, "tid:610", &[("class", "side")]).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Usage);
+    let refused = set(&agent, "pid:610", &[("latency", "5")]).unwrap_err();
+    let own = format!("a thread of process {}", PIDS[0]);
+    assert!(refused.detail.contains(&own), "{}", refused.detail);
+    unset(&agent, "tid:610").unwrap();
+    assert_eq!(slice(fake, 610), None);
+    assert!(in_journal(&agent).is_empty());
+}
+
+#[test]
 fn a_group_has_it_with_what_enters_later() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);

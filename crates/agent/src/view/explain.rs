@@ -27,7 +27,7 @@ fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, Ap
     };
     // A process inside a gate: its gate is what limits it.
     let around = match Target::parse(target) {
-        Ok(Target::Pid(pid)) => kernel.gate_of(&gates, pid),
+        Ok(Target::Pid(pid) | Target::Thread(pid)) => kernel.gate_of(&gates, pid),
         _ => None,
     };
     around.map(|gate| gate.record.name.clone()).ok_or(not_found)

@@ -164,8 +164,8 @@ pub fn undo(
     let mut undone = Undone::default();
     for pass in 0..PASSES_MAX {
         let mut tids = tasks::list(groups, group, latency.whose, &apart.groups, usize::MAX)?.tids;
-        if let Whose::Process(process) = latency.whose {
-            tids.extend(tasks::heirs(fs, process, ticks(at_boot_ns)));
+        if let Some(task) = latency.whose.task() {
+            tids.extend(tasks::heirs(fs, task, ticks(at_boot_ns)));
         }
         tids.retain(|tid| !apart.tids.contains(tid));
         // Those that were written down may have left the group since.

@@ -42,6 +42,17 @@ pub enum Whose {
     /// Those of the group, and of the groups in it.
     Group,
     Process(TaskId),
+    Thread(TaskId),
+}
+
+impl Whose {
+    /// The process or thread; `None` for a group's tasks.
+    pub fn task(&self) -> Option<TaskId> {
+        match self {
+            Self::Group => None,
+            Self::Process(task) | Self::Thread(task) => Some(*task),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +72,8 @@ pub fn list(
     let mut found = Tids::default();
     match whose {
         Whose::Process(process) => found.tids = threads(&**groups.fs(), process),
+        Whose::Thread(thread) if thread.lives(&**groups.fs()) => found.tids = vec![thread.tid],
+        Whose::Thread(_) => {}
         Whose::Group => {
             let mut open = vec![(group.clone(), DEPTH_MAX)];
             while let Some((at, depth)) = open.pop() {
@@ -103,11 +116,15 @@ pub fn processes(fs: &dyn KernelFs, tids: &[i32]) -> BTreeSet<TaskId> {
     tids.iter().filter_map(of).collect()
 }
 
-/// Threads of the processes that `process` has forked since `since_ticks`, and of those that these
-/// have: what a hint came to by inheritance. One whose parent has exited is not found any more.
-pub fn heirs(fs: &dyn KernelFs, process: TaskId, since_ticks: u64) -> Vec<i32> {
-    let heirs = descendants(fs, process, since_ticks);
-    let mut tids = Vec::new();
+/// What a hint of `task` came to by inheritance since `since_ticks`: later threads of its process,
+/// and threads of the processes that this has forked, and of those that these have. One whose
+/// parent has exited is not found any more.
+pub fn heirs(fs: &dyn KernelFs, task: TaskId, since_ticks: u64) -> Vec<i32> {
+    let heirs = descendants(fs, task, since_ticks);
+    let mut tids = threads(fs, task);
+    tids.retain(|tid| {
+        TaskId::now(fs, *tid).is_some_and(|thread| thread.start_ticks >= since_ticks)
+    });
     for heir in heirs {
         tids.extend(threads(fs, heir));
         if tids.len() >= HEIRS_MAX {

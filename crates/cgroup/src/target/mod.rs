@@ -1,4 +1,4 @@
-//! What a user names: `pid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`; and processes
+//! What a user names: `pid:1234`, `tid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`; and processes
 //! told apart by their start time, because the kernel uses a number again.
 
 mod name;
@@ -15,7 +15,7 @@ use crate::group_path::{GroupPath, GroupPathError};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
+    #[error("target: {text:?}: {why}; write pid:NUMBER, tid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
     Form { text: String, why: &'static str },
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
     Later {
@@ -31,6 +31,10 @@ pub enum TargetError {
     GateName { name: String, why: &'static str },
     #[error("process {pid}: {why}; look with: ps -p {pid}")]
     NoProcess { pid: i32, why: String },
+    #[error(
+        "process {tid}: a thread of process {pid}; name pid:{pid}, or tid:{tid} for a latency hint of its own"
+    )]
+    Thread { tid: i32, pid: i32 },
     #[error("process {pid} ({comm}): a kernel thread cannot be a target; name a process")]
     KernelThread { pid: i32, comm: String },
     #[error("process {pid}: {source}")]
@@ -40,6 +44,8 @@ pub enum TargetError {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Pid(i32),
+    /// One thread, which may have a latency hint of its own.
+    Thread(i32),
     Unit(UnitName),
     Cgroup(GroupPath),
     Gate(GateName),
@@ -53,9 +59,12 @@ impl Target {
             return Ok(Self::Gate(GateName::parse(text)?));
         };
         match kind {
-            "pid" => match rest.parse::<i32>() {
-                Ok(pid) if pid > 0 && rest.bytes().all(|one| one.is_ascii_digit()) => {
-                    Ok(Self::Pid(pid))
+            "pid" | "tid" => match rest.parse::<i32>() {
+                Ok(number) if number > 0 && rest.bytes().all(|one| one.is_ascii_digit()) => {
+                    Ok(match kind {
+                        "pid" => Self::Pid(number),
+                        _ => Self::Thread(number),
+                    })
                 }
                 _ => Err(TargetError::Form {
                     text: shown,
@@ -93,6 +102,7 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pid(pid) => write!(f, "pid:{pid}"),
+            Self::Thread(tid) => write!(f, "tid:{tid}"),
             Self::Unit(name) => write!(f, "unit:{name}"),
             Self::Cgroup(path) => write!(f, "cgroup:{path}"),
             Self::Gate(name) => write!(f, "gate:{name}"),
@@ -108,6 +118,7 @@ mod tests {
     #[test]
     fn forms() {
         assert_eq!(Target::parse("pid:12").unwrap(), Target::Pid(12));
+        assert_eq!(Target::parse("tid:12").unwrap().to_string(), "tid:12");
         assert_eq!(
             Target::parse("cgroup:/a/b").unwrap().to_string(),
             "cgroup:/a/b"
@@ -133,6 +144,7 @@ mod tests {
             "pid:+1",
             "pid:99999999999",
             "pid:1 ",
+            "tid:0",
             "cgroup:",
             "cgroup:a",
             "cgroup:/",

@@ -85,6 +85,21 @@ pub struct HeldProcess {
 impl HeldProcess {
     /// Opened first and looked up after, so that what was looked up is what is held.
     pub fn hold(fs: &dyn KernelFs, pid: i32) -> Result<Self, TargetError> {
+        match process_of(fs, pid) {
+            Some(process) if process != pid => Err(TargetError::Thread {
+                tid: pid,
+                pid: process,
+            }),
+            _ => Self::hold_task(fs, pid, pid),
+        }
+    }
+
+    /// One thread, by a hold of its process.
+    pub fn hold_thread(fs: &dyn KernelFs, tid: i32) -> Result<Self, TargetError> {
+        Self::hold_task(fs, process_of(fs, tid).unwrap_or(tid), tid)
+    }
+
+    fn hold_task(fs: &dyn KernelFs, pid: i32, task: i32) -> Result<Self, TargetError> {
         let fd = match fs.pidfd(pid) {
             Ok(fd) => fd,
             Err(source) if source.is_gone() => {
@@ -93,7 +108,7 @@ impl HeldProcess {
             }
             Err(source) => return Err(TargetError::Kfs { pid, source }),
         };
-        let process = ProcessRef::look_up(fs, pid)?;
+        let process = ProcessRef::look_up(fs, task)?;
         Ok(Self { process, fd })
     }
 

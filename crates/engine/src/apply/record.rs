@@ -227,7 +227,7 @@ impl Journal {
         let entry = match latency.whose {
             Whose::Group => self.new_entry(group, gate, Change::Latency(latency), fallback)?,
             // It may go from group to group.
-            Whose::Process(_) => NewEntry {
+            Whose::Process(_) | Whose::Thread(_) => NewEntry {
                 gate: gate.to_owned(),
                 group: group.clone(),
                 group_id: 0,

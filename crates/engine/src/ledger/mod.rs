@@ -31,7 +31,7 @@ pub use restore_order::{RestoreOrder, undo_late_fallback};
 use crate::clock::{ClockId, clock_ns};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
-use tidegate_cgroup::sched::tasks::{Whose, process_lives};
+use tidegate_cgroup::sched::tasks::process_lives;
 use tidegate_cgroup::{KernelFs, KfsError};
 
 pub const FILE: &str = "ledger.json";
@@ -175,9 +175,9 @@ impl Ledger {
                 continue;
             }
             if let Change::Latency(latency) = &entry.change
-                && let Whose::Process(process) = latency.whose
+                && let Some(task) = latency.whose.task()
             {
-                if process_lives(&*self.fs, process.tid, process.start_ticks) {
+                if process_lives(&*self.fs, task.tid, task.start_ticks) {
                     self.entries.put(entry);
                 } else {
                     report.gone.push(entry);

@@ -8,7 +8,7 @@ use tidegate_api::cli::Failure;
 /// Explain why a gate runs at its present rate
 #[derive(clap::Args)]
 pub struct Args {
-    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
+    /// pid:N, tid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// Print as JSON
     #[arg(long)]

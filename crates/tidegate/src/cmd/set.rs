@@ -18,7 +18,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_long_help = format!("{}\n\n{SAMPLE}", terms_table()))]
 pub struct Args {
-    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
+    /// pid:N, tid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// One or more terms
     #[arg(value_name = "TERM=VALUE", required = true)]

@@ -19,7 +19,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_long_help = SAMPLE)]
 pub struct Args {
-    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
+    /// pid:N, tid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// Names of terms
     #[arg(value_name = "TERM")]

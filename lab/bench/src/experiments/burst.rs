@@ -25,10 +25,9 @@ pub static BURST: Experiment = Experiment {
          the mean use, the fixed burst 4/7 of the quota, as in the burst series; `burst max` is Tidegate's, as much as the quota. \
          Waiting is a request's latency less its own work. The series' figures are wakeup latencies on a machine that it does \
          not name; here it is the request that waits, in its middle, since the CPU that a worker wakes on still holds 1 ms of \
-         quota.",
+         quota. Under the sched_ext engine periods are those in which something had to wait, counted by the scheduler.",
         "Simulated. Mechanism: pool, silos, slices, burst and throttling as in the kernel. The model's: the arrivals, the costs of \
-         a switch and a wakeup, and no contention between CPUs. Under the sched_ext engine periods are those in which something \
-         had to wait, counted by the scheduler.",
+         a switch and a wakeup, and no contention between CPUs.",
     ],
 };
 

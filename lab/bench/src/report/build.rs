@@ -34,7 +34,9 @@ pub fn report(
             report.headline.extend(lines);
         }
     }
-    report.notes = experiment.notes.iter().map(|n| (*n).to_string()).collect();
+    let notes = experiment.notes.iter();
+    let notes = notes.filter(|note| is_simulated || !note.starts_with("Simulated"));
+    report.notes = notes.map(|note| (*note).to_owned()).collect();
     let others = samples.iter().map(|s| s.figures.get("other_ratio"));
     let others: Vec<f64> = others.filter(|v| !v.is_nan()).collect();
     let loud = median(&others).filter(|v| *v > LOUD);

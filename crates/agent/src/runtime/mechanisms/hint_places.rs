@@ -22,6 +22,9 @@ pub(crate) fn apart_from(
             Whose::Group if is_below(&other.group, group) => apart.groups.push(other.group.clone()),
             Whose::Group => {}
             Whose::Process(process) => apart.tids.extend(tasks::threads(fs, process)),
+            Whose::Thread(thread) => {
+                apart.tids.insert(thread.tid);
+            }
         }
     }
     apart

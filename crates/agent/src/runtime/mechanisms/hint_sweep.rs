@@ -124,8 +124,8 @@ fn take_inherited(kernel: &Kernel, latency: &Latency, at_boot_ns: u64, tids: &mu
         .flat_map(|process| tasks::threads(fs, *process))
         .collect();
     let mut heirs: Vec<i32> = tids.extract_if(.., |tid| !entitled.contains(tid)).collect();
-    if let Whose::Process(process) = latency.whose {
-        heirs.extend(tasks::heirs(fs, process, hint::ticks(at_boot_ns)));
+    if let Some(task) = latency.whose.task() {
+        heirs.extend(tasks::heirs(fs, task, hint::ticks(at_boot_ns)));
     }
     let has_ours = |tid: &i32| {
         fs.sched(*tid).is_ok_and(|task| {
@@ -194,7 +194,7 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
         (None, Whose::Group) => {
             format!("what enters the group otherwise has it within {every_seconds} s")
         }
-        (None, Whose::Process(_)) => "what it forks inherits it".to_owned(),
+        (None, Whose::Process(_) | Whose::Thread(_)) => "what it forks inherits it".to_owned(),
         (Some(_), _) => format!("what it forks loses it within {every_seconds} s"),
     };
     Some(LatencyView {

@@ -133,6 +133,11 @@ fn inherits(gate: &Gate) -> bool {
 fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, ApiError> {
     let only = match whose {
         Whose::Process(process) => vec![process],
+        Whose::Thread(thread) => {
+            let detail = "latency_inherit: what a thread starts is not told from what others start";
+            return Err(ApiError::new(ErrorKind::Unsupported, detail)
+                .with_remedy(format!("leave it out, or name its process instead of tid:{}", thread.tid)));
+        }
         Whose::Group => tasks::processes(&*kernel.fs, tids).into_iter().collect(),
     };
     if only.len() > ONLY_MAX {
@@ -323,11 +328,15 @@ fn whose(gate: &Gate) -> (GroupPath, Whose) {
         Attachment::Observed {
             pid, start_ticks, ..
         } => {
-            let process = TaskId {
+            let task = TaskId {
                 tid: *pid,
                 start_ticks: *start_ticks,
             };
-            (GroupPath::root(), Whose::Process(process))
+            let whose = match gate.record.is_of_thread() {
+                true => Whose::Thread(task),
+                false => Whose::Process(task),
+            };
+            (GroupPath::root(), whose)
         }
         attachment => (attachment.group().clone(), Whose::Group),
     }
