@@ -25,6 +25,7 @@ use hyper::Method;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
 
 pub use host::{Host, HostError};
 pub use http::ANSWER_BYTES_MAX;
@@ -248,20 +249,16 @@ impl Client {
         payload: Vec<u8>,
     ) -> Result<Bytes, ApiError> {
         let request = request(method, path, accept, payload)?;
-        let exchange = async {
-            let answer = exchange(&self.socket, request);
-            // A policy may be on thousands of groups.
-            let (poll, polls) = match path.starts_with("/v1/policy") {
-                true => (CALL_PATIENCE.0, 12 * CALL_PATIENCE.1),
-                false => CALL_PATIENCE,
-            };
-            patiently(answer, (poll, polls)).await.ok_or_else(|| {
-                let waited_s = (poll * polls).as_secs();
-                self.silence(path, waited_s)
-            })
+        // A policy may be on thousands of groups.
+        let (poll, polls) = match path.starts_with("/v1/policy") {
+            true => (CALL_PATIENCE.0, 12 * CALL_PATIENCE.1),
+            false => CALL_PATIENCE,
         };
+        let answer = patiently(exchange(&self.socket, request), (poll, polls));
+        let silence = || self.silence(path, (poll * polls).as_secs());
         // A silent agent is there, a broken connection tells of one that is not.
-        let (status, bytes) = self.runtime.block_on(exchange)?.map_err(|why| {
+        let answer = self.runtime.block_on(answer).ok_or_else(silence)?;
+        let (status, bytes) = answer.map_err(|why| {
             ApiError::new(ErrorKind::Unreachable, format!("agent: {path}: {why}"))
         })?;
         if status.is_success() {
@@ -271,12 +268,26 @@ impl Client {
     }
 
     fn silence(&self, path: &str, waited_s: u64) -> ApiError {
+        let refused = |detail: String| ApiError::new(ErrorKind::NoAnswer, detail);
         let detail = format!("agent: {path}: no answer within {waited_s} s");
-        let error = ApiError::new(ErrorKind::NoAnswer, detail);
-        match &self.log {
-            Some(log) => error.with_remedy(format!("see {}", log.display())),
-            None => error,
+        match (self.runtime.block_on(self.stopped_agent()), &self.log) {
+            (Some(pid), _) => refused(format!("{detail}: process {pid} is stopped")).with_remedy(
+                format!(
+                    "side work is held at the tolerance meanwhile; go on with: kill -CONT {pid}, \
+                     or end it with: kill -KILL {pid}; tidegate agent repair"
+                ),
+            ),
+            (None, Some(log)) => refused(detail).with_remedy(format!("see {}", log.display())),
+            (None, None) => refused(detail),
         }
+    }
+
+    /// The agent's process, if that is stopped by a signal.
+    async fn stopped_agent(&self) -> Option<i32> {
+        let stream = UnixStream::connect(&self.socket).await.ok()?;
+        let pid = stream.peer_cred().ok()?.pid()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.starts_with('T').then_some(pid)
     }
 }
 

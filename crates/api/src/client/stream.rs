@@ -41,14 +41,11 @@ impl Drop for EventStream<'_> {
 impl<'a> EventStream<'a> {
     pub(crate) fn open(client: &'a Client, path: &str) -> Result<Self, ApiError> {
         let request = request(Method::GET, path, EVENT_STREAM, Vec::new())?;
-        let opened = async {
-            let answer = begin(&client.socket, request);
-            patiently(answer, CALL_PATIENCE).await.ok_or_else(|| {
-                let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
-                client.silence(path, waited_s)
-            })
-        };
-        let (response, driver) = client.runtime.block_on(opened)?.map_err(|why| {
+        let opened = patiently(begin(&client.socket, request), CALL_PATIENCE);
+        let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
+        let opened = client.runtime.block_on(opened);
+        let opened = opened.ok_or_else(|| client.silence(path, waited_s))?;
+        let (response, driver) = opened.map_err(|why| {
             ApiError::new(ErrorKind::Unreachable, format!("agent: {path}: {why}"))
         })?;
         if !response.status().is_success() {

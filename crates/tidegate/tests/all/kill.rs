@@ -65,6 +65,23 @@ fn a_stopped_guardian_is_replaced() {
     stage.end();
 }
 
+/// What a stopped agent did not answer says so, and does not happen later.
+#[test]
+fn a_stopped_agent_is_named() {
+    let stage = or_skip!(Stage::new("stop-agent"));
+    let agent = stage.agent().unwrap();
+    signal(agent, libc::SIGSTOP);
+    let output = stage.instance.output(&["agent", "stop"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    signal(agent, libc::SIGCONT);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains(&format!("kill -CONT {agent}")), "{said}");
+    std::thread::sleep(LEASE);
+    assert_eq!(stage.agent(), Some(agent), "the agent stays");
+    stage.check_work();
+    stage.end();
+}
+
 /// A `run` of a command that would go on for long, not waited for.
 fn run_in_flight(instance: &Instance, class: &str) -> Child {
     let mut run = instance.tidegate(&["run", "--quiet", class, "--", "sleep", "100"]);
