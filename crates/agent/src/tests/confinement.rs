@@ -2,6 +2,7 @@
 
 use tidegate_api::{ApiError, ErrorKind, RunReply};
 use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{
@@ -154,4 +155,39 @@ fn systemd_is_not_asked_where_the_terms_are_refused_in_any_case() {
         Some(&ErrorKind::Busy),
         "not more often than gates may be changed"
     );
+}
+
+#[test]
+fn a_process_whose_threads_are_in_several_groups_stays_where_it_is() {
+    for kind in [Kind::V1, Kind::Mixed] {
+        let (bed, agent) = begun(kind);
+        bed.fs.inner().add_thread(PIDS[0], 9_002);
+        let tasks = format!("{}/other/tasks", super::cpu_mount(kind));
+        bed.fake
+            .write(std::path::Path::new(&tasks), "9002")
+            .unwrap();
+        let before = bed.place(PIDS[0]);
+        let refused = set(&agent, &format!("pid:{}", PIDS[0]), &[("class", "side")]).unwrap_err();
+        assert!(refused.detail.contains("in several groups"), "{refused}");
+        assert_eq!((bed.place(PIDS[0]), gate_names(&agent).len()), (before, 0));
+    }
+}
+
+#[test]
+fn a_later_process_with_the_number_of_a_gate_has_its_own() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let target = format!("pid:{}", PIDS[0]);
+        set(&agent, &target, &[("class", "side")]).unwrap();
+        bed.fs.inner().end_process(PIDS[0]);
+        bed.fs.inner().add_process(FakeProcess {
+            start_ticks: 999_999,
+            ..FakeProcess::new(PIDS[0])
+        });
+        set(&agent, &target, &[("quota", "5ms"), ("class", "side")]).unwrap();
+        let gates = agent.gates.lock();
+        let later = agent.runtime.kernel.gate_of(&gates, PIDS[0]).unwrap();
+        let limit = later.own_limit().and_then(|limit| limit.quota_us);
+        assert_eq!(limit, Some(5_000), "{kind:?}: {}", later.record.name);
+    }
 }

@@ -118,6 +118,21 @@ fn a_thread_has_a_hint_of_its_own_and_nothing_else() {
 }
 
 #[test]
+fn what_a_hint_of_a_process_costs_grows_with_its_threads_and_not_faster() {
+    let operations = |threads: i32| {
+        let (bed, agent) = begun(Kind::Mixed);
+        for tid in 10_000..10_000 + threads {
+            bed.fs.inner().add_thread(PIDS[0], tid);
+        }
+        let before = bed.fs.count();
+        set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
+        bed.fs.count() - before
+    };
+    let [none, few, many] = [0, 500, 1_000].map(operations);
+    assert!(many - none <= 2 * (few - none) + 16, "{none}, {few}, {many}");
+}
+
+#[test]
 fn a_group_has_it_with_what_enters_later() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);
