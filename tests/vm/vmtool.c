@@ -16,7 +16,8 @@
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
 //   vmtool wake SECONDS INTERVAL_US WORK_US  as cyclictest: sleeps, measures how late it wakes, works;
 //                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
-//                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us="
+//                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us=",
+//                                            and how many took over 1 ms longer than the work, "done_late="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
 //   vmtool sliced NS COMMAND...              runs it with a slice of its own
 //   vmtool lock hold KIND FILE HOLD_US REST_US
@@ -293,7 +294,7 @@ static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
 	static uint64_t late_ns[SAMPLES_MAX], done_ns[SAMPLES_MAX];
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	uint64_t sum_ns = 0;
-	size_t count = 0;
+	size_t count = 0, late = 0;
 
 	for (;;) {
 		uint64_t due_ns = clock_ns(CLOCK_MONOTONIC) + interval_ns;
@@ -303,7 +304,8 @@ static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
 		sleep_until_ns(due_ns);
 		late_ns[count] = clock_ns(CLOCK_MONOTONIC) - due_ns;
 		burn_cpu_ns(work_ns);
-		done_ns[count++] = clock_ns(CLOCK_MONOTONIC) - due_ns;
+		done_ns[count] = clock_ns(CLOCK_MONOTONIC) - due_ns;
+		late += done_ns[count++] > work_ns + 1000000;
 	}
 	if (!count)
 		die("wake: no time for it");
@@ -312,11 +314,11 @@ static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
 	for (size_t i = 0; i < count; i++)
 		sum_ns += late_ns[i];
 	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p90_us=%.1f p99_us=%.1f max_us=%.1f "
-	       "done_p50_us=%.1f done_p99_us=%.1f\n",
+	       "done_p50_us=%.1f done_p99_us=%.1f done_late=%zu\n",
 	       count, (double)sum_ns / (double)count / 1e3, (double)late_ns[count / 2] / 1e3,
 	       (double)late_ns[count * 9 / 10] / 1e3, (double)late_ns[count * 99 / 100] / 1e3,
 	       (double)late_ns[count - 1] / 1e3, (double)done_ns[count / 2] / 1e3,
-	       (double)done_ns[count * 99 / 100] / 1e3);
+	       (double)done_ns[count * 99 / 100] / 1e3, late);
 }
 
 // The first version of struct sched_attr (include/uapi/linux/sched/types.h).

@@ -32,9 +32,9 @@ pub use openapi::openapi;
 pub use table::CALLS;
 pub use tidegate_law::Reason;
 pub use views::{
-    CapCounts, CapView, EffectView, EventView, EventsView, ExplainView, GapView, GateChangeView,
-    GateCounts, GateView, HistogramView, HistoryPointView, HistoryView, IntervalView,
-    KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, MeasureView,
+    BehindSideView, CapCounts, CapView, EffectView, EventView, EventsView, ExplainView, GapView,
+    GateChangeView, GateCounts, GateView, HistogramView, HistoryPointView, HistoryView,
+    IntervalView, KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, MeasureView,
     MeasuredGateView, MeasuredLevelView, MeasuringView, ObjectiveView, ObservedView,
     PolicyChangeView, PolicyView, QuotaCounts, RecordingView, RuleView, SchedExtView, StatusView,
     SumLineView, TermView, TotalsView, UserView, WriteView,

@@ -186,6 +186,19 @@ pub struct LoopView {
     pub agent_window_seconds: f64,
 }
 
+/// Work that could run and stood behind side work, on all CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BehindSideView {
+    /// Of each second, over the last minute.
+    pub seconds_per_second: f64,
+    /// Since the agent started.
+    pub seconds: f64,
+    /// How often side work got a CPU before such work, since the agent started.
+    pub turns: u64,
+    /// How often such a turn was interrupted, since the agent started.
+    pub interrupted: u64,
+}
+
 /// The whole machine at a glance.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StatusView {
@@ -227,6 +240,10 @@ pub struct StatusView {
     /// How long main waits to run, where a gate has an objective.
     #[serde(default)]
     pub objective: Option<ObjectiveView>,
+    /// What other work waits behind side work; absent where the kernel cannot tell (BPF sensing,
+    /// 6.10).
+    #[serde(default)]
+    pub behind_side: Option<BehindSideView>,
     /// Everything but side and idle, over the last second.
     pub main_cpus: f64,
     /// Side work, over the last second.

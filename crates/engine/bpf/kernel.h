@@ -53,8 +53,11 @@ struct sched_info {
 	u64 run_delay;	      /* ns that it was runnable before it ran, all of them */
 } KERNEL_TYPE;
 
+#define PF_KTHREAD 0x00200000
+
 struct task_struct {
 	int pid;
+	unsigned int flags;
 	struct task_group *sched_task_group;
 	struct sched_info sched_info;
 } KERNEL_TYPE;
@@ -67,5 +70,27 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+static long (*const bpf_timer_init)(void *timer, void *map, u64 flags) = (void *)169;
+static long (*const bpf_timer_set_callback)(void *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(void *timer, u64 ns, u64 flags) = (void *)171;
+
+/* include/uapi/linux/bpf.h */
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_wq {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+/* kernel/bpf/helpers.c, from 6.10; weak, so that older kernels load what does without them. */
+#define KFUNC __attribute__((section(".ksyms"), weak))
+
+extern int bpf_wq_init(struct bpf_wq *wq, void *map, unsigned int flags) KFUNC;
+extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) KFUNC;
+extern int bpf_wq_set_callback_impl(struct bpf_wq *wq,
+				    int (*callback)(void *map, int *key, void *value),
+				    unsigned int flags, void *aux) KFUNC;
 
 #endif

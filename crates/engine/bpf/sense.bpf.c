@@ -57,7 +57,12 @@ struct slot {
 	u64 lookups;	 /* of a group not met before */
 	u64 hidden;	 /* times that another task than `pid` turned out to run */
 	u64 hidden_idle; /* of those, times that `pid` was the idle task */
-	u64 unused[5];
+	/* Turns of side work that other work which could run gave way to, if they are ended. */
+	u64 gives_way; /* such a turn is under way */
+	u64 gave_way;
+	u64 gave_way_ns; /* their length */
+	u64 ended;	 /* times that one was interrupted */
+	u64 unused;
 	struct waits waits[2]; /* of neutral tasks, of main's */
 };
 
@@ -82,6 +87,7 @@ struct control {
 	u64 generation;	   /* raised by userspace after each change of the roots */
 	u64 moves;	   /* raised here whenever a task changes its cgroup */
 	u64 late_after_ns; /* a longer wait than this is a late one */
+	u64 ends_turns;	   /* side work is in the kernel's idle class, which userspace says */
 };
 
 struct {
@@ -302,11 +308,112 @@ INLINE int change(struct task_struct *from, struct task_struct *to, bool is_swit
 	return 0;
 }
 
-/* Arguments: bool preempt, struct task_struct *prev, struct task_struct *next, ... */
+/*
+ * Ending a turn that side work has while other work can run.
+ *
+ * EEVDF lets the idle group run as soon as a task of main is ahead of the queue's mean virtual time
+ * by anything and its slice is over; only the next tick would end that turn (4 ms at HZ 250). But
+ * side work's weight is 3, so after 20 us its own virtual time is far ahead, and any reschedule
+ * returns the CPU to main. A kernel worker that is woken on this CPU preempts the idle class and
+ * has nothing to do. It cannot be woken here, under the queue's lock: a timer does. Where side work
+ * still runs then (a main of small weight), another follows, each after twice the time.
+ */
+#define TURN_NS 20000
+#define TURN_TRIES 6
+#define TIMER_CPU_PIN 2
+#define CLOCK_MONOTONIC 1
+
+struct turn {
+	struct bpf_timer timer;
+	struct bpf_wq work;
+	u64 is_made;
+	u64 tries;
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1); /* the loader sets the number of possible CPUs */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct turn);
+} turns SEC(".maps");
+
+static int no_work(void *map, int *key, void *value)
+{
+	return 0;
+}
+
+static int end_turn(void *map, u32 *cpu, struct turn *turn)
+{
+	u32 key = *cpu;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &key);
+
+	if (!slot || !slot->gives_way)
+		return 0;
+	if (turn->tries == TURN_TRIES) {
+		/* What gave way runs elsewhere, or yields to side work for another reason. */
+		slot->gives_way = 0;
+		return 0;
+	}
+	turn->tries++;
+	if ((slot->word & 3) == SIDE) {
+		slot->ended++;
+		bpf_wq_start(&turn->work, 0);
+	}
+	bpf_timer_start(&turn->timer, TURN_NS << turn->tries, TIMER_CPU_PIN);
+	return 0;
+}
+
+INLINE void begin_turn(u32 cpu, struct slot *slot)
+{
+	struct turn *turn = bpf_map_lookup_elem(&turns, &cpu);
+
+	if (!turn)
+		return;
+	if (!turn->is_made) {
+		if (bpf_timer_init(&turn->timer, &turns, CLOCK_MONOTONIC) ||
+		    bpf_timer_set_callback(&turn->timer, end_turn) ||
+		    bpf_wq_init(&turn->work, &turns, 0) ||
+		    bpf_wq_set_callback_impl(&turn->work, no_work, 0, NULL))
+			return;
+		turn->is_made = 1;
+	}
+	turn->tries = 0;
+	slot->gives_way = 1;
+	slot->gave_way++;
+	bpf_timer_start(&turn->timer, TURN_NS, TIMER_CPU_PIN);
+}
+
+/* Arguments: bool preempt, struct task_struct *prev, struct task_struct *next, unsigned prev_state */
 SEC("tp_btf/sched_switch")
 int on_switch(u64 *ctx)
 {
 	return change((struct task_struct *)ctx[1], (struct task_struct *)ctx[2], 1);
+}
+
+/* The same on kernels that have what ends turns (6.10 and later). */
+SEC("tp_btf/sched_switch")
+int on_switch_end_turns(u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+	u32 cpu = bpf_get_smp_processor_id(), zero = 0, ran, class;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+	struct control *shared = bpf_map_lookup_elem(&control, &zero);
+	u64 since;
+
+	if (!slot || !shared)
+		return 0;
+	since = slot->word >> 2;
+	change(prev, next, 1);
+	ran = prev->pid ? class_of(prev, slot, shared->generation) : IDLE;
+	class = slot->word & 3;
+	if (slot->gives_way && ran == SIDE)
+		slot->gave_way_ns += (slot->word >> 2) - since;
+	if (class == SIDE && !(ran & 1) && !(u32)ctx[3] && shared->ends_turns)
+		begin_turn(cpu, slot);
+	else if (class == IDLE || (class != SIDE && !(next->flags & PF_KTHREAD)))
+		slot->gives_way = 0;
+	return 0;
 }
 
 /*

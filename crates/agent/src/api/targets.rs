@@ -226,7 +226,9 @@ impl Agent {
                     Err(error) => Err(of_group(error)),
                 }
             }
-            Target::Pid(_) | Target::Thread(_) | Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
+            Target::Pid(_) | Target::Thread(_) | Target::Unit(_) | Target::Gate(_) => {
+                Err(no_gate(text))
+            }
         }
     }
 

@@ -141,6 +141,7 @@ fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, Histog
 
 fn machine(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
+    let behind_side = status.behind_side.clone().unwrap_or_default();
     vec![
         gauge(
             "capacity_cpus",
@@ -192,6 +193,16 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "reclaimed_cpu_seconds",
             "What side work used",
             totals.side_cpu_seconds,
+        ),
+        counter(
+            "behind_side_seconds",
+            "How long work that could run stood behind side work; with BPF sensing, from Linux 6.10",
+            behind_side.seconds,
+        ),
+        counter(
+            "side_turns_interrupted",
+            "Times that side work was interrupted because other work could run",
+            behind_side.interrupted as f64,
         ),
         counter(
             "main_cpu_seconds",

@@ -1,8 +1,8 @@
 //! What was set with privilege stays set, whatever is asked for without.
 
 use tidegate_api::{ApiError, ErrorKind, RunReply};
-use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::KernelFs;
+use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{

@@ -129,7 +129,10 @@ fn what_a_hint_of_a_process_costs_grows_with_its_threads_and_not_faster() {
         bed.fs.count() - before
     };
     let [none, few, many] = [0, 500, 1_000].map(operations);
-    assert!(many - none <= 2 * (few - none) + 16, "{none}, {few}, {many}");
+    assert!(
+        many - none <= 2 * (few - none) + 16,
+        "{none}, {few}, {many}"
+    );
 }
 
 #[test]

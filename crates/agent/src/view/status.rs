@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_api::{HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView};
+use tidegate_api::{
+    BehindSideView, HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView,
+};
 use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::control::{Control, Figure, Protection, Write};
 use tidegate_engine::sense::WaitHistogram;
@@ -136,6 +138,12 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.idle_kept_ratio = ratio(second.cpus(second.idle_ns()), capacity);
     view.reclaim_ratio =
         (minute.offered_ns > 0).then(|| ratio(minute.side_ns as f64, minute.offered_ns as f64));
+    view.behind_side = control.turns().map(|turns| BehindSideView {
+        seconds_per_second: ratio(minute.behind_side_ns as f64, minute.wall_ns as f64),
+        seconds: seconds(turns.ns),
+        turns: turns.begun,
+        interrupted: turns.ended,
+    });
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
     view.control = LoopView {
         steps: control.steps,

@@ -271,12 +271,12 @@ impl Client {
         let refused = |detail: String| ApiError::new(ErrorKind::NoAnswer, detail);
         let detail = format!("agent: {path}: no answer within {waited_s} s");
         match (self.runtime.block_on(self.stopped_agent()), &self.log) {
-            (Some(pid), _) => refused(format!("{detail}: process {pid} is stopped")).with_remedy(
-                format!(
+            (Some(pid), _) => {
+                refused(format!("{detail}: process {pid} is stopped")).with_remedy(format!(
                     "side work is held at the tolerance meanwhile; go on with: kill -CONT {pid}, \
                      or end it with: kill -KILL {pid}; tidegate agent repair"
-                ),
-            ),
+                ))
+            }
             (None, Some(log)) => refused(detail).with_remedy(format!("see {}", log.display())),
             (None, None) => refused(detail),
         }

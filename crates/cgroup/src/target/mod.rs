@@ -15,7 +15,9 @@ use crate::group_path::{GroupPath, GroupPathError};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    #[error("target: {text:?}: {why}; write pid:NUMBER, tid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
+    #[error(
+        "target: {text:?}: {why}; write pid:NUMBER, tid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME"
+    )]
     Form { text: String, why: &'static str },
     #[error("target: {text:?}: {kind}: targets are not supported by this version; use {instead}")]
     Later {

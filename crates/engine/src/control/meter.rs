@@ -136,6 +136,8 @@ pub struct Use {
     pub steal_ns: u64,
     /// What side work could have had: `(1 − headroom)·C − main`, floored at the tolerance.
     pub offered_ns: u64,
+    /// Of work that could run, behind side work.
+    pub behind_side_ns: u64,
 }
 
 impl Use {
@@ -147,6 +149,7 @@ impl Use {
         self.main_ns += other.main_ns;
         self.steal_ns += other.steal_ns;
         self.offered_ns += other.offered_ns;
+        self.behind_side_ns += other.behind_side_ns;
     }
 
     pub fn cpus(&self, part_ns: u64) -> f64 {

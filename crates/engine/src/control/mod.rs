@@ -38,7 +38,7 @@ pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
 use self::measuring::Measuring;
-use crate::sense::{Counters, Group as SensedGroup, Sensor, WaitHistogram, Waits};
+use crate::sense::{Counters, Group as SensedGroup, Sensor, Turns, WaitHistogram, Waits};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
@@ -124,6 +124,7 @@ impl Control {
         if enforced_by_sched_ext {
             self.quotas.forget_failed_cuts();
         }
+        self.sensor.set_ends_turns(!enforced_by_sched_ext);
         if std::mem::replace(&mut self.enforced_by_sched_ext, enforced_by_sched_ext)
             && !enforced_by_sched_ext
         {
@@ -181,6 +182,11 @@ impl Control {
     /// cannot tell.
     pub fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
         self.sensor.waits_by_class()
+    }
+
+    /// Turns of side work before work that could run, where the kernel can end them.
+    pub fn turns(&self) -> Option<Turns> {
+        self.sensor.turns()
     }
 
     /// Whether the sensor tells how long main waits to run.
@@ -363,5 +369,6 @@ fn between(last: &Counters, now: &Counters) -> Use {
         main_ns: since(now.main_ns, last.main_ns),
         steal_ns: since(now.steal_ns, last.steal_ns),
         offered_ns: 0,
+        behind_side_ns: since(now.behind_side_ns, last.behind_side_ns),
     }
 }

@@ -32,7 +32,9 @@ use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 use super::object::{SenseSkel, failed, load};
 use super::online::Online;
 use super::settled::Withheld;
-use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
+use super::slots::{
+    CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally, Turns,
+};
 use super::steal::StealMeter;
 use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
@@ -83,6 +85,8 @@ pub struct BpfSensor {
     look_after_ns: [u64; CLASSES],
     /// When a switch away from a busy task, and away from the idle task, was last found hidden.
     hidden_ns: [u64; 2],
+    /// The kernel can end turns of side work.
+    ends_turns: bool,
     total: Counters,
     // The order matters on drop: programs are detached before the skeleton that owns them goes.
     _links: Vec<Link>,
@@ -101,11 +105,16 @@ impl BpfSensor {
                 remedy,
             });
         }
-        let (skel, cpus) = load().map_err(|why| failed("load", &why))?;
+        let (skel, cpus, ends_turns) = load().map_err(|why| failed("load", &why))?;
         let mut sensor = Self::around(skel, cpus, config)?;
+        sensor.ends_turns = ends_turns;
         sensor.set_groups(side, main)?;
         let programs = &sensor.skel.progs;
-        for program in [&programs.on_switch, &programs.on_move] {
+        let on_switch = match sensor.ends_turns {
+            true => &programs.on_switch_end_turns,
+            false => &programs.on_switch,
+        };
+        for program in [on_switch, &programs.on_move] {
             let link = program
                 .attach_trace()
                 .map_err(|why| failed("attach", &why))?;
@@ -156,6 +165,7 @@ impl BpfSensor {
             tally: Tally::default(),
             look_after_ns: LOOK_AFTER_USUAL_NS,
             hidden_ns: [0; 2],
+            ends_turns: false,
             total: Counters::default(),
             _links: Vec::new(),
             skel,
@@ -288,6 +298,7 @@ impl Sensor for BpfSensor {
         self.total.online_cpus = self.online.count();
         self.total.valid = valid;
         self.total.waits = self.waits();
+        self.total.behind_side_ns = self.turns().map_or(0, |turns| turns.ns);
         self.add(now_ns.saturating_sub(before_ns), ran_ns);
         self.broken = false;
         *out = self.total;
@@ -360,6 +371,18 @@ impl Sensor for BpfSensor {
 
     fn tells_waits(&self) -> bool {
         true
+    }
+
+    fn turns(&self) -> Option<Turns> {
+        let mut turns = Turns::default();
+        let slots = self.slots.all().iter();
+        slots.for_each(|slot| slot.add_turns(&mut turns));
+        self.ends_turns.then_some(turns)
+    }
+
+    fn set_ends_turns(&mut self, ends_turns: bool) {
+        let word = &self.control.all()[0].ends_turns;
+        word.store(ends_turns.into(), Ordering::Relaxed);
     }
 
     fn set_late_after(&mut self, late_after_ns: u64) {

@@ -63,7 +63,8 @@ use tidegate_terms::Sense;
 
 pub use bpf::BpfSensor;
 pub use meters::Meters;
-pub use slots::Tally;
+pub use object::has_workqueues;
+pub use slots::{Tally, Turns};
 pub use usage::UsageSensor;
 pub use waits::{WAIT_BUCKETS, WaitHistogram, Waits, percentile_ns};
 
@@ -84,6 +85,8 @@ pub struct Counters {
     /// How long main waited to run: tasks in main groups, or where there are none all that is not
     /// side work. All zero from a sensor that cannot tell ([`Sensor::tells_waits`]).
     pub waits: Waits,
+    /// How long side work ran before work that could run ([`Sensor::turns`]).
+    pub behind_side_ns: u64,
     pub valid: bool,
 }
 
@@ -112,6 +115,12 @@ pub trait Sensor: Send {
     fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
         None
     }
+    /// Turns of side work before other work, if the kernel can end them; `None` where it cannot.
+    fn turns(&self) -> Option<Turns> {
+        None
+    }
+    /// Whether side work is in the kernel's idle class, so that such turns are ended early.
+    fn set_ends_turns(&mut self, _ends_turns: bool) {}
     /// Main's time on each CPU since the sensor was opened, by the number of the CPU: of main
     /// groups, or where there are none of all that is not side work. Left empty by a sensor that
     /// cannot tell.

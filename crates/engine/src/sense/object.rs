@@ -4,8 +4,8 @@
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-use libbpf_rs::PrintLevel;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{PrintLevel, libbpf_sys};
 
 use super::SenseError;
 
@@ -19,7 +19,8 @@ pub use skeleton::{SenseSkel, types};
 /// The last warning that libbpf printed: its return values are bare errno.
 static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
 
-pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize)> {
+/// The programs, the number of possible CPUs, and whether turns of side work can be ended.
+pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize, bool)> {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
         let text = text.trim_end();
         tracing::debug!(target: "tidegate::bpf", "{text}");
@@ -34,7 +35,27 @@ pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize)> {
     let mut open = skeleton::SenseSkelBuilder::default().open(storage)?;
     // The kernel numbers CPUs below 8192.
     open.maps.slots.set_max_entries(cpus as u32)?;
-    Ok((open.load()?, cpus))
+    open.maps.turns.set_max_entries(cpus as u32)?;
+    let ends_turns = has_workqueues();
+    open.maps.turns.set_autocreate(ends_turns)?;
+    open.progs.on_switch.set_autoload(!ends_turns);
+    open.progs.on_switch_end_turns.set_autoload(ends_turns);
+    Ok((open.load()?, cpus, ends_turns))
+}
+
+/// Whether BPF programs of this kernel can start work on a CPU (6.10 and later).
+pub fn has_workqueues() -> bool {
+    // SAFETY: the name ends with a zero; the BTF is freed once, and is not used after that.
+    unsafe {
+        let btf = libbpf_sys::btf__load_vmlinux_btf();
+        if btf.is_null() {
+            return false;
+        }
+        let name = c"bpf_wq_start".as_ptr();
+        let id = libbpf_sys::btf__find_by_name_kind(btf, name, libbpf_sys::BTF_KIND_FUNC);
+        libbpf_sys::btf__free(btf);
+        id > 0
+    }
 }
 
 /// libbpf's error with its last warning, and what is likely to help.

@@ -41,7 +41,11 @@ pub struct Slot {
     lookups: AtomicU64,
     hidden: AtomicU64,
     hidden_idle: AtomicU64,
-    _unused: [AtomicU64; 5],
+    _gives_way: AtomicU64,
+    gave_way: AtomicU64,
+    gave_way_ns: AtomicU64,
+    ended: AtomicU64,
+    _unused: AtomicU64,
     waits: [WaitSlot; 2],
 }
 
@@ -54,7 +58,9 @@ const _: () = {
     assert!(size_of::<WaitSlot>() == size_of::<types::waits>());
     assert!(offset_of!(WaitSlot, buckets) == offset_of!(types::waits, buckets));
     assert!(size_of::<Control>() == size_of::<types::control>());
+    assert!(offset_of!(Slot, gave_way_ns) == offset_of!(types::slot, gave_way_ns));
     assert!(offset_of!(Control, late_after_ns) == offset_of!(types::control, late_after_ns));
+    assert!(offset_of!(Control, ends_turns) == offset_of!(types::control, ends_turns));
 };
 
 #[repr(C)]
@@ -74,6 +80,8 @@ pub struct Control {
     /// Raised by the kernel side whenever a task changes its cgroup.
     pub moves: AtomicU64,
     pub late_after_ns: AtomicU64,
+    /// Side work is in the kernel's idle class: its turns before other work are ended early.
+    pub ends_turns: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +142,12 @@ impl Slot {
         }
     }
 
+    pub fn add_turns(&self, sum: &mut Turns) {
+        sum.begun += self.gave_way.load(Ordering::Relaxed);
+        sum.ns += self.gave_way_ns.load(Ordering::Relaxed);
+        sum.ended += self.ended.load(Ordering::Relaxed);
+    }
+
     pub fn tally(&self) -> Tally {
         Tally {
             switches: self.switches.load(Ordering::Relaxed),
@@ -142,6 +156,15 @@ impl Slot {
             hidden_idle: self.hidden_idle.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Turns of side work that other work which could run gave way to, on all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turns {
+    pub begun: u64,
+    pub ns: u64,
+    /// How often one was interrupted, so that the other work runs again.
+    pub ended: u64,
 }
 
 /// Counts of the BPF program, of one CPU or of all.
@@ -233,7 +256,11 @@ mod tests {
             lookups: 0.into(),
             hidden: 0.into(),
             hidden_idle: 0.into(),
-            _unused: [const { AtomicU64::new(0) }; 5],
+            _gives_way: 0.into(),
+            gave_way: 0.into(),
+            gave_way_ns: 0.into(),
+            ended: 0.into(),
+            _unused: 0.into(),
             waits: Default::default(),
         }
     }

@@ -38,6 +38,8 @@ pub struct Facts {
     /// The BPF sensor was loaded and unloaded, or why not.
     pub bpf: Result<(), String>,
     pub usage: Result<(), String>,
+    /// Turns of side work before other work are interrupted.
+    pub ends_turns: bool,
     /// The agent that runs, as a phrase; none; or why it cannot be asked.
     pub agent: Result<Option<String>, String>,
     /// What to do where main has CPUs of its own, one sentence for each main gate.
@@ -77,6 +79,7 @@ impl Facts {
             machine,
             bpf: sense(Sense::Bpf),
             usage: sense(Sense::Usage),
+            ends_turns: sense::has_workqueues(),
             agent: status.map(|status| status.map(|status| agent(&status))),
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),

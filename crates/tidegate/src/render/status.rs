@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_api::{Limit, ObjectiveView, RecordingView, SchedExtView, StatusView};
+use tidegate_api::{BehindSideView, Limit, ObjectiveView, RecordingView, SchedExtView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -56,6 +56,10 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     }
     if let Some(sched_ext) = &view.sched_ext {
         lines.insert(1, ("Scheduler", scheduler(sched_ext)));
+    }
+    if let Some(waits) = &view.behind_side {
+        let at = lines.len() - 3;
+        lines.insert(at, ("Waits", behind_side(waits)));
     }
     let after_headroom = 2 + usize::from(view.sched_ext.is_some());
     if let Some(found) = &view.objective {
@@ -250,6 +254,14 @@ fn reclaim(view: &StatusView) -> String {
         "{share}; {} at the tolerance of {}",
         span(view.at_tolerance_seconds),
         of_machine(view, view.tolerance_ratio)
+    )
+}
+
+fn behind_side(waits: &BehindSideView) -> String {
+    format!(
+        "{:.2} ms a second behind side work (last minute); {} of its turns interrupted",
+        waits.seconds_per_second * 1e3,
+        waits.interrupted
     )
 }
 

@@ -135,8 +135,12 @@ fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>
         Whose::Process(process) => vec![process],
         Whose::Thread(thread) => {
             let detail = "latency_inherit: what a thread starts is not told from what others start";
-            return Err(ApiError::new(ErrorKind::Unsupported, detail)
-                .with_remedy(format!("leave it out, or name its process instead of tid:{}", thread.tid)));
+            return Err(
+                ApiError::new(ErrorKind::Unsupported, detail).with_remedy(format!(
+                    "leave it out, or name its process instead of tid:{}",
+                    thread.tid
+                )),
+            );
         }
         Whose::Group => tasks::processes(&*kernel.fs, tids).into_iter().collect(),
     };

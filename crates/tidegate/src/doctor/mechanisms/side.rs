@@ -47,18 +47,24 @@ pub(super) fn weight() -> Mechanism {
     )
 }
 
-pub(super) fn idle(machine: Option<&Machine>) -> Mechanism {
+pub(super) fn idle(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
     let present = machine.is_some_and(|machine| machine.features.idle.is_present());
+    let ends_turns = facts.ends_turns && facts.bpf.is_ok();
     Mechanism::new(
         "idle class",
         if present { Now::Yes } else { Now::Partly },
-        match present {
-            true => "cpu.idle on all side work: any other task that wakes preempts it at once"
-                .to_owned(),
-            false => {
-                "this kernel has no cpu.idle; side work gets the least weight instead".to_owned()
+        match (present, ends_turns) {
+            (true, true) => {
+                "cpu.idle on all side work: any other task that wakes preempts it at once, and one that gave way to it \
+                 runs again after some 20 us"
             }
-        },
+            (true, false) => {
+                "cpu.idle on all side work: any other task that wakes preempts it at once; one that has used its slice \
+                 may give way to it until the next tick (from Linux 6.10 on, BPF sensing ends that)"
+            }
+            (false, _) => "this kernel has no cpu.idle; side work gets the least weight instead",
+        }
+        .to_owned(),
         (!present).then(|| "a kernel of 5.15 or newer".to_owned()),
     )
 }

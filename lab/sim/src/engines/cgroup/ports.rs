@@ -61,6 +61,7 @@ impl Shared {
             side_ns,
             main_ns: main_ns.max(last.main_ns),
             steal_ns: 0,
+            behind_side_ns: 0,
             waits: match sensing {
                 Sensing::Bpf => waits(machine, side, main),
                 Sensing::Usage => Waits::default(),
