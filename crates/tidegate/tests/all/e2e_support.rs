@@ -70,7 +70,8 @@ fn headroom_and_tolerance_bound_side_work() {
 #[test]
 fn side_work_is_idle_class_and_has_its_weight() {
     let bed = or_skip!(Bed::new("sup-weight"));
-    let (_side, group) = bed.sleeper("heavy", &["--side", "--weight", "300"]);
+    let words = ["--side", "--weight", "300", "--headroom", "10%"];
+    let (_side, group) = bed.sleeper("heavy", &words);
     assert_eq!(bed.groups.weight(&group).unwrap(), 300);
     let root = group.parent().unwrap();
     if bed.groups.idle(&root).unwrap().is_some() {

@@ -56,7 +56,7 @@ pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
 /// unknown. One that was in force rests ([`tidegate_engine::control::SoftCaps`]).
 fn check_use_is_known(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
-    let has_bucket = gate.soft_ppt().is_some_and(|soft_ppt| soft_ppt > 0);
+    let has_bucket = gate.terms.soft_ppt().is_some_and(|soft_ppt| soft_ppt > 0);
     let Some(group) = gate.record.attachment.placed().filter(|_| has_bucket) else {
         return Ok(());
     };
