@@ -219,7 +219,7 @@ impl Agent {
             only_tightens(gate, &changed)?;
         }
         if changed.class() == Class::Side {
-            ensure_side_root(&self.runtime)?;
+            ensure_side_root(&self.runtime, Some(&changed))?;
         }
         // The first agent may have died between two hierarchies.
         let group = gate.record.attachment.group().clone();

@@ -86,7 +86,7 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
         .iter()
         .any(|gate| gate.record.attachment.group().is_within(&root));
     let result = if has_side {
-        ensure_side_root(runtime)
+        ensure_side_root(runtime, None)
     } else {
         Ok(())
     };

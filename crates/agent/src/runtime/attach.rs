@@ -112,7 +112,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
     let name = gate.record.name.clone();
     let in_place = kernel.name_below_others(&name);
     let (v1_parent, v1_name) = if gate.is_limited() {
-        ensure_side_root(runtime)?;
+        ensure_side_root(runtime, Some(gate))?;
         (kernel.side_root(), name.clone())
     } else {
         let at = kernel.groups.group_of(pid).map_err(of_group)?;

@@ -89,7 +89,7 @@ fn make_in_root(runtime: &Runtime, gate: &Gate) -> Result<GroupPath, ApiError> {
     };
     let group = root.join(&name).map_err(usage)?;
     if gate.class() == Class::Side {
-        make_side_root(runtime, first_quota(runtime, gate))?;
+        ensure_side_root(runtime, Some(gate))?;
     } else if root == kernel.main_root() {
         kernel.ensure_made(&root, "")?;
     }
@@ -114,15 +114,13 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
     Ok(group)
 }
 
-/// The side root: made, idle, and at the tolerance before a process is in it.
-pub(crate) fn ensure_side_root(runtime: &Runtime) -> Result<(), ApiError> {
-    make_side_root(runtime, runtime.control_loop.floor_now())
-}
-
-fn make_side_root(runtime: &Runtime, first: Bandwidth) -> Result<(), ApiError> {
+/// The side root: made, idle, and before a process of `gate` is in it, with its first quota; for
+/// what an earlier agent left, that is the tolerance.
+pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> Result<(), ApiError> {
     let root = runtime.kernel.side_root();
     runtime.kernel.ensure_made(&root, "")?;
     let floor = runtime.control_loop.floor_now();
+    let first = gate.map_or(floor, |gate| first_quota(runtime, gate));
     limit(runtime, &root, "", floor, first)
 }
 

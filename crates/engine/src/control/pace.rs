@@ -27,10 +27,12 @@ impl Control {
         // An objective may ask for idle at any moment.
         let keeps_idle = self.keeps_idle() || self.demand.objective.is_some();
         let is_limited = !self.quotas.is_empty();
+        // What was made at the tolerance is to have what it is due.
+        let is_written = self.quotas.are_in_force() || self.enforced_by_sched_ext;
         let is_urgent = keeps_idle && side_works(&self.decision);
         let least_ns = match (is_limited, keeps_idle) {
             (true, _) if is_urgent => 0,
-            (true, false) => NOTHING_KEPT_NS,
+            (true, false) if is_written => NOTHING_KEPT_NS,
             _ => CALM_NS,
         };
         period_ns.max(least_ns)
