@@ -53,11 +53,8 @@ struct sched_info {
 	u64 run_delay;	      /* ns that it was runnable before it ran, all of them */
 } KERNEL_TYPE;
 
-#define PF_KTHREAD 0x00200000
-
 struct task_struct {
 	int pid;
-	unsigned int flags;
 	struct task_group *sched_task_group;
 	struct sched_info sched_info;
 } KERNEL_TYPE;
@@ -89,6 +86,9 @@ struct bpf_wq {
 
 extern int bpf_wq_init(struct bpf_wq *wq, void *map, unsigned int flags) KFUNC;
 extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) KFUNC;
+/* From 7.0; before, `_impl`. */
+extern int bpf_wq_set_callback(struct bpf_wq *wq, int (*callback)(void *map, int *key, void *value),
+			       unsigned int flags) KFUNC;
 extern int bpf_wq_set_callback_impl(struct bpf_wq *wq,
 				    int (*callback)(void *map, int *key, void *value),
 				    unsigned int flags, void *aux) KFUNC;

@@ -57,8 +57,8 @@ struct slot {
 	u64 lookups;	 /* of a group not met before */
 	u64 hidden;	 /* times that another task than `pid` turned out to run */
 	u64 hidden_idle; /* of those, times that `pid` was the idle task */
-	/* Turns of side work that other work which could run gave way to, if they are ended. */
-	u64 gives_way; /* such a turn is under way */
+	/* Turns that side work has while other work can run, if they are ended. */
+	u64 waiting; /* pid of a task that was preempted here and has not run here since */
 	u64 gave_way;
 	u64 gave_way_ns; /* their length */
 	u64 ended;	 /* times that one was interrupted */
@@ -327,6 +327,7 @@ struct turn {
 	struct bpf_timer timer;
 	struct bpf_wq work;
 	u64 is_made;
+	u64 is_watched;
 	u64 tries;
 };
 
@@ -347,11 +348,11 @@ static int end_turn(void *map, u32 *cpu, struct turn *turn)
 	u32 key = *cpu;
 	struct slot *slot = bpf_map_lookup_elem(&slots, &key);
 
-	if (!slot || !slot->gives_way)
-		return 0;
-	if (turn->tries == TURN_TRIES) {
-		/* What gave way runs elsewhere, or yields to side work for another reason. */
-		slot->gives_way = 0;
+	/* After the last try, what waited runs elsewhere, or yields for another reason. */
+	if (slot && turn->tries == TURN_TRIES)
+		slot->waiting = 0;
+	if (!slot || !slot->waiting) {
+		turn->is_watched = 0;
 		return 0;
 	}
 	turn->tries++;
@@ -363,22 +364,30 @@ static int end_turn(void *map, u32 *cpu, struct turn *turn)
 	return 0;
 }
 
+INLINE int set_work(struct bpf_wq *work)
+{
+	/* The address of one that the kernel has not is 0, and the verifier leaves its call out. */
+	if (bpf_wq_set_callback)
+		return bpf_wq_set_callback(work, no_work, 0);
+	return bpf_wq_set_callback_impl(work, no_work, 0, NULL);
+}
+
 INLINE void begin_turn(u32 cpu, struct slot *slot)
 {
 	struct turn *turn = bpf_map_lookup_elem(&turns, &cpu);
 
-	if (!turn)
+	if (!turn || turn->is_watched)
 		return;
 	if (!turn->is_made) {
 		if (bpf_timer_init(&turn->timer, &turns, CLOCK_MONOTONIC) ||
 		    bpf_timer_set_callback(&turn->timer, end_turn) ||
 		    bpf_wq_init(&turn->work, &turns, 0) ||
-		    bpf_wq_set_callback_impl(&turn->work, no_work, 0, NULL))
+		    set_work(&turn->work))
 			return;
 		turn->is_made = 1;
 	}
 	turn->tries = 0;
-	slot->gives_way = 1;
+	turn->is_watched = 1;
 	slot->gave_way++;
 	bpf_timer_start(&turn->timer, TURN_NS, TIMER_CPU_PIN);
 }
@@ -407,12 +416,15 @@ int on_switch_end_turns(u64 *ctx)
 	change(prev, next, 1);
 	ran = prev->pid ? class_of(prev, slot, shared->generation) : IDLE;
 	class = slot->word & 3;
-	if (slot->gives_way && ran == SIDE)
+	if (slot->waiting && ran == SIDE)
 		slot->gave_way_ns += (slot->word >> 2) - since;
-	if (class == SIDE && !(ran & 1) && !(u32)ctx[3] && shared->ends_turns)
+	if (class == IDLE || next->pid == slot->waiting)
+		slot->waiting = 0;
+	/* NEUTRAL and MAIN are even; TASK_RUNNING is 0. */
+	if (!(ran & 1) && !(u32)ctx[3])
+		slot->waiting = prev->pid;
+	if (class == SIDE && slot->waiting && shared->ends_turns)
 		begin_turn(cpu, slot);
-	else if (class == IDLE || (class != SIDE && !(next->flags & PF_KTHREAD)))
-		slot->gives_way = 0;
 	return 0;
 }
 

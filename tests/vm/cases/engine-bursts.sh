@@ -44,6 +44,7 @@ with_cpus() {
 			fi
 			sleep 2
 			bursts $arm $side
+			[ $arm = idle ] || tidegate status
 			# shellcheck disable=SC2086 # a list of words
 			finish $pids
 		done

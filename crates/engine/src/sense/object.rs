@@ -29,6 +29,17 @@ pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize, bool)> {
             last.push_str(text);
         }
     })));
+    let ends_turns = has_workqueues();
+    match load_with(ends_turns) {
+        Err(why) if ends_turns => {
+            tracing::warn!("turns of side work are not ended: {why:#}");
+            load_with(false)
+        }
+        loaded => loaded,
+    }
+}
+
+fn load_with(ends_turns: bool) -> libbpf_rs::Result<(SenseSkel<'static>, usize, bool)> {
     let cpus = libbpf_rs::num_possible_cpus()?;
     // The skeleton borrows the memory of this pointer to the object for as long as it lives.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -36,7 +47,6 @@ pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize, bool)> {
     // The kernel numbers CPUs below 8192.
     open.maps.slots.set_max_entries(cpus as u32)?;
     open.maps.turns.set_max_entries(cpus as u32)?;
-    let ends_turns = has_workqueues();
     open.maps.turns.set_autocreate(ends_turns)?;
     open.progs.on_switch.set_autoload(!ends_turns);
     open.progs.on_switch_end_turns.set_autoload(ends_turns);

@@ -89,7 +89,11 @@ fn bars<'a>(machine: &StatusView, look: &Look, width: usize) -> Vec<Line<'a>> {
         Limit::IdleClass => "without a quota".to_owned(),
         _ => format!("of {:.2} allowed", machine.decision.allowance_cpus),
     };
-    let capacity = format!("of {:.2} CPUs", machine.capacity_cpus);
+    let mut capacity = format!("of {:.2} CPUs", machine.capacity_cpus);
+    if let Some(waits) = &machine.behind_side {
+        let waits_ms = waits.seconds_per_second * 1e3;
+        capacity.push_str(&format!(", {waits_ms:.2} ms/s behind side"));
+    }
     [
         ("main", machine.main_cpus, Tone::Main, capacity),
         ("side", machine.side_cpus, Tone::Side, allowed),
