@@ -5,7 +5,7 @@ use tidegate_law::HeadroomDecision;
 
 use super::Control;
 use super::quotas::Target;
-use crate::quota_planner::FREE_UCPU;
+use crate::quota_planner::{Bandwidth, FREE_UCPU};
 
 fn cpus(ucpu: u64) -> f64 {
     ucpu as f64 / 1e6
@@ -67,7 +67,9 @@ fn group_of(target: &Target, given_ucpu: u64, law: Limit, stale_ucpu: u64) -> Gr
     // Before the first step nothing is given, and the quota of a new group is above the machine.
     let is_free = law == Limit::IdleClass && target.own().is_none();
     let has_quota = given_ucpu != FREE_UCPU && !is_free;
-    let standing = target.standing().filter(|_| has_quota);
+    // A quota that is to go stands until the next step.
+    let is_shown = |quota: &Bandwidth| has_quota || quota.quota_us.is_some();
+    let standing = target.standing().filter(is_shown);
     let limit = if target.own().is_some() && target.standing() == target.own() {
         Limit::Quota
     } else if given_ucpu > target.planned_ucpu().saturating_add(stale_ucpu) {
