@@ -381,8 +381,7 @@ INLINE void begin_turn(u32 cpu, struct slot *slot)
 	if (!turn->is_made) {
 		if (bpf_timer_init(&turn->timer, &turns, CLOCK_MONOTONIC) ||
 		    bpf_timer_set_callback(&turn->timer, end_turn) ||
-		    bpf_wq_init(&turn->work, &turns, 0) ||
-		    set_work(&turn->work))
+		    bpf_wq_init(&turn->work, &turns, 0) || set_work(&turn->work))
 			return;
 		turn->is_made = 1;
 	}
