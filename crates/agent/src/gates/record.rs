@@ -77,7 +77,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,
     pub uid: u32,
-    /// The user whose budget the gate counts in, if not `uid`: the owner of the user namespace.
+    /// The user whose budget the gate uses, if that is not `uid`: the owner of a user namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<u32>,
     pub command: Vec<String>,
