@@ -288,23 +288,30 @@ INLINE void count_wait(struct task_struct *task, struct waits *waits, u64 late_a
 	waits->buckets[0]++;
 }
 
-INLINE int change(struct task_struct *from, struct task_struct *to, bool is_switch)
+/* Returns the class that ran. */
+INLINE u32 change(struct slot *slot, struct control *shared, struct task_struct *from,
+		  struct task_struct *to, bool is_switch)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	u32 zero = 0, ran, class;
-	struct slot *slot = bpf_map_lookup_elem(&slots, &cpu);
-	struct control *shared = bpf_map_lookup_elem(&control, &zero);
+	u32 ran = ran_class(from, slot, shared->generation);
+	u32 class = class_of(to, slot, shared->generation);
 
-	if (!slot || !shared)
-		return 0;
-	ran = ran_class(from, slot, shared->generation);
-	class = class_of(to, slot, shared->generation);
 	turn(slot, ran, class);
 	/* NEUTRAL and MAIN are even. */
 	if (is_switch && !(ran & 1))
 		count_wait(from, &slot->waits[ran >> 1 & 1], shared->late_after_ns);
 	slot->pid = to->pid;
 	slot->switches += is_switch;
+	return ran;
+}
+
+INLINE int change_here(struct task_struct *from, struct task_struct *to, bool is_switch)
+{
+	u32 cpu = bpf_get_smp_processor_id(), zero = 0;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+	struct control *shared = bpf_map_lookup_elem(&control, &zero);
+
+	if (slot && shared)
+		change(slot, shared, from, to, is_switch);
 	return 0;
 }
 
@@ -395,7 +402,7 @@ INLINE void begin_turn(u32 cpu, struct slot *slot)
 SEC("tp_btf/sched_switch")
 int on_switch(u64 *ctx)
 {
-	return change((struct task_struct *)ctx[1], (struct task_struct *)ctx[2], 1);
+	return change_here((struct task_struct *)ctx[1], (struct task_struct *)ctx[2], 1);
 }
 
 /* The same on kernels that have what ends turns (6.10 and later). */
@@ -412,8 +419,7 @@ int on_switch_end_turns(u64 *ctx)
 	if (!slot || !shared)
 		return 0;
 	since = slot->word >> 2;
-	change(prev, next, 1);
-	ran = prev->pid ? class_of(prev, slot, shared->generation) : IDLE;
+	ran = change(slot, shared, prev, next, 1);
 	class = slot->word & 3;
 	if (slot->waiting && ran == SIDE)
 		slot->gave_way_ns += (slot->word >> 2) - since;
@@ -436,7 +442,7 @@ int look(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	return change(task, task, 0);
+	return change_here(task, task, 0);
 }
 
 SEC("tp_btf/cgroup_attach_task")
