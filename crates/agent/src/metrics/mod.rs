@@ -16,7 +16,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tidegate_api::{HistogramView, StatusView};
+use tidegate_api::{BehindSideView, HistogramView, StatusView};
 
 pub(crate) use gates::GATES_MAX;
 use gates::gates;
@@ -141,7 +141,17 @@ fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, Histog
 
 fn machine(status: &StatusView) -> Vec<Family> {
     let totals = &status.totals;
-    let behind_side = status.behind_side.clone().unwrap_or_default();
+    let behind_side = |name, help, of: fn(&BehindSideView) -> f64| Family {
+        name,
+        help,
+        values: Values::Counter(
+            status
+                .behind_side
+                .iter()
+                .map(|view| (Labels::new(), of(view)))
+                .collect(),
+        ),
+    };
     vec![
         gauge(
             "capacity_cpus",
@@ -194,15 +204,15 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "What side work used",
             totals.side_cpu_seconds,
         ),
-        counter(
+        behind_side(
             "behind_side_seconds",
             "How long work that could run stood behind side work; with BPF sensing, from Linux 6.10",
-            behind_side.seconds,
+            |view| view.seconds,
         ),
-        counter(
+        behind_side(
             "side_turns_interrupted",
             "Times that side work was interrupted because other work could run",
-            behind_side.interrupted as f64,
+            |view| view.interrupted as f64,
         ),
         counter(
             "main_cpu_seconds",

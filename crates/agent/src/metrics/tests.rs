@@ -96,6 +96,7 @@ fn a_caller_that_takes_plain_text_alone_gets_it() {
 
 fn everything() -> StatusView {
     let mut status = status(vec![gate("a", "side")]);
+    status.behind_side = Some(tidegate_api::BehindSideView::default());
     status.sched_ext = Some(SchedExtView::default());
     let totals = &mut status.totals;
     totals.events.insert("gate.created".to_owned(), 1);
@@ -163,4 +164,17 @@ fn a_use_that_is_unknown_has_no_sample() {
     }
     let others = r#"tidegate_gate_cpus{gate="_other",class="side"} 0.25"#;
     assert!(has(others), "the sum of what is known: {text}");
+}
+
+#[test]
+fn what_waits_behind_side_work_has_a_sample_where_it_is_known() {
+    let mut view = status(Vec::new());
+    let has = |view: &StatusView| {
+        let text = open_metrics(view);
+        let mut lines = text.lines();
+        lines.any(|line| line.starts_with("tidegate_behind_side_seconds_total "))
+    };
+    assert!(!has(&view));
+    view.behind_side = Some(tidegate_api::BehindSideView::default());
+    assert!(has(&view));
 }
