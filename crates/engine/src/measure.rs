@@ -74,6 +74,7 @@ pub struct Window {
     pub wall_ns: u64,
     pub main_ns: u64,
     pub side_ns: u64,
+    pub behind_side_ns: u64,
     pub waits: Waits,
     /// The level was in force, by a sample that can be true.
     pub is_usable: bool,
@@ -88,6 +89,7 @@ pub struct Block {
     cpu_ns: u64,
     delay_ns: u64,
     side_ns: u64,
+    behind_side_ns: u64,
     runs: u64,
     /// Main's waits by length, of the whole block.
     waits: [u32; WAIT_BUCKETS],
@@ -98,6 +100,7 @@ impl Block {
         self.used_ns += window.wall_ns;
         self.cpu_ns += window.main_ns;
         self.side_ns += window.side_ns;
+        self.behind_side_ns += window.behind_side_ns;
         self.delay_ns += window.waits.wait_ns;
         self.runs += window.waits.runs;
     }
@@ -385,6 +388,9 @@ pub struct Effect {
     pub late: Interval,
     /// What side work used at the level; what the gate used more than at its tolerance.
     pub side_cpus: f64,
+    /// Seconds a second that other work stood behind side work at the level; 0 where gates are
+    /// switched.
+    pub behind_side: f64,
     /// Main's CPU time over that at the reference.
     pub cpu_ratio: f64,
 }
@@ -474,6 +480,7 @@ impl Data {
             slowdown: slowdown(runnable, stretch, cpu, freedom),
             late: late_difference(&pairs, late_after_ns),
             side_cpus: side.side_ns / side.used_ns.max(1.0),
+            behind_side: side.behind_side_ns / side.used_ns.max(1.0),
             cpu_ratio: cpu.log.exp(),
         })
     }
@@ -532,6 +539,7 @@ impl Data {
                 ),
                 late: Interval::around(late.effects[gate], reach * late.errors[gate]),
                 side_cpus: side.effects[gate],
+                behind_side: 0.0,
                 cpu_ratio: cpu.log_of(gate)?.log.exp(),
             })
         };
@@ -544,6 +552,7 @@ struct Sum {
     used_ns: f64,
     cpu_ns: f64,
     side_ns: f64,
+    behind_side_ns: f64,
     runs: f64,
 }
 
@@ -553,6 +562,7 @@ impl Sum {
             used_ns: sum.used_ns + block.used_ns as f64,
             cpu_ns: sum.cpu_ns + block.cpu_ns as f64,
             side_ns: sum.side_ns + block.side_ns as f64,
+            behind_side_ns: sum.behind_side_ns + block.behind_side_ns as f64,
             runs: sum.runs + block.runs as f64,
         })
     }

@@ -359,7 +359,7 @@ pub(crate) fn measuring_view(runtime: &Runtime) -> Option<MeasuringView> {
 /// The measurement that runs, or the last one.
 pub(crate) fn view(runtime: &Runtime) -> Option<MeasureView> {
     // Copied under the loop's lock, evaluated without it.
-    let (state, switched, elapsed_ns, length_ns, data, demand) = {
+    let (state, switched, elapsed_ns, length_ns, data, demand, tells_turns) = {
         let control = runtime.control();
         let experiment = control.experiment()?;
         (
@@ -369,6 +369,7 @@ pub(crate) fn view(runtime: &Runtime) -> Option<MeasureView> {
             experiment.length_ns(),
             experiment.data(),
             control.demand().clone(),
+            control.turns().is_some(),
         )
     };
     let mut view = {
@@ -387,6 +388,13 @@ pub(crate) fn view(runtime: &Runtime) -> Option<MeasureView> {
     view.length_seconds = length_ns as f64 / 1e9;
     view.tolerance_ratio = f64::from(demand.tolerance_ppm) / 1e6;
     let findings = found(&mut view, &switched, &data);
+    if tells_turns {
+        for (level, found) in view.levels.iter_mut().zip(&findings.effects) {
+            if let (Some(effect), Some(found)) = (&mut level.effect, found) {
+                effect.behind_side_ratio = Some(found.behind_side);
+            }
+        }
+    }
     match state {
         State::Running => view.state = "running".to_owned(),
         State::Done => view.state = "done".to_owned(),
@@ -445,6 +453,7 @@ fn effect_view(effect: &Effect) -> EffectView {
         slowdown_ratio: interval_view(&effect.slowdown),
         late_ratio: interval_view(&effect.late),
         side_cpus: effect.side_cpus,
+        behind_side_ratio: None,
         main_cpu_ratio: effect.cpu_ratio,
     }
 }

@@ -25,6 +25,9 @@ pub struct EffectView {
     pub late_ratio: IntervalView,
     /// CPUs that side work used at the level; CPUs that the gate used more than at its tolerance.
     pub side_cpus: f64,
+    /// Seconds a second that other work stood behind side work at the level; absent where the
+    /// kernel cannot tell, and for a gate.
+    pub behind_side_ratio: Option<f64>,
     /// Main's CPU time over that at the reference; far above 1 where side work gives main its
     /// work.
     pub main_cpu_ratio: f64,

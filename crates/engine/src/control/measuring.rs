@@ -120,6 +120,7 @@ impl Control {
             wall_ns: self.window.wall_ns,
             main_ns: self.window.main_ns,
             side_ns: self.window.side_ns,
+            behind_side_ns: self.window.behind_side_ns,
             waits: self.waits,
             is_usable: is_valid && is_decided && self.quotas.are_in_force(),
         };

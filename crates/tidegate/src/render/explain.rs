@@ -2,7 +2,7 @@
 
 use tidegate_api::{ExplainView, UserView, WriteView};
 
-use super::{BOLD, cpus, cpus_or_unknown, fit, gates, span, styled, wrapped};
+use super::{BOLD, cpus, cpus_or_unknown, fit, gates, span, status, styled, wrapped};
 
 /// Lists longer than this are cut, so that the page stays on one screen; `--json` has all.
 const USERS_MAX: usize = 6;
@@ -48,6 +48,17 @@ pub fn page(view: &ExplainView) -> String {
         .filter(|counts| counts.wakeups > 0)
     {
         text.push_str(&wrapped("     Waits: ", &gates::waits(counts)));
+    }
+    if let Some(waits) = view
+        .status
+        .behind_side
+        .as_ref()
+        .filter(|_| view.gate.class == "main")
+    {
+        text.push_str(&wrapped(
+            "     Waits: ",
+            &format!("other work, {}", status::behind_side(waits)),
+        ));
     }
     if let Some(latency) = &view.gate.latency {
         text.push_str(&wrapped("   Urgency: ", &gates::urgency(latency)));

@@ -1,6 +1,6 @@
 //! What a measurement found, as a table and a sentence of advice.
 
-use tidegate_api::{EffectView, IntervalView, MeasureView};
+use tidegate_api::{EffectView, IntervalView, MeasureView, MeasuredLevelView};
 
 use super::{BOLD, cpus, fit, span, styled, wrapped};
 
@@ -45,6 +45,7 @@ pub fn page(view: &MeasureView) -> String {
         );
         text += "\n";
         text += &wrapped("", &reference);
+        text += &behind_side(view);
     }
     if let Some(advice) = &view.advice {
         text += "\n";
@@ -54,6 +55,23 @@ pub fn page(view: &MeasureView) -> String {
         text += &format!("  {command}\n");
     }
     text
+}
+
+/// What other work waited behind side work at each level.
+fn behind_side(view: &MeasureView) -> String {
+    let of_level = |level: &MeasuredLevelView| {
+        let waited = level.effect.as_ref()?.behind_side_ratio?;
+        let headroom = number(level.headroom_ratio, 1);
+        Some(format!("{:.2} ms a second at {headroom} %", waited * 1e3))
+    };
+    let levels: Vec<String> = view.levels.iter().filter_map(of_level).collect();
+    match levels.is_empty() {
+        true => String::new(),
+        false => wrapped(
+            "",
+            &format!("Other work waited behind side work {}.", levels.join(", ")),
+        ),
+    }
 }
 
 fn number(ratio: f64, digits: usize) -> String {

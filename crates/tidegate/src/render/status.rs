@@ -257,7 +257,7 @@ fn reclaim(view: &StatusView) -> String {
     )
 }
 
-fn behind_side(waits: &BehindSideView) -> String {
+pub fn behind_side(waits: &BehindSideView) -> String {
     format!(
         "{:.2} ms a second behind side work (last minute); {} of its turns interrupted",
         waits.seconds_per_second * 1e3,

@@ -146,6 +146,11 @@ fn a_short_measurement_has_a_result_and_a_second_one_is_refused_meanwhile() {
         "{view}"
     );
     assert!(!bed.is_measuring());
+    let tells = bed.status()["behind_side"].is_object();
+    assert_eq!(effect["behind_side_ratio"].is_f64(), tells, "{view}");
+    let explained = bed.instance.ok(&["explain", "gate:web"]);
+    let is_told = explained.contains("a second behind side work");
+    assert_eq!(is_told, tells, "{explained}");
     let text = bed
         .instance
         .ok(&["measure", "--for", "6s", "--by-gate", "--quiet"]);
