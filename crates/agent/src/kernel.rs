@@ -45,6 +45,9 @@ pub struct Kernel {
     /// Whether systemd is told what units fall back to; not so in a rehearsal.
     pub tells_systemd: bool,
     pub tree_locks: Mutex<TreeLocks>,
+    /// Side work has short turns, which keep what wakes from waiting behind it
+    /// (docs/decisions/turns.md).
+    pub has_short_turns: bool,
 }
 
 impl Kernel {

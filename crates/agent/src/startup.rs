@@ -16,7 +16,7 @@ use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::SystemClock;
 use tidegate_engine::control::{Control, SHARED_CORES_PPM};
-use tidegate_engine::sense::{self, SenseConfig};
+use tidegate_engine::sense::{self, KernelTypes, SenseConfig};
 use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
@@ -115,7 +115,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     }
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
-    let sched_ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
+    let engine = options.engine.unwrap_or(settings.engine.value);
+    let sched_ext = supervisor(engine, &fs)?;
     leave_gates(&groups, run_dir);
     let (journal, report) =
         Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
@@ -144,6 +145,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         journal: Arc::new(Mutex::new(journal)),
         tells_systemd: true,
         tree_locks: Mutex::default(),
+        // A scheduler of our own reads slices in another way.
+        has_short_turns: engine != Engine::SchedExt && KernelTypes::read().has_one_queue,
     };
     for root in [kernel.side_root(), kernel.main_root()] {
         kernel.own_root(&root).map_err(StartError::TreeTaken)?;

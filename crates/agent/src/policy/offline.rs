@@ -44,6 +44,7 @@ pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError
         journal: Arc::new(Mutex::new(journal)),
         tells_systemd: false,
         tree_locks: Mutex::default(),
+        has_short_turns: false,
     };
     let settings = config.settings().clone();
     let matches = Finder::new(&kernel, &config, &[]).all();

@@ -124,6 +124,7 @@ impl Rehearsal {
             journal: Arc::new(Mutex::new(journal)),
             tells_systemd: false,
             tree_locks: Mutex::default(),
+            has_short_turns: real.has_short_turns,
         };
         let control_loop = ControlLoop {
             control: Mutex::new(control),

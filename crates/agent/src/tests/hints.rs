@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use tidegate_api::{ErrorKind, LatencyView};
-use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::sched::{BATCH, IDLE, NORMAL};
-use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Rule};
+use tidegate_cgroup::{KernelFs, Op};
 
 use super::{
     Bed, KINDS, Kind, PIDS, begun, cpu_mount, in_journal, policy, run, run_as, set, set_as, unset,
@@ -96,6 +96,30 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
     }
     assert_eq!(fake.task(610), Some((None, BATCH, 7)));
     assert!(in_journal(&agent).is_empty());
+}
+
+#[test]
+fn where_a_cpu_has_one_queue_side_work_has_short_turns_unless_it_asks_for_others() {
+    for kind in KINDS {
+        let mut bed = Bed::new(kind);
+        bed.has_short_turns = true;
+        let agent = bed.agent().unwrap();
+        let fake = bed.fs.inner();
+        let task = format!("/proc/{}", PIDS[1]);
+        let denied = Fault::Errno(libc::EPERM);
+        bed.fs.add(Rule::on(Op::SchedSet, &task, denied));
+        run(&agent, PIDS[0], &[("class", "side")]).unwrap();
+        // Side work that cannot have them is not refused.
+        set(&agent, &format!("pid:{}", PIDS[1]), &[("class", "side")]).unwrap();
+        assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (FIRST, None));
+        let how = latency(&agent).how;
+        assert!(how.contains("default of side work"), "{how}");
+        let target = "gate:job";
+        set(&agent, target, &[("latency", "5")]).unwrap();
+        assert_eq!(slice(fake, PIDS[0]), PLUS_5);
+        unset_terms(&agent, "job", &["latency"]).unwrap();
+        assert_eq!(slice(fake, PIDS[0]), FIRST);
+    }
 }
 
 #[test]
@@ -342,8 +366,6 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
 
 #[test]
 fn a_refusal_of_the_kernel_leaves_nothing() {
-    use tidegate_cgroup::Op;
-    use tidegate_cgroup::testkit::{Fault, Rule};
     let (bed, agent) = begun(Kind::Mixed);
     let denied = Fault::Errno(libc::EPERM);
     bed.fs.add(Rule::on(

@@ -100,6 +100,8 @@ pub struct Bed {
     pub cpuset: CpusetMode,
     /// The kernel that takes a scheduler, for the engine sched_ext.
     pub kernel: Option<Arc<dyn crate::sched_ext::kernel::Kernel>>,
+    /// The kernel has one queue a CPU.
+    pub has_short_turns: bool,
     /// The time of its agents' threads.
     pub clock: Arc<dyn Clock>,
     dir: tempfile::TempDir,
@@ -146,6 +148,7 @@ impl Bed {
             sensor: FakeSensor::default(),
             cpuset: CpusetMode::Off,
             kernel: None,
+            has_short_turns: false,
             clock: Arc::new(SystemClock),
             dir: directory_in_memory(),
             homes,
@@ -196,6 +199,7 @@ impl Bed {
             journal: Arc::new(Mutex::new(journal)),
             tells_systemd: true,
             tree_locks: Mutex::default(),
+            has_short_turns: self.has_short_turns,
         };
         let control_loop = ControlLoop {
             control: Mutex::new(control),

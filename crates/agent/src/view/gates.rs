@@ -123,7 +123,7 @@ fn with_terms(
         parent: record.parent.clone(),
         rule: record.rule.clone(),
         allowance_cpus: given.and_then(|group| group.allowance_cpus),
-        latency: latency_view(gate),
+        latency: latency_view(kernel, gate),
         // The loop's bucket holds nothing back while the scheduler's does.
         cap: (!runtime.sched_ext.holds())
             .then(|| cap_view(&runtime.control_loop, gate, now_ns))

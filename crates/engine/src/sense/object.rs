@@ -1,6 +1,7 @@
 //! The skeleton that build.rs generates from `bpf/sense.bpf.c`: loading it, and errors with their
 //! remedies.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
@@ -29,7 +30,7 @@ pub fn load() -> libbpf_rs::Result<(SenseSkel<'static>, usize, bool)> {
             last.push_str(text);
         }
     })));
-    let ends_turns = has_workqueues();
+    let ends_turns = KernelTypes::read().has_workqueues;
     match load_with(ends_turns) {
         Err(why) if ends_turns => {
             tracing::warn!("turns of side work are not ended: {why:#}");
@@ -53,18 +54,51 @@ fn load_with(ends_turns: bool) -> libbpf_rs::Result<(SenseSkel<'static>, usize, 
     Ok((open.load()?, cpus, ends_turns))
 }
 
-/// Whether BPF programs of this kernel can start work on a CPU (6.10 and later).
-pub fn has_workqueues() -> bool {
-    // SAFETY: the name ends with a zero; the BTF is freed once, and is not used after that.
-    unsafe {
-        let btf = libbpf_sys::btf__load_vmlinux_btf();
-        if btf.is_null() {
-            return false;
+/// What the kernel's type information says of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelTypes {
+    /// BPF programs can start work on a CPU (6.10 and later).
+    pub has_workqueues: bool,
+    /// The tasks of all groups stand in one queue of their CPU.
+    pub has_one_queue: bool,
+}
+
+impl KernelTypes {
+    /// Of the kernel that runs; all false where it has no BTF.
+    pub fn read() -> Self {
+        // SAFETY: the names end with a zero; the BTF is freed once, and is not used after that.
+        unsafe {
+            let btf = libbpf_sys::btf__load_vmlinux_btf();
+            if btf.is_null() {
+                return Self::default();
+            }
+            let id =
+                |name: &CStr, kind| libbpf_sys::btf__find_by_name_kind(btf, name.as_ptr(), kind);
+            let entity = id(c"sched_entity", libbpf_sys::BTF_KIND_STRUCT);
+            let types = Self {
+                has_workqueues: id(c"bpf_wq_start", libbpf_sys::BTF_KIND_FUNC) > 0,
+                // The weight of a task among those of all groups.
+                has_one_queue: entity > 0 && has_member(btf, entity as u32, c"h_load"),
+            };
+            libbpf_sys::btf__free(btf);
+            types
         }
-        let name = c"bpf_wq_start".as_ptr();
-        let id = libbpf_sys::btf__find_by_name_kind(btf, name, libbpf_sys::BTF_KIND_FUNC);
-        libbpf_sys::btf__free(btf);
-        id > 0
+    }
+}
+
+/// # Safety
+/// `id` is a structure's, and `btf` is not freed.
+unsafe fn has_member(btf: *const libbpf_sys::btf, id: u32, wanted: &CStr) -> bool {
+    // SAFETY: the members stand behind the type, as many as its lowest 16 bits say; a name is a
+    // string of the BTF's own.
+    unsafe {
+        let kind = libbpf_sys::btf__type_by_id(btf, id);
+        let members = kind.add(1).cast::<libbpf_sys::btf_member>();
+        let count = (*kind).info & 0xffff;
+        (0..count as usize).any(|index| {
+            let name = libbpf_sys::btf__name_by_offset(btf, (*members.add(index)).name_off);
+            !name.is_null() && CStr::from_ptr(name) == wanted
+        })
     }
 }
 

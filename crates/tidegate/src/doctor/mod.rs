@@ -20,7 +20,7 @@ use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::{Machine, discover, probe_features};
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::sched::{Support, probe};
-use tidegate_engine::sense::{self, SenseConfig};
+use tidegate_engine::sense::{self, KernelTypes, SenseConfig};
 use tidegate_terms::{Config, Engine, Roots, Sense};
 
 use scheduler::Scheduler;
@@ -38,8 +38,7 @@ pub struct Facts {
     /// The BPF sensor was loaded and unloaded, or why not.
     pub bpf: Result<(), String>,
     pub usage: Result<(), String>,
-    /// Turns of side work before other work are interrupted.
-    pub ends_turns: bool,
+    pub types: KernelTypes,
     /// The agent that runs, as a phrase; none; or why it cannot be asked.
     pub agent: Result<Option<String>, String>,
     /// What to do where main has CPUs of its own, one sentence for each main gate.
@@ -79,7 +78,7 @@ impl Facts {
             machine,
             bpf: sense(Sense::Bpf),
             usage: sense(Sense::Usage),
-            ends_turns: sense::has_workqueues(),
+            types: KernelTypes::read(),
             agent: status.map(|status| status.map(|status| agent(&status))),
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::hint_places::{apart_from, hints_around};
 use crate::gates::{Gate, HintState};
 use crate::kernel::Kernel;
-use crate::runtime::mechanisms::hints::pass_hint;
+use crate::runtime::mechanisms::hints::{has_short_turns, pass_hint};
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one
 /// CPU.
@@ -161,7 +161,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
+pub(crate) fn latency_view(kernel: &Kernel, gate: &Gate) -> Option<LatencyView> {
     let state = gate.hint.as_ref()?;
     let slice_ns = match state.latency.ours {
         HintSetting::SliceNs(slice_ns) => Some(slice_ns),
@@ -171,6 +171,12 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
         Some(_) if state.latency.hint == 0 => {
             "the kernel's own slice, whatever the hint of a group above".to_owned()
         }
+        Some(slice_ns) if has_short_turns(kernel, gate) => format!(
+            "the default of side work on this kernel: turns of {:.1} ms in place of {:.1} ms, so that a task that \
+             wakes need not wait behind it for longer",
+            us(slice_ns) / 1e3,
+            us(state.base_ns) / 1e3
+        ),
         Some(slice_ns) => format!(
             "a slice of {:.3} ms in place of {:.3} ms; this changes the run quantum as well",
             us(slice_ns) / 1e3,

@@ -17,6 +17,8 @@ use tidegate_cgroup::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
 use tidegate_cgroup::sched::tasks::{self, TaskId, Whose};
 use tidegate_cgroup::sched::{HintSetting, SLICES_SINCE, Support, compile, probe};
 use tidegate_engine::ledger::{Change, Entry};
+use tidegate_terms::Class;
+use tracing::warn;
 
 use super::hint_places::{apart_from, hints_around};
 use crate::errors::{internal, of_group, refuse};
@@ -33,13 +35,31 @@ pub(crate) struct Passed {
     pub denied: Option<KfsError>,
 }
 
+/// The hint of side work for which none was asked, on a kernel that has one queue a CPU: there a
+/// task that wakes waits until the slice of the one that runs is over, of whatever group.
+const SHORT_TURNS: i8 = -20;
+
+pub(crate) fn has_short_turns(kernel: &Kernel, gate: &Gate) -> bool {
+    kernel.has_short_turns && gate.class() == Class::Side && gate.terms.latency.is_default()
+}
+
 /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
 pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
-    let hint = gate.terms.latency.value.hint();
-    let standing = kernel.journal().latency_of(&gate.record.name);
+    if has_short_turns(kernel, gate) {
+        if let Err(error) = enforce_hint(kernel, gate, Some(SHORT_TURNS)) {
+            warn!("gate {}: its turns stay long: {error}", gate.record.name);
+        }
+        return Ok(());
+    }
     // A hint of 0 that was asked for keeps the hint of a group above from these tasks.
     let asked = !gate.terms.latency.is_default();
-    if !asked && standing.is_none() {
+    let hint = asked.then(|| gate.terms.latency.value.hint());
+    enforce_hint(kernel, gate, hint)
+}
+
+fn enforce_hint(kernel: &Kernel, gate: &mut Gate, hint: Option<i8>) -> Result<(), ApiError> {
+    let standing = kernel.journal().latency_of(&gate.record.name);
+    if hint.is_none() && standing.is_none() {
         gate.hint = None;
         return Ok(());
     }
@@ -47,7 +67,7 @@ pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiE
     let inherit = inherits(gate);
     let fits = |entry: &Entry| match &entry.change {
         Change::Latency(latency) => {
-            let same = latency.hint == hint && latency.only.is_none() == inherit;
+            let same = Some(latency.hint) == hint && latency.only.is_none() == inherit;
             // A unit that was started again has another group at the same place.
             let there = whose != Whose::Group
                 || kernel
@@ -67,9 +87,9 @@ pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiE
         None => None,
     };
     gate.hint = None;
-    if !asked {
+    let Some(hint) = hint else {
         return Ok(());
-    }
+    };
     let support = probe(&*kernel.fs).map_err(|error| refuse(ErrorKind::Unsupported, error))?;
     if hint == 0 && !support.slices {
         return Ok(());

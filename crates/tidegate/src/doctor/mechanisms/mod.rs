@@ -65,6 +65,7 @@ fn for_user(row: &mut Mechanism) {
 #[cfg(test)]
 mod tests {
     use tidegate_cgroup::discover::Machine;
+    use tidegate_engine::sense::KernelTypes;
     use tidegate_terms::Engine;
 
     use super::*;
@@ -77,7 +78,10 @@ mod tests {
             slices: Err("not tried".to_owned()),
             bpf: Err("no".to_owned()),
             usage: Ok(()),
-            ends_turns: true,
+            types: KernelTypes {
+                has_workqueues: true,
+                has_one_queue: false,
+            },
             agent: Ok(None),
             main_cpus: Vec::new(),
             scheduler: crate::doctor::scheduler::Scheduler::default(),

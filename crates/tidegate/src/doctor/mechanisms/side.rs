@@ -49,22 +49,30 @@ pub(super) fn weight() -> Mechanism {
 
 pub(super) fn idle(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
     let present = machine.is_some_and(|machine| machine.features.idle.is_present());
-    let ends_turns = facts.ends_turns && facts.bpf.is_ok();
+    let ends_turns = facts.types.has_workqueues && facts.bpf.is_ok();
+    // There, the idle class of a group says nothing to a task that wakes.
+    let preempts = match facts.types.has_one_queue {
+        true => "a task that wakes runs after 0.1 ms at the latest, for so long are its turns",
+        false => "any other task that wakes preempts it at once",
+    };
     Mechanism::new(
         "idle class",
         if present { Now::Yes } else { Now::Partly },
         match (present, ends_turns) {
-            (true, true) => {
-                "cpu.idle on all side work: any other task that wakes preempts it at once, and one that gave way to it \
-                 runs again after some 20 us"
+            (true, true) => format!(
+                "cpu.idle on all side work: {preempts}, and one that gave way to it runs again after some 20 us"
+            ),
+            (true, false) if facts.types.has_one_queue => {
+                format!("cpu.idle on all side work: {preempts}")
             }
-            (true, false) => {
-                "cpu.idle on all side work: any other task that wakes preempts it at once; one that has used its slice \
-                 may give way to it until the next tick (from Linux 6.10 on, BPF sensing ends that)"
+            (true, false) => format!(
+                "cpu.idle on all side work: {preempts}; one that has used its slice may give way to it until the next \
+                 tick (from Linux 6.10 on, BPF sensing ends that)"
+            ),
+            (false, _) => {
+                "this kernel has no cpu.idle; side work gets the least weight instead".to_owned()
             }
-            (false, _) => "this kernel has no cpu.idle; side work gets the least weight instead",
-        }
-        .to_owned(),
+        },
         (!present).then(|| "a kernel of 5.15 or newer".to_owned()),
     )
 }
