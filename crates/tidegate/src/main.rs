@@ -16,6 +16,7 @@ mod render;
 mod terms_flags;
 mod top;
 mod web;
+mod without_agent;
 
 use std::process::ExitCode;
 

@@ -7,12 +7,13 @@
 use std::ffi::OsString;
 
 use tidegate_api::RunRequest;
-use tidegate_terms::{Config, Source};
+use tidegate_terms::{Class, Config, Source};
 
 use crate::connect;
 use crate::exec;
 use crate::identity;
 use crate::terms_flags::TermFlags;
+use crate::without_agent;
 use tidegate_api::Exit;
 use tidegate_api::cli::{Failure, report};
 
@@ -49,6 +50,9 @@ pub struct Args {
     /// Under sudo, run CMD as root, not as the user who called sudo
     #[arg(long, hide_short_help = true)]
     as_root: bool,
+    /// Fail where no agent can be had, rather than yield by what CMD may do to itself
+    #[arg(long, hide_short_help = true, conflicts_with = "or_bare")]
+    strict: bool,
     /// If no gate is available, say so and run CMD without one
     #[arg(long, hide_short_help = true)]
     or_bare: bool,
@@ -94,6 +98,12 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
                 report(&format!("run: {note}"));
             }
         }
+        Err(failure) if !args.strict && can_yield(&args.terms) && without_agent::is_needed() => {
+            let place = without_agent::take_last_place();
+            if !args.quiet {
+                report(&yields(&args, &place, &failure));
+            }
+        }
         Err(failure) if args.or_bare => {
             failure.before_run().report();
             report(&format!(
@@ -104,6 +114,31 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
         Err(failure) => return Err(failure.before_run()),
     }
     Err(exec::become_command(&file, &args.command, caller.as_ref()))
+}
+
+/// Side work that is not also main for anyone: it can hold itself back.
+fn can_yield(flags: &TermFlags) -> bool {
+    let terms = Config::default().resolve(&[&flags.0]);
+    terms.is_ok_and(|terms| terms.class.value == Class::Side)
+}
+
+/// What holds without an agent, and what does not.
+fn yields(args: &Args, place: &str, failure: &Failure) -> String {
+    let asked = args.terms.0.to_map();
+    let missing = asked.into_keys().filter(|term| term != "class");
+    let missing: Vec<String> = missing.collect();
+    let missing = match missing.is_empty() {
+        true => String::new(),
+        false => format!("; not in force: {}", missing.join(", ")),
+    };
+    // Root could have had an agent.
+    let why = match rustix::process::geteuid().is_root() {
+        true => failure.to_string(),
+        false => {
+            "no agent runs here (an administrator: systemctl enable --now tidegate)".to_owned()
+        }
+    };
+    format!("run: side work by {place}{missing}; {why}")
 }
 
 /// Checks the terms before an agent starts, which checks them again with its own files.

@@ -8,7 +8,10 @@ use crate::common::{Background, Instance, describe, or_skip, stderr};
 /// `container`, root has its own numbers of processes and a cgroup tree that is read-only; `notree`
 /// is root where no cgroup tree is mounted.
 const WITHOUT_AGENT: &str = r#"
-nobody | run true | 125 | /run: Permission denied | put sudo before tidegate
+nobody | run true | 0 | side work by SCHED_IDLE, nice 19, idle I/O | systemctl enable --now tidegate
+nobody | run --quota 50% true | 125 | /run: Permission denied | put sudo before tidegate
+nobody | run --side --quota 50% true | 0 | not in force: quota | systemctl enable --now tidegate
+nobody | run --strict true | 125 | /run: Permission denied | put sudo before tidegate
 nobody | set pid:1 class=side | 3 | /run: Permission denied | put sudo before tidegate
 nobody | policy apply | 3 | /run: Permission denied | put sudo before tidegate
 nobody | agent run | 1 | /run: Permission denied | put sudo before tidegate
@@ -23,10 +26,11 @@ nobody | report x 5ms | 3 | /tidegate.sock: no agent | the first `tidegate run` 
 nobody | policy show | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
 nobody | policy confirm | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
 nobody | policy rollback | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-container | run true | 125 | /sys/fs/cgroup | mount the cgroup tree read-write
+container | run true | 0 | /sys/fs/cgroup | mount the cgroup tree read-write
+container | run --strict true | 125 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | set pid:1 class=side | 3 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | agent run | 1 | /sys/fs/cgroup | mount the cgroup tree read-write
-notree | run true | 125 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
+notree | run --main true | 125 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
 notree | agent run | 1 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
 root | run no-such-command | 127 | no-such-command: command not found | check the spelling
 "#;
