@@ -46,6 +46,8 @@ pub struct Facts {
     pub scheduler: Scheduler,
     /// What is set of the kernel's own scheduler that another one leaves out.
     pub server: ServerSettings,
+    /// Processes that have a cookie of core scheduling, which Tidegate never gives.
+    pub core_cookies: usize,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be
     /// targets.
     pub systemd: Result<String, String>,
@@ -82,6 +84,7 @@ impl Facts {
             agent: status.map(|status| status.map(|status| agent(&status))),
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),
+            core_cookies: core_cookies(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&Roots::system(run_dir.dir()))
                 .map(|config| {
@@ -143,6 +146,29 @@ fn machine(run_dir: &RunDir) -> Result<Machine, String> {
         }
     }
     Ok(machine)
+}
+
+fn core_cookies() -> usize {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| core_cookie(*pid) != 0).count()
+}
+
+/// 0 for none, and where it cannot be asked.
+fn core_cookie(pid: i32) -> u64 {
+    const OF_TASK: libc::c_ulong = 0;
+    let mut cookie = 0_u64;
+    // SAFETY: the kernel writes one u64, which is alive during the call.
+    unsafe {
+        libc::prctl(
+            libc::PR_SCHED_CORE,
+            libc::PR_SCHED_CORE_GET,
+            pid,
+            OF_TASK,
+            &raw mut cookie,
+        );
+    }
+    cookie
 }
 
 fn status(run_dir: &RunDir) -> Result<Option<StatusView>, String> {
@@ -256,6 +282,12 @@ pub fn report(facts: &Facts) -> Report {
         }
     }
     notes.extend(facts.main_cpus.iter().cloned());
+    if facts.core_cookies > 0 {
+        notes.push(format!(
+            "{} a cookie of core scheduling: it keeps a core from others' work, and main can wait a tick for that",
+            crate::render::count(facts.core_cookies as u64, "process has", "processes have")
+        ));
+    }
     notes.extend(facts.server.notes(facts.scheduler.is_supported()));
     Report {
         version: env!("CARGO_PKG_VERSION"),

@@ -86,6 +86,7 @@ mod tests {
             main_cpus: Vec::new(),
             scheduler: crate::doctor::scheduler::Scheduler::default(),
             server: crate::doctor::server::ServerSettings::default(),
+            core_cookies: 1,
             systemd: Ok("257".to_owned()),
             config: Ok((Engine::Auto, "default".to_owned())),
             bandwidth_slice_us: Some(5000),
@@ -114,7 +115,10 @@ mod tests {
     fn an_agent_that_answers_is_enough() {
         let mut facts = facts(Err("hidden in this container".to_owned()));
         facts.agent = Ok(Some("runs".to_owned()));
-        assert!(super::super::report(&facts).enforceable);
+        let report = super::super::report(&facts);
+        assert!(report.enforceable);
+        let cookie = "1 process has a cookie of core scheduling";
+        assert!(report.notes.iter().any(|note| note.starts_with(cookie)));
     }
 
     #[test]
