@@ -182,6 +182,16 @@ pub(crate) fn run<S>(
     }
 }
 
+/// The thread does not preempt main as it wakes: SCHED_BATCH. It preempts side work, which is in
+/// the idle class.
+fn let_main_go_on() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameters outlive the call; 0 is the calling thread. A thread that stays as it
+    // is does its work all the same.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+}
+
 pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
     own.starts.begin(agent);
     run(HOUSEKEEPING, &mut own, agent, |own, agent, pause| {
@@ -228,7 +238,12 @@ pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<Joi
             std::thread::Builder::new()
                 .name(name.to_owned())
                 .stack_size(512 * 1024)
-                .spawn(move || work(&agent))
+                .spawn(move || {
+                    if matches!(name, "housekeeping" | "slow-work") {
+                        let_main_go_on();
+                    }
+                    work(&agent);
+                })
                 .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
         })
         .collect()
