@@ -22,7 +22,7 @@ unit() {
 }
 LIMITS='CPUWeight=90\nTasksMax=40\nMemoryMax=200M\nMemorySwapMax=0\nAllowedCPUs=0\nIPAddressDeny=any'
 unit t-free '' ''
-unit t-in "$LIMITS" '/usr/bin/tidegate run --side --name inner --'
+unit t-in "$LIMITS" '/usr/bin/tidegate run --side --quota 500m --name inner --'
 # No unit there has CPU settings, so the slice hands no CPU controller down.
 unit t-out 'Slice=other.slice\nTasksMax=40' '/usr/bin/tidegate run --side --name outer --'
 sed 's|@PREFIX@|/usr|g' /vm/tidegate.service >/run/systemd/system/tidegate.service
@@ -43,7 +43,7 @@ INNER=$HOME_OF/tidegate-inner=
 [ -d $ROOT/$INNER ] || fail "no group below the unit: $(tidegate status)"
 same "what is beside it" "$(cat $ROOT/$HOME_OF/cgroup.type)" "domain threaded"
 same "its class" "$(cat $ROOT/$INNER/cpu.idle)" 1
-[ "$(cut -d' ' -f1 $ROOT/$INNER/cpu.max)" != max ] || fail "it has no quota"
+[ "$(cut -d' ' -f1 $ROOT/$INNER/cpu.max)" != max ] || fail "its quota is not written"
 within "its tasks" "$(cat $ROOT/$HOME_OF/pids.current)" 30 40
 same "its memory" "$(cat $ROOT/$HOME_OF/memory.max)" 209715200
 same "its swap" "$(cat $ROOT/$HOME_OF/memory.swap.max)" 0
