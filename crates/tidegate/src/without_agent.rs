@@ -3,6 +3,12 @@
 
 use std::os::unix::net::UnixStream;
 
+use tidegate_agent::systemd::bus::is_booted;
+use tidegate_agent::systemd::own_unit::user_scope;
+use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_engine::limit::of_terms;
+use tidegate_terms::Terms;
+
 use crate::connect;
 
 const NICE: i32 = 19;
@@ -16,9 +22,22 @@ pub fn is_needed() -> bool {
     !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err()
 }
 
-/// Gives this process the last place wherever the kernel has one; says what it has now.
-pub fn take_last_place() -> String {
+/// What this process has taken.
+pub struct Place {
+    pub words: String,
+    /// The user's own systemd holds the quota and the cap.
+    pub is_limited: bool,
+}
+
+/// Gives this process the last place wherever one is to be had: in a scope of the user's own
+/// systemd, and by what the kernel lets any process take.
+pub fn take_last_place(command: &str, terms: &Terms) -> Place {
     let mut has = Vec::new();
+    let limit = of_terms(terms, 0).unwrap_or(Bandwidth::unlimited());
+    let in_scope = is_booted() && user_scope(command, limit).is_ok() && is_in_idle_group();
+    if in_scope {
+        has.push("the idle class of a scope of your systemd".to_owned());
+    }
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: `param` is alive during the call; 0 is this thread, the only one that execs.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
@@ -39,18 +58,32 @@ pub fn take_last_place() -> String {
     {
         has.push(format!("its autogroup at nice {NICE}"));
     }
-    let to = yields_to().map_or_else(String::new, |to| format!(", which yields to {to}"));
-    has.join(", ") + &to
+    let to = yields_to(in_scope).map_or_else(String::new, |to| format!(", which yields to {to}"));
+    Place {
+        words: has.join(", ") + &to,
+        is_limited: in_scope,
+    }
+}
+
+/// Whether the user's systemd has the cpu controller for its units.
+fn is_in_idle_group() -> bool {
+    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = format!("/sys/fs/cgroup{}/cpu.idle", cpu_group(&cgroups));
+    std::fs::read_to_string(path).is_ok_and(|idle| idle.trim() == "1")
 }
 
 /// Where it yields to some work only: to which, and what would change that.
-fn yields_to() -> Option<String> {
+fn yields_to(in_scope: bool) -> Option<String> {
     let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     match cpu_group(&cgroups) {
         "/" if is_in_autogroup() && !leads_its_session() => {
             Some("its own session (put setsid before tidegate to have it yield to all)".to_owned())
         }
         "/" => None,
+        group if in_scope => {
+            let parent = group.rsplit_once('/').map_or(group, |(parent, _)| parent);
+            Some(format!("what else is in {parent}"))
+        }
         group => Some(format!(
             "its own group, {group}, which has its weight beside others"
         )),

@@ -1,4 +1,5 @@
-//! The few calls to systemd that Tidegate makes, over the system bus. Each opens its own connection
+//! The few calls to systemd that Tidegate makes, over the system bus or a user's own. Each
+//! opens its own connection
 //! and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
 //! agent that holds none has none to lose.
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::target::UnitName;
 use tidegate_engine::clock::monotonic_ns;
+use zbus::connection::Builder;
 use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
@@ -268,12 +270,26 @@ pub(super) fn on_bus<T: Send>(
             ),
         });
     }
-    ask(calls)
+    ask(Builder::system, calls)
+}
+
+/// The same on the bus of the user who runs this. (The socket `systemd/private` of the user's manager
+/// needs no bus, and its answers name a sender that zbus refuses.)
+pub(super) fn on_own_bus<T: Send>(
+    calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
+) -> Result<T, BusError> {
+    let no_bus = || BusError::NoBus {
+        why: "XDG_RUNTIME_DIR is not set".to_owned(),
+    };
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").ok_or_else(no_bus)?;
+    let address = format!("unix:path={}", Path::new(&dir).join("bus").display());
+    ask(|| Builder::address(address.as_str()), calls)
 }
 
 /// Runs calls on a connection of their own, in a thread of their own: the caller may be inside
 /// another runtime.
 fn ask<T: Send>(
+    builder: impl FnOnce() -> Builder<'static> + Send,
     calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
 ) -> Result<T, BusError> {
     if !is_booted() {
@@ -287,7 +303,7 @@ fn ask<T: Send>(
             .map_err(|error| no_bus(error.to_string()))?;
         runtime.block_on(async {
             let all = async {
-                let bus = zbus::connection::Builder::system()
+                let bus = builder()
                     .method_timeout(PATIENCE)
                     .build()
                     .await

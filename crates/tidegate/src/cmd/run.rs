@@ -7,13 +7,13 @@
 use std::ffi::OsString;
 
 use tidegate_api::RunRequest;
-use tidegate_terms::{Class, Config, Source};
+use tidegate_terms::{Class, Config, Source, Terms};
 
 use crate::connect;
 use crate::exec;
 use crate::identity;
 use crate::terms_flags::TermFlags;
-use crate::without_agent;
+use crate::without_agent::{self, Place};
 use tidegate_api::Exit;
 use tidegate_api::cli::{Failure, report};
 
@@ -68,10 +68,11 @@ pub struct Args {
 
 /// Comes back only if there is no command to become.
 pub fn main(mut args: Args) -> Result<Exit, Failure> {
-    let is_side_by_default = is_side_by_default(&args.terms)?;
+    let is_side_by_default = is_side_by_default(&resolved(&args.terms)?);
     if is_side_by_default {
         args.terms.0.insert("class", "side", Source::RunFlag);
     }
+    let terms = resolved(&args.terms)?;
     let caller = if args.as_root {
         None
     } else {
@@ -98,8 +99,11 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
                 report(&format!("run: {note}"));
             }
         }
-        Err(failure) if !args.strict && can_yield(&args.terms) && without_agent::is_needed() => {
-            let place = without_agent::take_last_place();
+        Err(failure)
+            if !args.strict && terms.class.value == Class::Side && without_agent::is_needed() =>
+        {
+            let command = word.to_string_lossy();
+            let place = without_agent::take_last_place(&command, &terms);
             if !args.quiet {
                 report(&yields(&args, &place, &failure));
             }
@@ -116,17 +120,15 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     Err(exec::become_command(&file, &args.command, caller.as_ref()))
 }
 
-/// Side work that is not also main for anyone: it can hold itself back.
-fn can_yield(flags: &TermFlags) -> bool {
-    let terms = Config::default().resolve(&[&flags.0]);
-    terms.is_ok_and(|terms| terms.class.value == Class::Side)
-}
-
 /// What holds without an agent, and what does not.
-fn yields(args: &Args, place: &str, failure: &Failure) -> String {
+fn yields(args: &Args, place: &Place, failure: &Failure) -> String {
     let asked = args.terms.0.to_map();
-    let missing = asked.into_keys().filter(|term| term != "class");
-    let missing: Vec<String> = missing.collect();
+    let is_held = |term: &str| match term {
+        "class" => true,
+        "quota" | "period" | "cap_hard" => place.is_limited,
+        _ => false,
+    };
+    let missing: Vec<String> = asked.into_keys().filter(|term| !is_held(term)).collect();
     let missing = match missing.is_empty() {
         true => String::new(),
         false => format!("; not in force: {}", missing.join(", ")),
@@ -138,17 +140,19 @@ fn yields(args: &Args, place: &str, failure: &Failure) -> String {
             "no agent runs here (an administrator: systemctl enable --now tidegate)".to_owned()
         }
     };
-    format!("run: side work by {place}{missing}; {why}")
+    format!("run: side work by {}{missing}; {why}", place.words)
 }
 
 /// Checks the terms before an agent starts, which checks them again with its own files.
-/// Returns true if the command becomes side work because it has neither class, limit nor hint.
-fn is_side_by_default(flags: &TermFlags) -> Result<bool, Failure> {
+fn resolved(flags: &TermFlags) -> Result<Terms, Failure> {
     // The flags alone are resolved: an error names no file.
-    let terms = Config::default()
-        .resolve(&[&flags.0])
-        .map_err(|e| Failure::from(e).before_run())?;
-    Ok(terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default())
+    let terms = Config::default().resolve(&[&flags.0]);
+    terms.map_err(|error| Failure::from(error).before_run())
+}
+
+/// The command becomes side work because it has neither class, limit nor hint.
+fn is_side_by_default(terms: &Terms) -> bool {
+    terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default()
 }
 
 fn place(args: &Args) -> Result<Vec<String>, Failure> {
