@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 
 use tidegate_agent::systemd::bus::is_booted;
 use tidegate_agent::systemd::own_unit::user_scope;
+use tidegate_cgroup::RealFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::discover::discover;
 use tidegate_engine::limit::of_terms;
 use tidegate_terms::Terms;
 
@@ -17,9 +19,15 @@ const NICE: i32 = 19;
 const IOPRIO_PROCESS: libc::c_int = 1;
 const IOPRIO_IDLE: libc::c_int = 3 << 13;
 
-/// Whether nothing listens where an agent would. One that does not answer is there.
+/// Whether nothing listens where an agent would, and this user cannot have one: root only where no
+/// group can be made. An agent that does not answer is there.
 pub fn is_needed() -> bool {
-    !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err()
+    let can_have_one = || {
+        let machine = discover(&RealFs::new(), None);
+        rustix::process::geteuid().is_root()
+            && machine.is_ok_and(|machine| machine.refusal().is_none())
+    };
+    !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err() && !can_have_one()
 }
 
 /// What this process has taken.

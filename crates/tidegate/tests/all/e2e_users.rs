@@ -73,9 +73,22 @@ fn under_sudo_the_command_runs_as_the_caller() {
 #[test]
 fn without_rights_and_without_an_agent_the_remedy_is_said() {
     let instance = or_skip!(Instance::new("bare"));
-    let refused = ends_with(&by_nobody(&instance, "run --side -- true"), 125);
+    let refused = ends_with(&by_nobody(&instance, "run --side --strict -- true"), 125);
     assert!(refused.contains("sudo"), "{refused}");
-    let words = ["run", "--side", "--or-bare", "--", "sh", "-c", "exit 3"];
+    // Side work holds itself back: field 41 is the policy, 5 is SCHED_IDLE; then its nice level.
+    let words = [
+        "run",
+        "--side",
+        "--",
+        "cut",
+        "-d",
+        " ",
+        "-f19,41",
+        "/proc/self/stat",
+    ];
+    let place = instance.by_nobody(&words).output().unwrap();
+    assert_eq!(stdout(&place), "19 5\n", "{}", describe(&place));
+    let words = ["run", "--main", "--or-bare", "--", "sh", "-c", "exit 3"];
     let bare = instance.by_nobody(&words).output().unwrap();
     let said = ends_with(&bare, 3);
     assert!(said.contains("without a gate"), "{said}");
