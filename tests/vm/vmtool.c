@@ -20,6 +20,8 @@
 //                                            and how many took over 1 ms longer than the work, "done_late="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
 //   vmtool sliced NS COMMAND...              runs it with a slice of its own
+//   vmtool niced N COMMAND...                runs it with a nice level
+//   vmtool idle COMMAND...                   runs it as SCHED_IDLE
 //   vmtool lock hold KIND FILE HOLD_US REST_US
 //                                            holds a lock for so much CPU, rests, and again; KIND is flock,
 //                                            fcntl, ofd, futex, pi or pipe
@@ -44,6 +46,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -348,10 +351,9 @@ static void slices(const char *pid)
 	closedir(tasks);
 }
 
-static _Noreturn void sliced(const char *ns, char **command)
+static _Noreturn void scheduled(struct attr attr, char **command)
 {
-	struct attr attr = {.size = sizeof(attr), .runtime_ns = strtoull(ns, NULL, 10)};
-
+	attr.size = sizeof(attr);
 	if (syscall(SYS_sched_setattr, 0, &attr, 0))
 		die("sched_setattr");
 	execvp(command[0], command);
@@ -413,7 +415,11 @@ int main(int count, char **words)
 		for (int i = 2; i < count; i++)
 			slices(words[i]);
 	else if (!strcmp(verb, "sliced") && count >= 4)
-		sliced(words[2], words + 3);
+		scheduled((struct attr){.runtime_ns = strtoull(words[2], NULL, 10)}, words + 3);
+	else if (!strcmp(verb, "niced") && count >= 4)
+		scheduled((struct attr){.nice = atoi(words[2])}, words + 3);
+	else if (!strcmp(verb, "idle") && count >= 3)
+		scheduled((struct attr){.policy = SCHED_IDLE}, words + 2);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "hold"))
 		lock_hold(words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "wait"))
