@@ -157,20 +157,27 @@ pub const FOLLOW_TITLE: &str = "Main steps from 10 to 80 % and back, headroom 30
 
 fn follow(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let seed = ask.seed(&[2]);
-    let up_ns = 1_600 * MS + (seeded(seed).random_range(0.0..1.0) * S as f64) as u64;
-    let (high_ns, back_ns) = ask.quick_or((1_100 * MS, 600 * MS), (2_200 * MS, 1_800 * MS));
-    let down_ns = up_ns + high_ns;
-    let levels = [(0, step::LOW), (up_ns, step::HIGH), (down_ns, step::LOW)];
-    let orders = levels.map(|(at_ns, level)| (at_ns, step::ppm(level)));
+    let (high_ns, back_ns) = (1_200 * MS, ask.quick_or(600 * MS, 1_200 * MS));
+    let mut at_ns = 1_600 * MS + (seeded(seed).random_range(0.0..0.5) * S as f64) as u64;
+    let mut orders = vec![(0, step::ppm(step::LOW))];
+    // A step before which another program's burst held side work down does not count.
+    for _ in 0..ask.quick_or(1, 2) {
+        let down_ns = at_ns + high_ns;
+        orders.extend([
+            (at_ns, step::ppm(step::HIGH)),
+            (down_ns, step::ppm(step::LOW)),
+        ]);
+        at_ns = down_ns + back_ns;
+    }
     let case = Case::new("", "10 to 80 %").with("cpus", ask.cpus);
     let mut cells = Vec::new();
     for arm in [
         Placing::tidegate(HEADROOM_PCT),
         Placing::Law(Law::Sideloader),
     ] {
-        let mut scene = step::scene(arm, ask.cpus, seed, orders.to_vec())?;
+        let mut scene = step::scene(arm, ask.cpus, seed, orders.clone())?;
         scene.warm_ns = S;
-        scene.window_ns = down_ns + back_ns - scene.warm_ns;
+        scene.window_ns = at_ns - scene.warm_ns;
         cells.push(step::cell(&case, arm, ask.cpus, 0, scene));
     }
     let part = Part::new("steps", FOLLOW_TITLE, cells, step::figures, &step::METRICS);
