@@ -117,6 +117,8 @@ fn where_a_cpu_has_one_queue_side_work_has_short_turns_unless_it_asks_for_others
         let target = "gate:job";
         set(&agent, target, &[("latency", "5")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), PLUS_5);
+        set(&agent, target, &[("latency", "0")]).unwrap();
+        assert_eq!(slice(fake, PIDS[0]), None, "the kernel's own, on request");
         unset_terms(&agent, "job", &["latency"]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
     }
