@@ -358,15 +358,14 @@ static int end_turn(void *map, u32 *cpu, struct turn *turn)
 	/* After the last try, what waited runs elsewhere, or yields for another reason. */
 	if (slot && turn->tries == TURN_TRIES)
 		slot->waiting = 0;
-	if (!slot || !slot->waiting) {
+	/* What waits behind other work now may stand behind side work later: that is a new turn. */
+	if (!slot || !slot->waiting || (slot->word & 3) != SIDE) {
 		turn->is_watched = 0;
 		return 0;
 	}
 	turn->tries++;
-	if ((slot->word & 3) == SIDE) {
-		slot->ended++;
-		bpf_wq_start(&turn->work, 0);
-	}
+	slot->ended++;
+	bpf_wq_start(&turn->work, 0);
 	bpf_timer_start(&turn->timer, TURN_NS << turn->tries, TIMER_CPU_PIN);
 	return 0;
 }
