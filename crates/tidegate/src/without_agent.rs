@@ -37,8 +37,8 @@ pub struct Place {
     pub is_limited: bool,
 }
 
-/// Gives this process the last place wherever one is to be had: in a scope of the user's own
-/// systemd, and by what the kernel lets any process take.
+/// Makes this process yield as far as it may: by the idle class of a scope of the user's own
+/// systemd, and by the policy and levels that any process may give itself.
 pub fn take_last_place(command: &str, terms: &Terms) -> Place {
     let mut has = Vec::new();
     let limit = of_terms(terms, 0).unwrap_or(Bandwidth::unlimited());

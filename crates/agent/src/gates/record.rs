@@ -77,7 +77,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,
     pub uid: u32,
-    /// The user whose budget the gate uses, if that is not `uid`: the owner of a user namespace.
+    /// The owner of the user namespace, where the gate counts against that user's budget and not
+    /// against that of `uid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<u32>,
     pub command: Vec<String>,

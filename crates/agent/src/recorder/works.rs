@@ -169,7 +169,7 @@ impl Works {
     }
 }
 
-/// A gate that does nothing has no entry, and neither has one whose use is unknown.
+/// The gate's entry; none for a gate that does nothing, or whose CPU use is unknown.
 fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Option<Active> {
     let used_cpus = gate.usage_cpus?;
     if used_cpus < USED_MIN_CPUS && gate.held.view.own_throttled_periods == 0 {

@@ -1,5 +1,5 @@
-//! The few calls to systemd that Tidegate makes, over the system bus or a user's own. Each
-//! opens its own connection
+//! The few calls to systemd that Tidegate makes, over the system bus or a user's own. Each opens its
+//! own connection
 //! and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
 //! agent that holds none has none to lose.
 

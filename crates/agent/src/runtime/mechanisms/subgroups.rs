@@ -37,7 +37,7 @@ const START: &str = "each alone: ";
 
 struct SplitGate {
     gate: String,
-    /// The user whose budget its groups use.
+    /// The user against whose budget its groups count.
     user: u32,
     family: Family,
     limit: Option<Bandwidth>,
