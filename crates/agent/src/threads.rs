@@ -193,6 +193,7 @@ fn let_main_go_on() {
 }
 
 pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
+    let_main_go_on();
     own.starts.begin(agent);
     run(HOUSEKEEPING, &mut own, agent, |own, agent, pause| {
         own.starts.wait(agent, pause);
@@ -201,6 +202,7 @@ pub(crate) fn housekeeping(mut own: Housekeeping, agent: &Agent) {
 }
 
 pub(crate) fn slow_work(agent: &Agent) {
+    let_main_go_on();
     let mut own = SlowWork {
         recorder: Recorder::begin(agent),
         ..SlowWork::default()
@@ -238,12 +240,7 @@ pub(crate) fn start(agent: &Arc<Agent>, own: Housekeeping) -> io::Result<Vec<Joi
             std::thread::Builder::new()
                 .name(name.to_owned())
                 .stack_size(512 * 1024)
-                .spawn(move || {
-                    if matches!(name, "housekeeping" | "slow-work") {
-                        let_main_go_on();
-                    }
-                    work(&agent);
-                })
+                .spawn(move || work(&agent))
                 .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
         })
         .collect()

@@ -388,9 +388,8 @@ pub struct Effect {
     pub late: Interval,
     /// What side work used at the level; what the gate used more than at its tolerance.
     pub side_cpus: f64,
-    /// Seconds a second that other work stood behind side work at the level; 0 where gates are
-    /// switched.
-    pub behind_side: f64,
+    /// Seconds a second that other work stood behind side work at the level; none of a gate.
+    pub behind_side: Option<f64>,
     /// Main's CPU time over that at the reference.
     pub cpu_ratio: f64,
 }
@@ -480,7 +479,7 @@ impl Data {
             slowdown: slowdown(runnable, stretch, cpu, freedom),
             late: late_difference(&pairs, late_after_ns),
             side_cpus: side.side_ns / side.used_ns.max(1.0),
-            behind_side: side.behind_side_ns / side.used_ns.max(1.0),
+            behind_side: Some(side.behind_side_ns / side.used_ns.max(1.0)),
             cpu_ratio: cpu.log.exp(),
         })
     }
@@ -539,7 +538,7 @@ impl Data {
                 ),
                 late: Interval::around(late.effects[gate], reach * late.errors[gate]),
                 side_cpus: side.effects[gate],
-                behind_side: 0.0,
+                behind_side: None,
                 cpu_ratio: cpu.log_of(gate)?.log.exp(),
             })
         };

@@ -387,14 +387,7 @@ pub(crate) fn view(runtime: &Runtime) -> Option<MeasureView> {
     view.elapsed_seconds = elapsed_ns as f64 / 1e9;
     view.length_seconds = length_ns as f64 / 1e9;
     view.tolerance_ratio = f64::from(demand.tolerance_ppm) / 1e6;
-    let findings = found(&mut view, &switched, &data);
-    if tells_turns {
-        for (level, found) in view.levels.iter_mut().zip(&findings.effects) {
-            if let (Some(effect), Some(found)) = (&mut level.effect, found) {
-                effect.behind_side_ratio = Some(found.behind_side);
-            }
-        }
-    }
+    let findings = found(&mut view, &switched, &data, tells_turns);
     match state {
         State::Running => view.state = "running".to_owned(),
         State::Done => view.state = "done".to_owned(),
@@ -412,7 +405,7 @@ pub(crate) fn view(runtime: &Runtime) -> Option<MeasureView> {
     Some(view)
 }
 
-fn found(view: &mut MeasureView, switched: &Switched, data: &Data) -> Findings {
+fn found(view: &mut MeasureView, switched: &Switched, data: &Data, tells_turns: bool) -> Findings {
     let findings = data.findings();
     view.main_cpus = findings.main_cpus;
     view.reference_side_cpus = findings.reference_side_cpus;
@@ -420,7 +413,7 @@ fn found(view: &mut MeasureView, switched: &Switched, data: &Data) -> Findings {
     let effects = findings
         .effects
         .iter()
-        .map(|effect| effect.as_ref().map(effect_view));
+        .map(|effect| Some(effect_view(effect.as_ref()?, tells_turns)));
     match switched {
         Switched::Levels(levels_ppm) => {
             let levels = levels_ppm.iter().zip(effects);
@@ -447,13 +440,13 @@ fn interval_view(interval: &Interval) -> IntervalView {
     }
 }
 
-fn effect_view(effect: &Effect) -> EffectView {
+fn effect_view(effect: &Effect, tells_turns: bool) -> EffectView {
     EffectView {
         rounds: effect.rounds as u64,
         slowdown_ratio: interval_view(&effect.slowdown),
         late_ratio: interval_view(&effect.late),
         side_cpus: effect.side_cpus,
-        behind_side_ratio: None,
+        behind_side_ratio: effect.behind_side.filter(|_| tells_turns),
         main_cpu_ratio: effect.cpu_ratio,
     }
 }

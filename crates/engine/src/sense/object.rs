@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{PrintLevel, libbpf_sys};
@@ -64,8 +64,13 @@ pub struct KernelTypes {
 }
 
 impl KernelTypes {
-    /// Of the kernel that runs; all false where it has no BTF.
+    /// Of the kernel that runs; all false where it has no BTF. The BTF is read once a process.
     pub fn read() -> Self {
+        static READ: OnceLock<KernelTypes> = OnceLock::new();
+        *READ.get_or_init(Self::read_btf)
+    }
+
+    fn read_btf() -> Self {
         // SAFETY: the names end with a zero; the BTF is freed once, and is not used after that.
         unsafe {
             let btf = libbpf_sys::btf__load_vmlinux_btf();
