@@ -16,11 +16,12 @@ until_true 8 confined || fail "side is not confined"
 tidegate status | grep "by cpuset" || fail "status does not say so"
 same "cpu.idle while it is confined" "$(cat $ROOT/$SIDE/cpu.idle)" 0
 # Main on every CPU: one core is enough for the tolerance.
-inside main vmtool threads 2 &
+group main
+into main vmtool threads 2 &
 main=$!
 until_true 10 sh -c "[ \"\$(cat $ROOT/$SIDE/cpuset.cpus)\" = 1 ]" || fail "the set did not shrink: $(cpus_of)"
 same "side's CPUs in the kernel's own words" "$(cat $ROOT/$SIDE/cpuset.cpus.effective)" 1
-kill $main 2>/dev/null
+finish $main
 kill -9 "$(agent)"
 until_true 10 sh -c 'tidegate status >/dev/null' || fail "no agent came back"
 until_true 10 confined || fail "the next agent does not go on"
