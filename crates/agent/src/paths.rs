@@ -143,6 +143,11 @@ impl RunDir {
         self.dir.join("gates.json")
     }
 
+    /// The fifos of gates with a jobserver.
+    pub fn jobservers(&self) -> PathBuf {
+        self.dir.join("jobservers")
+    }
+
     /// The steps of the last ten minutes.
     pub fn flight(&self) -> PathBuf {
         self.dir.join("flight")

@@ -22,9 +22,10 @@ use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;
 use crate::recorder::Recorder;
+use crate::runtime::jobserver::Surplus;
 use crate::runtime::mechanisms::subgroups;
 use crate::runtime::{
-    control_thread, cpuset_controller, lock_boost, mains, measurement, supervise,
+    control_thread, cpuset_controller, jobserver, lock_boost, mains, measurement, supervise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -104,6 +105,7 @@ pub(crate) struct SlowWork {
     units: UnitFollower,
     has_new_subgroups: bool,
     recorder: Option<Recorder>,
+    surplus: Surplus,
 }
 
 /// Rows that may wait for a disk, for systemd's bus, or for the kernel to move a process.
@@ -127,6 +129,11 @@ pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
         name: "cpuset",
         period: |_, agent| cpuset_controller::period(&agent.runtime),
         run: |_, agent| cpuset_controller::poll_cpuset(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "jobservers",
+        period: |_, agent| jobserver::period(&agent.runtime),
+        run: |own, agent| own.surplus = jobserver::poll(&agent.gates, &agent.runtime),
     },
     Row {
         name: "recorder",
@@ -207,8 +214,8 @@ pub(crate) fn slow_work(agent: &Agent) {
         recorder: Recorder::begin(agent),
         ..SlowWork::default()
     };
-    run(SLOW_WORK, &mut own, agent, |_, agent, pause| {
-        agent.runtime.kernel.clock.sleep(pause);
+    run(SLOW_WORK, &mut own, agent, |own, agent, pause| {
+        own.surplus.take_back(&*agent.runtime.kernel.clock, pause);
     });
 }
 

@@ -2,6 +2,7 @@
 //! does not know is refused: a newer client's restriction must not be dropped in silence.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub struct RunReply {
     pub cgroup: String,
     /// What the caller should know and did not ask (a term that cannot be enforced here).
     pub notes: Vec<String>,
+    /// The fifo of the gate's jobserver, if it has one.
+    #[serde(default)]
+    pub jobserver: Option<PathBuf>,
 }
 
 /// Gives terms to a running process or an existing group.

@@ -127,6 +127,9 @@ pub struct GateView {
     /// The limit that holds it back, and the kernel's counts that say so.
     #[serde(default)]
     pub held: HeldView,
+    /// Jobs that its jobserver lets it run at once, if it has one.
+    #[serde(default)]
+    pub jobs: Option<u32>,
     /// What its own quota and hard cap come to.
     #[serde(default)]
     pub own_limit: Option<LimitView>,

@@ -18,7 +18,8 @@ impl Term {
             | Term::CapHard
             | Term::CapSoft
             | Term::CapScope
-            | Term::LatencyInherit => true,
+            | Term::LatencyInherit
+            | Term::Jobserver => true,
             Term::Headroom | Term::Tolerance | Term::Objective | Term::Fallback => false,
         }
     }

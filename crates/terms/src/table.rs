@@ -261,6 +261,10 @@ table! {
         example: "restore", value: "FALLBACK", classes: ALL_CLASSES,
         doc: "What a limited process or group that was not started by run goes to when Tidegate dies",
     }
+    Jobserver jobserver: Switch {
+        default: Switch(false), range: "yes or no", example: "yes", value: "YES|NO", classes: &[Class::Side],
+        doc: "Whether run gives the command a GNU make jobserver, whose jobs follow what side work may use; make -jN overrides it",
+    }
 }
 
 table! {

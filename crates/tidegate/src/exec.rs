@@ -9,6 +9,8 @@ use crate::inherited;
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
+pub type Variable = (&'static str, OsString);
+
 /// The file that `word` means: a path when it has a slash, else the first executable of that name
 /// in `PATH`.
 ///
@@ -80,16 +82,23 @@ fn refusal(shown: &str, error: &rustix::io::Errno) -> Failure {
     Failure::new(exit, format!("run: {shown}: {why}; {remedy}"))
 }
 
-/// Becomes the command. Comes back only with the reason why not.
+/// Becomes the command, with these variables over its own. Comes back only with the reason why not.
 ///
 /// Not `std::process::Command::exec`: that empties the signal mask and resets SIGPIPE, and the
 /// command is to find both as they were. Our own descriptors are all close-on-exec.
-pub fn become_command(file: &Path, words: &[OsString], caller: Option<&Caller>) -> Failure {
+pub fn become_command(
+    file: &Path,
+    words: &[OsString],
+    caller: Option<&Caller>,
+    variables: Vec<Variable>,
+) -> Failure {
     let shown = words
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let Some((file, argv, env)) = arguments(file, words, caller) else {
+    let of_caller = caller.map(Caller::environment).unwrap_or_default();
+    let variables: Vec<Variable> = of_caller.into_iter().chain(variables).collect();
+    let Some((file, argv, env)) = arguments(file, words, &variables) else {
         // exec's strings end at a zero byte; the kernel never passes us one, so this is only
         // reachable from PATH.
         return Failure::new(
@@ -135,7 +144,7 @@ pub fn become_command(file: &Path, words: &[OsString], caller: Option<&Caller>) 
 
 type Arguments = (CString, Vec<CString>, Vec<CString>);
 
-fn arguments(file: &Path, words: &[OsString], caller: Option<&Caller>) -> Option<Arguments> {
+fn arguments(file: &Path, words: &[OsString], overrides: &[Variable]) -> Option<Arguments> {
     // An empty entry in PATH means the working directory; execvpe must see a slash in any case.
     let file = match file.as_os_str().as_bytes().contains(&b'/') {
         true => file.to_owned(),
@@ -146,14 +155,13 @@ fn arguments(file: &Path, words: &[OsString], caller: Option<&Caller>) -> Option
         .iter()
         .map(|w| CString::new(w.as_bytes()).ok())
         .collect();
-    let overrides = caller.map(Caller::environment).unwrap_or_default();
     let mut env = Vec::new();
     for (name, value) in std::env::vars_os() {
         if !overrides.iter().any(|(changed, _)| name == *changed) {
             env.push(variable(&name, &value)?);
         }
     }
-    for (name, value) in &overrides {
+    for (name, value) in overrides {
         env.push(variable(OsStr::new(name), value)?);
     }
     Some((file, argv?, env))

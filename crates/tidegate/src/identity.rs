@@ -145,6 +145,10 @@ impl Caller {
         ))
     }
 
+    pub fn ids(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
     /// The variables that name the user, as sudo sets them for another user.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut vars = Vec::new();

@@ -12,6 +12,7 @@ mod doctor;
 mod exec;
 mod identity;
 mod inherited;
+mod jobserver;
 mod render;
 mod terms_flags;
 mod top;

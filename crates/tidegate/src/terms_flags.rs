@@ -40,12 +40,19 @@ impl Args for TermFlags {
             .hide_short_help(true)
             .help(format!("{} ({})", Term::Class.doc(), Term::Class.range()));
         let rest = plain().map(|term| {
-            Arg::new(term.name())
-                .long(flag(term))
+            let is_switch = term == Term::Jobserver;
+            let arg = Arg::new(term.name());
+            let arg = match is_switch {
+                true => arg
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("yes"),
+                false => arg.allow_hyphen_values(true),
+            };
+            arg.long(flag(term))
                 .hide_short_help(!IN_SHORT_HELP.contains(&term))
                 .visible_aliases(term.alias())
                 .value_name(term.value_name())
-                .allow_hyphen_values(true)
                 .help(term.doc().split(';').next().unwrap_or_default())
                 .long_help(format!(
                     "{}: {} [default: {}]",

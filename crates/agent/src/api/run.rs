@@ -22,6 +22,7 @@ use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::{Place, place_of};
 use crate::runtime::cpuset_controller::gather_cpuset;
+use crate::runtime::jobserver;
 use crate::runtime::limits::{end_gates, ensure_side_root, enter};
 use crate::runtime::measure::has_ended;
 use crate::runtime::publish::publish;
@@ -78,9 +79,9 @@ impl Agent {
             known => known,
         };
         if let Some(index) = known {
-            let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
+            self.run_again(peer, &mut gates[index], &held, request, &raw)?;
             publish(&self.runtime, &gates)?;
-            return Ok(reply);
+            return Ok(self.reply_of(&gates, &gates[index]));
         }
         let place = place_of(kernel, peer, &gates, pid)?;
         let settings = &self.runtime.settings;
@@ -120,7 +121,7 @@ impl Agent {
             );
         }
         enter(&self.runtime, &mut gate, &held, &place)?;
-        let reply = reply_of(&gate);
+        let reply = self.reply_of(&gates, &gate);
         let what = format!("{} work of process {pid}", gate.class());
         gates.push(gate);
         let events = &self.runtime.events;
@@ -203,7 +204,7 @@ impl Agent {
         held: &HeldProcess,
         request: &RunRequest,
         asked: &RawTerms,
-    ) -> Result<RunReply, ApiError> {
+    ) -> Result<(), ApiError> {
         let kernel = &self.runtime.kernel;
         let process = &held.process;
         let mut record = gate.record.clone();
@@ -228,9 +229,23 @@ impl Agent {
         kernel.check_moved(&placement, held)?;
         gather_cpuset(&self.runtime);
         agree(&self.runtime, gate, changed)?;
-        let reply = reply_of(gate);
-        info!(gate = reply.gate, pid = process.pid, "entered");
-        Ok(reply)
+        info!(gate = gate.record.name, pid = process.pid, "entered");
+        Ok(())
+    }
+
+    fn reply_of(&self, gates: &[Gate], gate: &Gate) -> RunReply {
+        let record = &gate.record;
+        let (jobserver, refused) = match jobserver::enter(&self.runtime, gates, gate) {
+            Some(Ok(fifo)) => (Some(fifo), None),
+            Some(Err(refused)) => (None, Some(refused)),
+            None => (None, None),
+        };
+        RunReply {
+            gate: record.name.clone(),
+            cgroup: record.attachment.group().to_string(),
+            notes: record.notes.iter().cloned().chain(refused).collect(),
+            jobserver,
+        }
     }
 }
 
@@ -256,14 +271,6 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
     })?;
     let alone = kernel.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
     alone.then_some(index)
-}
-
-fn reply_of(gate: &Gate) -> RunReply {
-    RunReply {
-        gate: gate.record.name.clone(),
-        cgroup: gate.record.attachment.group().to_string(),
-        notes: gate.record.notes.clone(),
-    }
 }
 
 fn parent_of(fs: &dyn KernelFs, pid: i32) -> Option<i32> {

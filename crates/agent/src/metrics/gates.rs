@@ -98,6 +98,14 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
         gauges(all, ("gate_processes", "Processes in the gate"), |gate| {
             Some(gate.processes as f64)
         }),
+        gauges(
+            all,
+            (
+                "gate_jobs",
+                "Jobs that the jobserver of the gate lets it run at once",
+            ),
+            |gate| gate.jobs.map(f64::from),
+        ),
         counters(gates, used, |gate| gate.used_seconds),
         counters(gates, periods, |gate| Some(gate.nr_periods as f64)),
         counters(gates, throttled, |gate| Some(gate.nr_throttled as f64)),

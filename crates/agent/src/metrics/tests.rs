@@ -98,6 +98,7 @@ fn everything() -> StatusView {
     let mut status = status(vec![gate("a", "side")]);
     status.behind_side = Some(tidegate_api::BehindSideView::default());
     status.sched_ext = Some(SchedExtView::default());
+    status.gates[0].jobs = Some(1);
     let totals = &mut status.totals;
     totals.events.insert("gate.created".to_owned(), 1);
     let delays = totals.step_lateness.clone();

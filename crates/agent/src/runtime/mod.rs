@@ -16,6 +16,7 @@
 //! | `measure_advice` | what a measurement comes to |
 //! | `measurement` | what side work costs main |
 //! | `held` | which limit holds a gate back |
+//! | `jobserver` | how many jobs builds run at once |
 //! | `supervise` | the scheduler's life |
 //! | `cpuset_controller` | idle kept by the cpuset |
 //! | `lock_boost` | holders of locks that main waits for |
@@ -30,6 +31,7 @@ pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
 pub(crate) mod demand;
 pub(crate) mod held;
+pub(crate) mod jobserver;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;
@@ -60,6 +62,7 @@ use crate::recorder_state::RecorderState;
 use crate::sched_ext::SchedExtSupervisor;
 use crate::sched_ext::view::sched_ext_decision;
 use cpuset_controller::CpusetController;
+use jobserver::Jobservers;
 use lock_boost::LockBoostStats;
 use measurement::Measurement;
 use mechanisms::Subgroups;
@@ -76,6 +79,7 @@ pub struct Runtime {
     /// Gates that another version wrote down in a way that this one cannot read: left as they are.
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
     pub(crate) measurement: Mutex<Option<Measurement>>,
+    pub(crate) jobservers: Mutex<Jobservers>,
     pub(crate) events: Events,
     pub(crate) history: History,
     pub(crate) recorder: RecorderState,
@@ -101,6 +105,7 @@ impl Runtime {
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
             measurement: Mutex::default(),
+            jobservers: Mutex::default(),
             events: Events::default(),
             history: History::default(),
             recorder: RecorderState::default(),

@@ -72,6 +72,8 @@ pub(crate) fn explain(
         }
         gate.notes
             .extend(lock(&runtime.lock_boost).of_gate(&gate.name));
+        let jobs = |jobs| format!("its jobserver lets it run {jobs} jobs at once");
+        gate.notes.extend(gate.jobs.map(jobs));
     }
     let is_meant = |other: &&GateView, class: &str| {
         other.class == class && (gate.class != class || gate.name == other.name)

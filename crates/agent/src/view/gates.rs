@@ -6,6 +6,7 @@ use tidegate_api::{Decision, GateView, LimitView, TermView};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::{CpuStat, GroupPath};
 use tidegate_engine::limit::hard_cap;
+use tidegate_engine::sync::lock;
 use tidegate_terms::View;
 
 use super::figures::{cpus, seconds};
@@ -100,6 +101,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
         nr_bursts: stat.nr_bursts,
         burst_us: stat.burst_ns / 1_000,
         held: gate.held.view.clone(),
+        jobs: lock(&runtime.jobservers).jobs_of(&record.name),
         ..GateView::default()
     }
 }

@@ -4,14 +4,15 @@
 //! Nothing stands between the command and its starter: exit code, signals, terminal, job control
 //! and descriptors need no forwarding.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-use tidegate_api::RunRequest;
+use tidegate_api::{RunReply, RunRequest};
 use tidegate_terms::{Class, Config, Source, Terms};
 
 use crate::connect;
 use crate::exec;
-use crate::identity;
+use crate::identity::{self, Caller};
+use crate::jobserver;
 use crate::terms_flags::TermFlags;
 use crate::without_agent::{self, Place};
 use tidegate_api::Exit;
@@ -81,22 +82,20 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     // `required` above: there is at least one word.
     let word = args.command.first().cloned().unwrap_or_default();
     let file = exec::find(&word)?;
+    let mut variables = Vec::new();
     match place(&args) {
-        Ok(notes) if args.quiet => drop(notes),
-        Ok(notes) => {
-            if let Some(caller) = &caller {
-                let word = word.to_string_lossy();
-                report(&format!(
-                    "run: {word} runs as {caller} (--as-root keeps root)"
-                ));
+        Ok(mut reply) => {
+            if let Some(fifo) = &reply.jobserver {
+                match jobserver::offer(fifo, &args.command, caller.as_ref()) {
+                    Ok((found, notes)) => {
+                        variables = found;
+                        reply.notes.extend(notes);
+                    }
+                    Err(error) => reply.notes.push(format!("jobserver: {error}")),
+                }
             }
-            if is_side_by_default {
-                report(
-                    "run: side work, which yields to all other work (--main protects it instead)",
-                );
-            }
-            for note in notes {
-                report(&format!("run: {note}"));
+            if !args.quiet {
+                tell(&word, caller.as_ref(), is_side_by_default, &reply.notes);
             }
         }
         Err(failure)
@@ -117,7 +116,28 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
         }
         Err(failure) => return Err(failure.before_run()),
     }
-    Err(exec::become_command(&file, &args.command, caller.as_ref()))
+    let caller = caller.as_ref();
+    Err(exec::become_command(
+        &file,
+        &args.command,
+        caller,
+        variables,
+    ))
+}
+
+fn tell(word: &OsStr, caller: Option<&Caller>, is_side_by_default: bool, notes: &[String]) {
+    if let Some(caller) = caller {
+        let word = word.to_string_lossy();
+        report(&format!(
+            "run: {word} runs as {caller} (--as-root keeps root)"
+        ));
+    }
+    if is_side_by_default {
+        report("run: side work, which yields to all other work (--main protects it instead)");
+    }
+    for note in notes {
+        report(&format!("run: {note}"));
+    }
 }
 
 /// What holds without an agent, and what does not.
@@ -155,7 +175,7 @@ fn is_side_by_default(terms: &Terms) -> bool {
     terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default()
 }
 
-fn place(args: &Args) -> Result<Vec<String>, Failure> {
+fn place(args: &Args) -> Result<RunReply, Failure> {
     let request = RunRequest {
         // This process: the kernel gives its number, as the agent sees it.
         pid: 0,
@@ -166,5 +186,5 @@ fn place(args: &Args) -> Result<Vec<String>, Failure> {
         terms: args.terms.0.to_map(),
         join: args.join,
     };
-    Ok(connect::call_starting(|client| client.run(&request))?.notes)
+    connect::call_starting(|client| client.run(&request))
 }

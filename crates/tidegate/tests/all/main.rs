@@ -22,6 +22,7 @@ mod fault_namespaces;
 mod first_words;
 mod golden;
 mod hostile_client;
+mod jobserver;
 mod kill;
 mod kill_foreign;
 mod lock_boost;

@@ -280,6 +280,10 @@ fn refuse_unsimulated(keys: &GroupKeys, group: &Group, held: &Held<'_>, findings
             "is not simulated, for the simulated agent does not end; leave it out",
         );
     }
+    if !terms.jobserver.is_default() {
+        let why = "is not simulated, for simulated work asks for no token; leave it out";
+        refuse(Term::Jobserver, why);
+    }
     if !terms.latency_inherit.is_default() {
         let why = "is not simulated for a group; write it in its workloads";
         refuse(Term::LatencyInherit, why);
