@@ -191,7 +191,8 @@ fn write_tokens(mut file: &File, count: u32) {
 /// Opens a gate's fifo. One that an earlier agent made is taken up, for clients hold it open.
 fn open_fifo(path: &Path, gate: &Gate) -> io::Result<File> {
     match rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0) {
-        Ok(()) => lchown(path, Some(gate.record.uid), None)?,
+        Ok(()) => lchown(path, Some(gate.record.uid), None)
+            .inspect_err(|_| drop(std::fs::remove_file(path)))?,
         Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
@@ -207,7 +208,7 @@ impl Jobservers {
         self.fifos.get(gate).map(|fifo| fifo.jobs)
     }
 
-    /// Has the fifos of these gates open, and removes all others.
+    /// Has the fifos of these gates open as far as it can, and removes all others.
     fn keep(&mut self, run_dir: &RunDir, gates: &[&Gate]) -> io::Result<()> {
         let names: BTreeSet<&str> = gates.iter().map(|gate| gate.record.name.as_str()).collect();
         let before = self.fifos.len();
@@ -215,20 +216,26 @@ impl Jobservers {
         if !std::mem::replace(&mut self.has_swept, true) || self.fifos.len() < before {
             sweep(&run_dir.jobservers(), &names)?;
         }
+        let mut kept = Ok(());
         for gate in gates {
             let name = &gate.record.name;
             let fifo = match self.fifos.entry(name.clone()) {
                 Entry::Occupied(fifo) => fifo.into_mut(),
-                Entry::Vacant(place) => {
-                    let file = open_fifo(&run_dir.jobservers().join(name), gate)?;
-                    place.insert(Fifo::new(file, gate.record.attachment.group().clone()))
-                }
+                Entry::Vacant(place) => match open_fifo(&run_dir.jobservers().join(name), gate) {
+                    Ok(file) => {
+                        place.insert(Fifo::new(file, gate.record.attachment.group().clone()))
+                    }
+                    Err(error) => {
+                        kept = Err(error);
+                        continue;
+                    }
+                },
             };
             let limit_ucpu = gate.own_limit().and_then(|own| own.rate_ucpu());
             fifo.jobs_max = limit_ucpu.map_or(u32::MAX, |ucpu| whole_jobs(ucpu as f64 / 1e6));
             fifo.weight = gate.terms.cpu_weight();
         }
-        Ok(())
+        kept
     }
 
     /// All jobs together; while memory is short, none but the first of each gate.
@@ -324,10 +331,10 @@ pub(crate) fn enter(
     let kept = jobservers.keep(run_dir, &all);
     let allowance_cpus = jobservers.allowance_cpus.add(allowance_cpus);
     jobservers.settle(whole_jobs(allowance_cpus), &BTreeMap::new());
-    Some(
-        kept.map(|()| path)
-            .map_err(|error| format!("jobserver: {error}")),
-    )
+    Some(match kept {
+        Err(error) if !jobservers.fifos.contains_key(name) => Err(format!("jobserver: {error}")),
+        _ => Ok(path),
+    })
 }
 
 pub(crate) fn period(runtime: &Runtime) -> Duration {
