@@ -132,7 +132,7 @@ pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
     },
     Row {
         name: "jobservers",
-        period: |_, agent| jobserver::period(&agent.runtime),
+        period: |_, _| jobserver::PERIOD,
         run: |own, agent| own.surplus = jobserver::poll(&agent.gates, &agent.runtime),
     },
     Row {

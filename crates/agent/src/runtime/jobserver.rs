@@ -26,8 +26,7 @@ use crate::gates::{Attachment, Gate, Gates};
 use crate::paths::RunDir;
 use crate::runtime::Runtime;
 
-const PERIOD: Duration = Duration::from_millis(200);
-const IDLE_PERIOD: Duration = Duration::from_secs(1);
+pub(crate) const PERIOD: Duration = Duration::from_millis(200);
 /// Polls in a second: what was true in each of them is true of more than a moment.
 const WINDOW: usize = 5;
 /// A quarter of a CPU is enough for one more job.
@@ -216,6 +215,10 @@ impl Jobservers {
         if !std::mem::replace(&mut self.has_swept, true) || self.fifos.len() < before {
             sweep(&run_dir.jobservers(), &names)?;
         }
+        if gates.is_empty() {
+            // Means of an earlier time.
+            (self.allowance_cpus, self.stalled) = Default::default();
+        }
         let mut kept = Ok(());
         for gate in gates {
             let name = &gate.record.name;
@@ -306,8 +309,7 @@ fn sweep(dir: &Path, names: &BTreeSet<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// The fifo of a gate that a process enters, with its first tokens, or none where the gate has no
-/// jobserver. Called with the gates locked; a new gate is not in `gates` yet.
+/// The fifo of a gate that a process enters, where the gate has a jobserver. Called with the gates locked; a new gate is not in `gates` yet.
 pub(crate) fn enter(
     runtime: &Runtime,
     gates: &[Gate],
@@ -316,7 +318,6 @@ pub(crate) fn enter(
     if !has_jobserver(gate) {
         return None;
     }
-    let allowance_cpus = runtime.decision().allowance_cpus;
     let run_dir = &runtime.kernel.run_dir;
     let name = &gate.record.name;
     let path = run_dir.jobservers().join(name);
@@ -329,19 +330,10 @@ pub(crate) fn enter(
     let others = gates.iter().filter(|one| has_jobserver(one));
     let all: Vec<&Gate> = others.chain([gate]).collect();
     let kept = jobservers.keep(run_dir, &all);
-    let allowance_cpus = jobservers.allowance_cpus.add(allowance_cpus);
-    jobservers.settle(whole_jobs(allowance_cpus), &BTreeMap::new());
     Some(match kept {
         Err(error) if !jobservers.fifos.contains_key(name) => Err(format!("jobserver: {error}")),
         _ => Ok(path),
     })
-}
-
-pub(crate) fn period(runtime: &Runtime) -> Duration {
-    match lock(&runtime.jobservers).fifos.is_empty() {
-        true => IDLE_PERIOD,
-        false => PERIOD,
-    }
 }
 
 pub(crate) fn poll(registry: &Gates, runtime: &Runtime) -> Surplus {
@@ -361,6 +353,11 @@ pub(crate) fn poll(registry: &Gates, runtime: &Runtime) -> Surplus {
     if polled.is_empty() {
         return Surplus::default();
     }
+    let decision = runtime.decision();
+    // Before its first step the control loop has decided nothing.
+    if decision.capacity_cpus == 0.0 {
+        return Surplus::default();
+    }
     let mut runnable = BTreeMap::new();
     for (name, group, jobs) in polled {
         let tids = kernel.tids_below(&group, DEPTH);
@@ -368,10 +365,10 @@ pub(crate) fn poll(registry: &Gates, runtime: &Runtime) -> Surplus {
             runnable.insert(name, count_runnable(&*kernel.fs, &tids));
         }
     }
-    let allowance_cpus = runtime.decision().allowance_cpus;
     let stalled_us = stalled_us(&*kernel.fs);
+    let now_ns = kernel.clock.now_ns();
     let mut jobservers = lock(&runtime.jobservers);
-    let total = jobservers.total(allowance_cpus, stalled_us, kernel.clock.now_ns());
+    let total = jobservers.total(decision.allowance_cpus, stalled_us, now_ns);
     jobservers.settle(total, &runnable)
 }
 

@@ -92,9 +92,11 @@ fn two_jobs_of_ninja_run_at_once() {
     if is_there("ninja", (1, 13)) {
         let rule = |one: &str, other: &str| {
             let command = meets(&format!("{one}.on"), &format!("{other}.on"));
-            format!("rule {one}\n command = {command}\nbuild {one}: {one}\n")
+            format!("rule {one}\n command = {command}\nbuild {one}: {one} first\n")
         };
-        let text = rule("a", "b") + &rule("b", "a");
+        // 1.13 looks for tokens when a job ends.
+        let first = "rule first\n command = sleep 2; touch first\nbuild first: first\n";
+        let text = first.to_owned() + &rule("a", "b") + &rule("b", "a");
         std::fs::write(instance.path().join("build.ninja"), text).unwrap();
         let told = run_in(&instance, instance.path(), &["ninja"]);
         assert!(told.contains("Jobserver mode detected"), "{told}");
