@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Instance, PATIENCE, describe, ends_with, or_skip, stdout, wait_for};
+use crate::common::{Instance, describe, ends_with, or_skip, stdout, wait_for};
 use crate::support_kill::processes::{children, kill9};
 
 /// Side work has the whole machine by its tolerance, so that two jobs at once are its due however
@@ -253,15 +253,13 @@ fn a_fifo_is_its_users_alone_and_may_be_flooded() {
         other.display()
     ));
     assert!(intruder.stderr(Stdio::null()).status().unwrap().success());
-    // A million tokens, which the agent takes away as fast as they come.
+    // A million tokens are more than the fifo holds: this ends as the agent takes them away.
     let mut flood = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open(&path)
         .unwrap();
-    let began = std::time::Instant::now();
     (0..1_000).for_each(|_| flood.write_all(&[b'+'; 1_000]).unwrap());
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     let cpus = instance.json(&["status"])["cpus"].as_u64().unwrap();
     wait_for("the flood to be drained", || {
         rustix::io::ioctl_fionread(&flood).unwrap() <= cpus
