@@ -165,6 +165,64 @@ finish() {
 	for _pid in "$@"; do wait "$_pid" || true; done
 }
 
+# What follows is for bursts of main beside side work.
+
+# side_work KIND WORDS...: starts it with WORDS, and gives it 2 s. `fresh` is two tasks a CPU that work 2 ms and rest 3, anything
+# else an endless one a CPU.
+side_work() {
+	case $1 in
+	fresh) _tasks=$(($(nproc) * 2)) _work="duty 40 5000" ;;
+	*) _tasks=$(nproc) _work=burn ;;
+	esac
+	shift
+	SIDE_WORK=
+	for _n in $(seq "$_tasks"); do
+		# shellcheck disable=SC2086 # a list of words
+		"$@" vmtool $_work &
+		SIDE_WORK="$SIDE_WORK $!"
+	done
+	sleep 2
+}
+
+# shellcheck disable=SC2086 # a list of words
+side_work_over() { finish $SIDE_WORK; }
+
+# bursts_of GROUP MS: what a main in GROUP needs for bursts of MS in 4 s, with rests of four times that, into $SEEN.
+bursts_of() { SEEN=$(inside "$1" vmtool wake 4 $(($2 * 4000)) $(($2 * 1000))); }
+
+# bursts_at_random MS GROUP...: the same of mains that rest for random times, one in each GROUP, at once: the
+# sums over them and the highest percentiles.
+bursts_at_random() {
+	_us=$(($1 * 1000))
+	shift
+	_seed=0 _mains=
+	for _group in "$@"; do
+		_seed=$((_seed + 1))
+		start "$_group" vmtool wake 4 $((_us * 4)) $_us $_seed >/tmp/main$_seed
+		_mains="$_mains $STARTED"
+	done
+	for _pid in $_mains; do wait "$_pid"; done
+	SEEN=$(for _n in $(seq $_seed); do cat /tmp/main$_n; done | tr '= ' ' \n' | awk '
+		/^wakes|^done_late/ { sum[$1] += $2 }
+		/^done_p/ && $2 > sum[$1] { sum[$1] = $2 }
+		END { for (key in sum) printf "%s=%s ", key, sum[key] }')
+}
+
+# bursts_seen NAME WORDS: what is in $SEEN, to the report.
+bursts_seen() {
+	echo "$2: p50 $(of done_p50_us) p99 $(of done_p99_us); late $(of done_late) of $(of wakes)"
+	measure "$1_p99" "$(of done_p99_us)" us
+	measure "$1_late" "$(of done_late)" bursts
+}
+
+# few_are_late WHAT: notes in $MANY_LATE where more than two in a hundred are. The rows after it are still measured.
+MANY_LATE=
+few_are_late() {
+	[ "$(($(of done_late) * 50))" -le "$(of wakes)" ] ||
+		MANY_LATE="$MANY_LATE$1: $(of done_late) of $(of wakes) are late; "
+}
+none_has_many_late() { [ -z "$MANY_LATE" ] || fail "$MANY_LATE"; }
+
 # What follows is for tests of the sched_ext engine.
 
 # sched_ext_fields: all that the scheduler's statistics have shown, a key and its value a line.

@@ -14,8 +14,9 @@
 //   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
 //                                            duty at P1 and P2 in turn, HALF_S seconds each
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
-//   vmtool wake SECONDS INTERVAL_US WORK_US  as cyclictest: sleeps, measures how late it wakes, works;
-//                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
+//   vmtool wake SECONDS INTERVAL_US WORK_US [SEED]
+//                                            as cyclictest: sleeps, measures how late it wakes, works; with SEED
+//                                            the sleeps are exponentially distributed; prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
 //                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us=",
 //                                            and how many took over 1 ms longer than the work, "done_late="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
@@ -45,6 +46,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -292,15 +294,24 @@ static void step(char **words)
 	duty(atof(words[1]), period_ns, at_ns, span_ns - after_ns);
 }
 
-static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
+// Exponentially distributed with that mean, as the time between events of a Poisson process.
+static uint64_t exponential_ns(uint64_t mean_ns)
+{
+	return (uint64_t)(-log(1 - drand48()) * (double)mean_ns);
+}
+
+static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns, const char *seed)
 {
 	static uint64_t late_ns[SAMPLES_MAX], done_ns[SAMPLES_MAX];
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	uint64_t sum_ns = 0;
 	size_t count = 0, late = 0;
 
+	if (seed)
+		srand48(atol(seed));
 	for (;;) {
-		uint64_t due_ns = clock_ns(CLOCK_MONOTONIC) + interval_ns;
+		uint64_t rest_ns = seed ? exponential_ns(interval_ns) : interval_ns;
+		uint64_t due_ns = clock_ns(CLOCK_MONOTONIC) + rest_ns;
 
 		if (due_ns >= end_ns || count == SAMPLES_MAX)
 			break;
@@ -408,9 +419,9 @@ int main(int count, char **words)
 		watch(atof(words[2]), 0, count - 3, words + 3);
 	} else if (!strcmp(verb, "settled") && count >= 3) {
 		watch(atof(words[2]), SETTLE_NS, count - 3, words + 3);
-	} else if (!strcmp(verb, "wake") && count == 5)
+	} else if (!strcmp(verb, "wake") && (count == 5 || count == 6))
 		wake(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3),
-		     (uint64_t)(atof(words[4]) * 1e3));
+		     (uint64_t)(atof(words[4]) * 1e3), count == 6 ? words[5] : NULL);
 	else if (!strcmp(verb, "slice") && count >= 3)
 		for (int i = 2; i < count; i++)
 			slices(words[i]);

@@ -361,7 +361,8 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, VmError> {
                 "vmbound.c",
             ]
             .map(|source| scripts.join(source)),
-        );
+        )
+        .arg("-lm");
     output(&mut compile, "compile the guest's helper")?;
     Ok(helper)
 }

@@ -13,24 +13,17 @@ echo +cpu >$ROOT/main/a/cgroup.subtree_control
 cpus 4
 
 bursts() {
-	SEEN=$(inside main/a/b vmtool wake 6 24000 6000)
-	echo "$1: p50 $(of done_p50_us) p99 $(of done_p99_us); late $(of done_late) of $(of wakes)"
-	measure "$1_p99" "$(of done_p99_us)" us
-	measure "$1_late" "$(of done_late)" bursts
+	bursts_of main/a/b 6
+	bursts_seen "$1" "$1"
 }
 
 bursts alone
 for arm in idle tidegate; do
 	[ $arm = idle ] && how="into idle" || how="tidegate run -q --side --"
-	pids=
-	for n in 1 2 3 4; do
-		# shellcheck disable=SC2086 # a list of words
-		$how vmtool duty 40 5000 &
-		pids="$pids $!"
-	done
-	sleep 2
-	bursts $arm
 	# shellcheck disable=SC2086 # a list of words
-	finish $pids
+	side_work fresh $how
+	bursts $arm
+	side_work_over
 done
-[ "$(($(of done_late) * 50))" -le "$(of wakes)" ] || fail "$(of done_late) of $(of wakes) are late"
+few_are_late "three groups down"
+none_has_many_late

@@ -18,24 +18,13 @@ lever() {
 	_main=$2
 	shift 2
 	for side in hogs fresh; do
-		case $side in
-		hogs) _tasks=$(nproc) _work=burn ;;
-		fresh) _tasks=$(($(nproc) * 2)) _work="duty 40 5000" ;;
-		esac
-		pids=
-		for n in $(seq "$_tasks"); do
-			# shellcheck disable=SC2086 # a list of words
-			"$@" vmtool $_work &
-			pids="$pids $!"
-		done
-		sleep 2
+		side_work $side "$@"
 		# shellcheck disable=SC2086 # a list of words
 		SEEN=$(inside main $_main vmtool wake 4 24000 6000)
 		echo "$_name, $side: late $(of done_late) of $(of wakes), p50 $(of done_p50_us), p99 $(of done_p99_us)"
 		measure "${_name}_${side}_late" "$(of done_late)" bursts
 		measure "${_name}_${side}_p99" "$(of done_p99_us)" us
-		# shellcheck disable=SC2086 # a list of words
-		finish $pids
+		side_work_over
 	done
 }
 
