@@ -53,8 +53,32 @@ struct sched_info {
 	u64 run_delay;	      /* ns that it was runnable before it ran, all of them */
 } KERNEL_TYPE;
 
+/*
+ * kernel/sched/sched.h, with CONFIG_FAIR_GROUP_SCHED: a CPU's queue of one group. From 6.14 on it
+ * counts the tasks below it that can run, those of the idle class among all that are queued, and
+ * all that are queued: these include tasks that sleep and have not been dequeued yet.
+ */
+struct cfs_rq {
+	unsigned int h_nr_queued;
+	unsigned int h_nr_runnable;
+	unsigned int h_nr_idle;
+	struct rq *rq;
+	int idle; /* the group's cpu.idle */
+} KERNEL_TYPE;
+
+struct rq {
+	struct cfs_rq cfs;
+} KERNEL_TYPE;
+
+/* include/linux/sched.h; of a task or of a group on one CPU. */
+struct sched_entity {
+	struct sched_entity *parent;
+	struct cfs_rq *my_q; /* of a group */
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid;
+	struct sched_entity se;
 	struct task_group *sched_task_group;
 	struct sched_info sched_info;
 } KERNEL_TYPE;

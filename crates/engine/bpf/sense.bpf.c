@@ -58,7 +58,7 @@ struct slot {
 	u64 hidden;	 /* times that another task than `pid` turned out to run */
 	u64 hidden_idle; /* of those, times that `pid` was the idle task */
 	/* Turns that side work has while other work can run, if they are ended. */
-	u64 waiting; /* pid of a task that was preempted here and has not run here since */
+	u64 waiting; /* not 0: side work runs and other work waits, or last_preempted() */
 	u64 gave_way;
 	u64 gave_way_ns; /* their length */
 	u64 ended;	 /* times that one was interrupted */
@@ -345,6 +345,32 @@ struct {
 	MAP_TYPE(value, struct turn);
 } turns SEC(".maps");
 
+/* Whether the kernel counts the tasks of a queue that can run (6.14 and later). */
+#define COUNTS_WAITING KERNEL_HAS(((struct cfs_rq *)0)->h_nr_runnable)
+
+/*
+ * Whether tasks wait here that are neither idle class nor in the idle group of `task`, the task
+ * that runs. Such a group's tasks count as idle class in the queues above it, and as their own
+ * policy says within.
+ */
+INLINE bool other_work_waits(struct task_struct *task)
+{
+	struct sched_entity *entity = task->se.parent;
+	struct cfs_rq *side = NULL;
+
+	for (int level = 0; level < LEVELS_MAX && entity; level++) {
+		struct cfs_rq *queue = entity->my_q;
+
+		if (queue && queue->idle)
+			side = queue;
+		entity = entity->parent;
+	}
+	if (!side)
+		return 0;
+	return (int)(side->rq->cfs.h_nr_runnable - side->h_nr_runnable) >
+	       (int)(side->rq->cfs.h_nr_idle - side->h_nr_queued);
+}
+
 static int no_work(void *map, int *key, void *value)
 {
 	return 0;
@@ -354,12 +380,18 @@ static int end_turn(void *map, u32 *cpu, struct turn *turn)
 {
 	u32 key = *cpu;
 	struct slot *slot = bpf_map_lookup_elem(&slots, &key);
+	bool is_over;
 
+	if (!slot)
+		return 0;
+	is_over = (slot->word & 3) != SIDE || turn->tries == TURN_TRIES;
+	if (COUNTS_WAITING)
+		is_over = is_over || !other_work_waits(bpf_get_current_task_btf());
 	/* After the last try, what waited runs elsewhere, or yields for another reason. */
-	if (slot && turn->tries == TURN_TRIES)
+	else if (turn->tries == TURN_TRIES)
 		slot->waiting = 0;
 	/* What waits behind other work now may stand behind side work later: that is a new turn. */
-	if (!slot || !slot->waiting || (slot->word & 3) != SIDE) {
+	if (is_over || !slot->waiting) {
 		turn->is_watched = 0;
 		return 0;
 	}
@@ -397,6 +429,23 @@ INLINE void begin_turn(u32 cpu, struct slot *slot)
 	bpf_timer_start(&turn->timer, TURN_NS, TIMER_CPU_PIN);
 }
 
+/*
+ * Which task waits, on kernels that do not count them: the last that was preempted here. Others
+ * that wait are missed, as one that was woken while another ran.
+ */
+INLINE u64 last_preempted(struct slot *slot, struct task_struct *prev, struct task_struct *next,
+			  u32 ran, u32 prev_state)
+{
+	u64 waiting = slot->waiting;
+
+	if ((slot->word & 3) == IDLE || next->pid == waiting)
+		waiting = 0;
+	/* NEUTRAL and MAIN are even; TASK_RUNNING is 0. */
+	if (!(ran & 1) && !prev_state)
+		waiting = prev->pid;
+	return waiting;
+}
+
 /* Arguments: bool preempt, struct task_struct *prev, struct task_struct *next, unsigned prev_state */
 SEC("tp_btf/sched_switch")
 int on_switch(u64 *ctx)
@@ -422,11 +471,8 @@ int on_switch_end_turns(u64 *ctx)
 	class = slot->word & 3;
 	if (slot->waiting && ran == SIDE)
 		slot->gave_way_ns += (slot->word >> 2) - since;
-	if (class == IDLE || next->pid == slot->waiting)
-		slot->waiting = 0;
-	/* NEUTRAL and MAIN are even; TASK_RUNNING is 0. */
-	if (!(ran & 1) && !(u32)ctx[3])
-		slot->waiting = prev->pid;
+	slot->waiting = COUNTS_WAITING ? class == SIDE && other_work_waits(next)
+				       : last_preempted(slot, prev, next, ran, ctx[3]);
 	if (class == SIDE && slot->waiting && shared->ends_turns)
 		begin_turn(cpu, slot);
 	return 0;
