@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::target::{HeldProcess, Target};
+use tidegate_cgroup::target::{HeldProcess, Target, threads_of};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::warn;
 
@@ -36,10 +36,12 @@ impl Agent {
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(usage)?;
         if let Target::Thread(tid) = target
-            && !is_hint_only(&request.terms)
+            && let Some(term) = request.terms.keys().find(|term| !is_of_threads(term))
         {
-            let detail = format!("thread {tid}: a thread has a latency hint alone");
-            let remedy = "name its process with pid: for other terms";
+            let detail = format!(
+                "{term}: thread {tid} can have a latency hint, a quota and caps, and no other terms"
+            );
+            let remedy = "name its process with pid:";
             return Err(ApiError::new(ErrorKind::Usage, detail).with_remedy(remedy));
         }
         let of_unit = self.ask_systemd(peer, &target, request)?;
@@ -77,7 +79,12 @@ impl Agent {
         let judged = judged(&effective, hint_only);
         let is_admin = is_admin(peer);
         may_give(peer, is_admin, owner_uid, &judged).map_err(about(&request.target))?;
-        if target == Target::Pid(1) {
+        let is_of_init = match target {
+            Target::Pid(pid) => pid == 1,
+            Target::Thread(tid) => threads_of(&*self.runtime.kernel.fs, 1).contains(&tid),
+            _ => false,
+        };
+        if is_of_init {
             let error = ApiError::new(ErrorKind::Usage, "process 1: it starts and ends all others");
             return Err(error.with_remedy("name a unit, a group or another process"));
         }
@@ -338,6 +345,14 @@ impl Agent {
 fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
     let mut names = terms.keys().map(String::as_str);
     !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))
+}
+
+/// Terms that a thread can have without the others of its process.
+fn is_of_threads(term: &str) -> bool {
+    matches!(
+        term,
+        "latency" | "latency_inherit" | "quota" | "period" | "burst" | "cap_hard" | "cap_soft"
+    )
 }
 
 /// The terms as permission is asked for them: a hint without a class cannot make anything main's

@@ -77,7 +77,11 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
         Attachment::Observed {
             pid, start_ticks, ..
         } => {
-            let held = held.map_or_else(|| HeldProcess::hold(fs, pid), Ok);
+            let hold = match gate.record.is_of_thread() {
+                true => HeldProcess::hold_thread,
+                false => HeldProcess::hold,
+            };
+            let held = held.map_or_else(|| hold(fs, pid), Ok);
             let held = held.map_err(not_found)?;
             if held.process.start_ticks != start_ticks {
                 let detail = format!("process {pid}: it has exited");
@@ -119,10 +123,12 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         place_of_soft_cap(runtime, gate, pid, at.unwrap_or_else(GroupPath::root))?
     };
     let in_root = v1_parent.join(&v1_name).map_err(usage)?;
-    let plan = kernel
-        .groups
-        .plan_in_place(pid, &in_place, &in_root)
-        .map_err(of_group)?;
+    let is_of_thread = gate.record.is_of_thread();
+    let plan = match is_of_thread {
+        true => kernel.groups.plan_thread_in_place(pid, &in_place, &in_root),
+        false => kernel.groups.plan_in_place(pid, &in_place, &in_root),
+    };
+    let plan = plan.map_err(of_group)?;
     // What is in the side root stays there with the floor; only who is to be restored is moved back
     // without an agent.
     runtime
@@ -136,9 +142,13 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         // Empty as yet: no moment in it is without a limit.
         limit_foreign(runtime, &at, gate, None)?;
     }
-    kernel.groups.place(&at, pid).map_err(of_group)?;
+    let placed = match is_of_thread {
+        true => kernel.groups.place_task(&at, pid).map(drop),
+        false => kernel.groups.place(&at, pid).map(drop),
+    };
+    placed.map_err(of_group)?;
     kernel.check_moved(&plan, held)?;
-    let family = if gate.record.only {
+    let family = if gate.record.only || is_of_thread {
         Family::default()
     } else {
         move_descendants(runtime, gate, &plan, start_ticks)

@@ -13,7 +13,7 @@ use crate::sched_ext::feasible::{self, Infeasible, is_capped};
 use crate::sched_ext::machine::LEVELS_MAX;
 
 pub(crate) struct OwnProcesses {
-    pids: [i32; 2],
+    tids: Vec<i32>,
     groups: Vec<GroupPath>,
 }
 
@@ -21,8 +21,9 @@ impl OwnProcesses {
     pub fn now(kernel: &Kernel, control_loop: &ControlLoop) -> Self {
         let pids = [std::process::id() as i32, control_loop.lease.guardian_pid()];
         let at = |pid: &i32| kernel.groups.group_of(*pid).ok().flatten();
+        let threads = pids.iter().flat_map(|pid| threads_of(&*kernel.fs, *pid));
         Self {
-            pids,
+            tids: pids.into_iter().chain(threads).collect(),
             groups: pids.iter().filter_map(at).collect(),
         }
     }
@@ -30,7 +31,7 @@ impl OwnProcesses {
     /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
     pub fn check_not_in(&self, target: &str, attachment: &Attachment) -> Result<(), ApiError> {
         let holds_own = match attachment {
-            Attachment::Observed { pid, .. } => self.pids.contains(pid),
+            Attachment::Observed { pid, .. } => self.tids.contains(pid),
             attachment => {
                 let is_in = |at: &GroupPath| at.is_within(attachment.group());
                 self.groups.iter().any(is_in)

@@ -89,6 +89,52 @@ fn a_process_and_a_group_get_back_what_they_had() {
     }
 }
 
+#[test]
+fn a_thread_has_a_cap_of_its_own_and_goes_back_to_its_process() {
+    let terms: [(&str, &str); 2] = [("cap_hard", "0.2cpu"), ("quota", "20ms")];
+    for (kind, term) in KINDS
+        .into_iter()
+        .flat_map(|kind| terms.map(|term| (kind, term)))
+    {
+        let (bed, agent) = begun(kind);
+        bed.fs.inner().add_thread(PIDS[1], 610);
+        let home = bed.place(610);
+        set(&agent, "tid:610", &[term]).unwrap();
+        let group = agent.gates.lock()[0].record.attachment.group().to_string();
+        assert!(
+            bed.place(610).contains(&group),
+            "{kind:?}: {}",
+            bed.place(610)
+        );
+        let bandwidth = agent.groups().bandwidth(&path(&group)).unwrap();
+        assert!(
+            bandwidth.quota_us.is_some() && bed.is_home(1),
+            "{kind:?} {term:?}"
+        );
+        set(&agent, "tid:610", &[("latency", "-20")]).unwrap();
+        // The next agent finds the thread, and takes it back.
+        drop(agent);
+        let agent = bed.agent().unwrap();
+        assert!(agent.explain("tid:610").is_ok());
+        unset(&agent, "tid:610").unwrap();
+        assert_eq!(bed.place(610), home, "{kind:?} {term:?}");
+        assert!(in_journal(&agent).is_empty() && !bed.exists(&group));
+    }
+}
+
+#[test]
+fn a_thread_of_the_agents_or_of_init_is_no_target() {
+    let (bed, agent) = begun(Kind::Mixed);
+    let own = std::process::id() as i32;
+    bed.add_users_process(own);
+    for pid in [1, own] {
+        bed.fs.inner().add_thread(pid, 610 + pid);
+        let target = format!("tid:{}", 610 + pid);
+        let refused = set(&agent, &target, &[("cap_hard", "0.2cpu")]).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Usage, "{target}: {refused}");
+    }
+}
+
 /// In a unit's group on v2, where it would yield to that unit's tasks alone.
 #[test]
 fn a_process_that_cannot_yield_to_the_machine_is_refused() {

@@ -125,7 +125,7 @@ fn where_a_cpu_has_one_queue_side_work_has_short_turns_unless_it_asks_for_others
 }
 
 #[test]
-fn a_thread_has_a_hint_of_its_own_and_nothing_else() {
+fn a_thread_has_a_hint_of_its_own_and_no_class() {
     let (bed, agent) = begun(Kind::Mixed);
     let fake = bed.fs.inner();
     fake.add_thread(PIDS[0], 610);

@@ -28,6 +28,9 @@ pub struct Placement {
     pub made_group: bool,
     /// v2: cpu was enabled in this group's cgroup.subtree_control for it.
     pub enabled_cpu_in: Option<GroupPath>,
+    /// `pid` is one thread, which is moved without the others of its process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_thread: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +56,7 @@ impl Groups {
             });
         }
         for (done, (hierarchy, here)) in self.tree.places(group).enumerate() {
-            if let Err(source) = self.enter(hierarchy, &here, pid) {
+            if let Err(source) = self.enter(hierarchy, &here, pid, false) {
                 let refusal = self.explain_refusal(group, pid, source);
                 return Err(self.take_back(group, pid, &from[..done], refusal));
             }
@@ -64,6 +67,7 @@ impl Groups {
             from,
             made_group: false,
             enabled_cpu_in: None,
+            is_of_thread: false,
         })
     }
 
@@ -75,6 +79,26 @@ impl Groups {
         pid: i32,
         name: &str,
         v1_group: &GroupPath,
+    ) -> GroupResult<Placement> {
+        self.plan(pid, name, v1_group, false)
+    }
+
+    /// The same of one thread, which leaves the others of its process where they are.
+    pub fn plan_thread_in_place(
+        &self,
+        tid: i32,
+        name: &str,
+        v1_group: &GroupPath,
+    ) -> GroupResult<Placement> {
+        self.plan(tid, name, v1_group, true)
+    }
+
+    fn plan(
+        &self,
+        pid: i32,
+        name: &str,
+        v1_group: &GroupPath,
+        is_of_thread: bool,
     ) -> GroupResult<Placement> {
         // Without a name for where it is, there would be no way back.
         let nameless = || GroupError::NotPossible {
@@ -88,7 +112,9 @@ impl Groups {
                     .to_owned(),
         };
         let own = self.group_of(pid)?.ok_or_else(nameless)?;
-        self.check_together(pid, &own)?;
+        if !is_of_thread {
+            self.check_together(pid, &own)?;
+        }
         let (group, parent) = match self.tree.version {
             CgroupVersion::V1 => (v1_group.clone(), None),
             CgroupVersion::V2 => (own.join(name)?, Some(own)),
@@ -117,6 +143,7 @@ impl Groups {
             group,
             from,
             enabled_cpu_in,
+            is_of_thread,
         })
     }
 
@@ -148,7 +175,11 @@ impl Groups {
     pub fn make_planned(&self, plan: &Placement) -> GroupResult<()> {
         match plan.group.parent() {
             Some(own) if self.tree.version == CgroupVersion::V2 => {
-                self.make_below(&own, &plan.group)
+                self.make_below(&own, &plan.group)?;
+                match plan.is_of_thread {
+                    true => self.make_threaded(&own, &plan.group),
+                    false => Ok(()),
+                }
             }
             _ => self.create(&plan.group).map(|_| ()),
         }
@@ -216,7 +247,7 @@ impl Groups {
                 Err(error) => return Err(error.into()),
             };
             if now.as_ref() == Some(&ours) {
-                self.back_to(placement.pid, origin)?;
+                self.back_to(placement, origin)?;
                 returned = returned.max(PlacementUndo::Moved);
             } else if now != origin.group {
                 returned = PlacementUndo::Elsewhere;
@@ -231,7 +262,7 @@ impl Groups {
         Ok(returned)
     }
 
-    fn back_to(&self, pid: i32, origin: &Origin) -> GroupResult<()> {
+    fn back_to(&self, placement: &Placement, origin: &Origin) -> GroupResult<()> {
         let Some(hierarchy) = self.hierarchy_at(&origin.mount) else {
             return Ok(());
         };
@@ -242,7 +273,7 @@ impl Groups {
                 .unwrap_or_else(|| hierarchy.base.clone()),
         );
         while let Some(group) = at {
-            match self.enter(hierarchy, &group, pid) {
+            match self.enter(hierarchy, &group, placement.pid, placement.is_of_thread) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == libc::ESRCH => return Ok(()),
                 Err(error) if error.is_gone() && !self.tree.fs.exists(&hierarchy.dir(&group)) => {
@@ -260,10 +291,21 @@ impl Groups {
             .find(|one| one.mount == mount)
     }
 
-    fn enter(&self, hierarchy: &Hierarchy, group: &GroupPath, pid: i32) -> Result<(), KfsError> {
+    fn enter(
+        &self,
+        hierarchy: &Hierarchy,
+        group: &GroupPath,
+        pid: i32,
+        is_of_thread: bool,
+    ) -> Result<(), KfsError> {
+        let file = match (is_of_thread, self.tree.version) {
+            (false, _) => "cgroup.procs",
+            (true, CgroupVersion::V1) => "tasks",
+            (true, CgroupVersion::V2) => "cgroup.threads",
+        };
         self.tree
             .fs
-            .write(&hierarchy.file(group, "cgroup.procs"), &pid.to_string())
+            .write(&hierarchy.file(group, file), &pid.to_string())
     }
 
     pub(super) fn explain_refusal(
@@ -300,7 +342,7 @@ impl Groups {
                 .group
                 .clone()
                 .unwrap_or_else(|| hierarchy.base.clone());
-            match self.enter(hierarchy, &home, pid) {
+            match self.enter(hierarchy, &home, pid, false) {
                 Ok(()) => {}
                 Err(back) if back.errno == libc::ESRCH => {}
                 Err(back) => {

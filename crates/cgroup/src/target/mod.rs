@@ -34,7 +34,8 @@ pub enum TargetError {
     #[error("process {pid}: {why}; look with: ps -p {pid}")]
     NoProcess { pid: i32, why: String },
     #[error(
-        "process {tid}: a thread of process {pid}; name pid:{pid}, or tid:{tid} for a latency hint of its own"
+        "process {tid}: a thread of process {pid}; name pid:{pid}, or tid:{tid} for a latency hint, a quota or caps of \
+         its own"
     )]
     Thread { tid: i32, pid: i32 },
     #[error("process {pid} ({comm}): a kernel thread cannot be a target; name a process")]
@@ -46,7 +47,7 @@ pub enum TargetError {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Pid(i32),
-    /// One thread, which may have a latency hint of its own.
+    /// One thread, which may have a latency hint, a quota and caps of its own.
     Thread(i32),
     Unit(UnitName),
     Cgroup(GroupPath),
