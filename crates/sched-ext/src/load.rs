@@ -95,14 +95,14 @@ impl From<&Options> for Config {
 /// The sysctl by which the kernel hands out quotas, as it is now.
 fn quota_slice_ns() -> u64 {
     const FILE: &str = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us";
+    slice_ns_of(&std::fs::read_to_string(FILE).unwrap_or_default())
+}
+
+/// The sysctl's own least is 1 us; the law's is 1 ms.
+fn slice_ns_of(sysctl: &str) -> u64 {
     const DEFAULT_US: u64 = 5_000;
-    let text = std::fs::read_to_string(FILE).unwrap_or_default();
-    // The sysctl's own least is 1 us; the law's is 1 ms.
-    text.trim()
-        .parse()
-        .unwrap_or(DEFAULT_US)
-        .clamp(1_000, 1_000_000)
-        * 1_000
+    let us = sysctl.trim().parse().unwrap_or(DEFAULT_US);
+    us.clamp(1_000, 1_000_000) * 1_000
 }
 
 /// The length of the table of limits: a silo for each limit and CPU, 32 MiB of them at most.
@@ -390,5 +390,12 @@ mod tests {
         assert_eq!(slice_ns(1, 1), 700_000);
         assert_eq!(slice_ns(16, 4), 2_100_000);
         assert_eq!(slice_ns(128, 128), 2_800_000);
+    }
+
+    #[test]
+    fn quotas_are_handed_out_by_the_machines_sysctl() {
+        let slices = ["5000\n", "20000\n", "200\n", "9000000\n", ""].map(slice_ns_of);
+        let ms = slices.map(|ns| ns / 1_000_000);
+        assert_eq!(ms, [5, 20, 1, 1000, 5]);
     }
 }
