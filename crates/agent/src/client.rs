@@ -88,7 +88,14 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
 }
 
 fn is_the_agents(name: &OsStr) -> bool {
-    name == "PATH" || name == "RUST_BACKTRACE" || name.as_encoded_bytes().starts_with(b"TIDEGATE_")
+    let needed = [
+        "PATH",
+        "RUST_BACKTRACE",
+        "HOME",
+        "XDG_RUNTIME_DIR",
+        "XDG_CONFIG_HOME",
+    ];
+    needed.iter().any(|one| name == *one) || name.as_encoded_bytes().starts_with(b"TIDEGATE_")
 }
 
 fn failed(why: &str) -> ApiError {

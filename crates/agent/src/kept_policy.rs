@@ -84,7 +84,7 @@ pub(crate) fn forget(run_dir: &RunDir) {
 /// The policy to begin with: the files', but not where one is on trial or was rolled back. Where
 /// the files are wrong, it is the one that was in force last, with what is wrong.
 pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<String>), ConfigErrors> {
-    let roots = Roots::system(run_dir.dir());
+    let roots = run_dir.config_roots();
     let kept = kept(&RealFs::new(), run_dir);
     let of_kept = |kept: &KeptPolicy| Config::from_texts(&kept.texts).ok();
     if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())

@@ -10,7 +10,10 @@
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use tidegate_terms::Roots;
 
 /// The run directory of one instance, and the prefix of its cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +69,13 @@ impl RunDir {
         }
     }
 
-    /// The instance that the environment names; the machine's own by default.
+    /// The instance that the environment names; by default the machine's, and for other users than
+    /// root one of their own, unless only the machine's runs.
     pub fn from_env() -> Self {
-        let dir = std::env::var_os("TIDEGATE_RUN_DIR").unwrap_or_else(|| DEFAULT_RUN_DIR.into());
+        let named = std::env::var_os("TIDEGATE_RUN_DIR").map(PathBuf::from);
+        let dir = named
+            .or_else(users_own)
+            .unwrap_or_else(|| DEFAULT_RUN_DIR.into());
         let prefix = std::env::var("TIDEGATE_PREFIX").unwrap_or_else(|_| DEFAULT_PREFIX.into());
         Self::new(dir, prefix)
     }
@@ -115,6 +122,22 @@ impl RunDir {
             }
         }
         Ok(())
+    }
+
+    /// Where its configuration is: the machine's for root and for the machine's own agent, else
+    /// what the administrator has for users' agents, and the user's.
+    pub fn config_roots(&self) -> Roots {
+        if rustix::process::geteuid().is_root() || self.dir == Path::new(DEFAULT_RUN_DIR) {
+            return Roots::system(&self.dir);
+        }
+        let from = |name| std::env::var_os(name).map(PathBuf::from);
+        let home = || Some(from("HOME")?.join(".config"));
+        let config = from("XDG_CONFIG_HOME").or_else(home).unwrap_or_default();
+        Roots {
+            vendor: "/etc/tidegate/user".into(),
+            admin: config.join("tidegate"),
+            runtime: self.dir.clone(),
+        }
     }
 
     pub fn prefix(&self) -> &str {
@@ -167,6 +190,16 @@ impl RunDir {
             ("TIDEGATE_PREFIX", self.prefix.as_ref()),
         ]
     }
+}
+
+/// In the directory that the login made for this user.
+fn users_own() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let own = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("tidegate");
+    let runs = |dir: &Path| UnixStream::connect(RunDir::new(dir, DEFAULT_PREFIX).socket()).is_ok();
+    (runs(&own) || !runs(Path::new(DEFAULT_RUN_DIR))).then_some(own)
 }
 
 #[cfg(test)]

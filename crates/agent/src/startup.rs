@@ -57,6 +57,7 @@ pub struct Options {
 }
 
 const PERIOD_EXACT_NS: u64 = 5_000_000;
+const SCOPE: &str = "Tidegate, started on demand";
 
 /// Runs an agent to its end.
 ///
@@ -70,6 +71,7 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     begin();
     if options.mode == Mode::OnDemand {
         forget_starter();
+        enter_own_manager();
     }
     let result = start(run_dir, options).and_then(serve);
     if let Err(why) = &result
@@ -208,9 +210,12 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
         move |error| StartError::Denied { path, error }
     };
     run_dir.make().map_err(StartError::RunDir)?;
-    // The socket's own check decides who may do what; the directory only has to let them reach it.
-    let open_to_all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(dir, open_to_all).map_err(wrong(dir))?;
+    // The socket's own check decides who may do what; the directory only has to let them reach it,
+    // and nobody else has business with a user's own agent.
+    let is_machines = rustix::process::geteuid().is_root();
+    let mode = if is_machines { 0o755 } else { 0o700 };
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(dir, mode).map_err(wrong(dir))?;
     let path = run_dir.agent_lock();
     let file = open_lock(&path).map_err(wrong(&path))?;
     let began = Instant::now();
@@ -343,18 +348,29 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
     Ok(())
 }
 
+/// A user can make groups below their own manager only. Where there is none, discovery says what
+/// else can be written.
+fn enter_own_manager() {
+    if !rustix::process::geteuid().is_root()
+        && let Err(error) = own_unit::own_scope(&[std::process::id()], SCOPE)
+    {
+        info!("no scope of the user's own systemd: {error}");
+    }
+}
+
 /// Agent and guardian on demand would end with the session of the command that started them, where
 /// systemd ends all of a session at its logout (`KillUserProcesses=`).
 fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
-    if mode == Mode::Service || !bus::is_booted() {
+    let is_done = !rustix::process::geteuid().is_root();
+    if mode == Mode::Service || !bus::is_booted() || is_done {
         return;
     }
     // Nothing waits for it: systemd may take its time.
     let leave = move || {
-        let pid = std::process::id();
-        let name = format!("tidegate-agent-{pid}.scope");
-        let pids: Vec<u32> = guardian_pid.into_iter().chain([pid]).collect();
-        if let Err(error) = own_unit::own_scope(&name, &pids) {
+        let pids: Vec<u32> = std::iter::once(std::process::id())
+            .chain(guardian_pid)
+            .collect();
+        if let Err(error) = own_unit::own_scope(&pids, SCOPE) {
             warn!("agent: it stays in the session that started it and may end with that: {error}");
         }
     };

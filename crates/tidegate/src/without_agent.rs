@@ -3,13 +3,9 @@
 
 use std::os::unix::net::UnixStream;
 
-use tidegate_agent::systemd::bus::is_booted;
-use tidegate_agent::systemd::own_unit::user_scope;
 use tidegate_cgroup::RealFs;
-use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
-use tidegate_engine::limit::of_terms;
-use tidegate_terms::Terms;
+use tidegate_cgroup::group::GroupPath;
 
 use crate::connect;
 
@@ -19,33 +15,23 @@ const NICE: i32 = 19;
 const IOPRIO_PROCESS: libc::c_int = 1;
 const IOPRIO_IDLE: libc::c_int = 3 << 13;
 
-/// Whether nothing listens where an agent would, and this user cannot have one: root only where no
-/// group can be made. An agent that does not answer is there.
+/// Whether nothing listens where an agent would, and no group can be made where this process is. An
+/// agent that does not answer is there.
+///
+/// A user's session is no place for groups. The user's own systemd has one, beside it: what goes
+/// there has limits, and no longer yields to the session.
 pub fn is_needed() -> bool {
     let can_have_one = || {
         let machine = discover(&RealFs::new(), None);
-        rustix::process::geteuid().is_root()
-            && machine.is_ok_and(|machine| machine.refusal().is_none())
+        machine.is_ok_and(|machine| machine.refusal().is_none())
     };
     !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err() && !can_have_one()
 }
 
-/// What this process has taken.
-pub struct Place {
-    pub words: String,
-    /// The user's own systemd holds the quota and the cap.
-    pub is_limited: bool,
-}
-
-/// Makes this process yield as far as it may: by the idle class of a scope of the user's own
-/// systemd, and by the policy and levels that any process may give itself.
-pub fn take_last_place(command: &str, terms: &Terms) -> Place {
+/// Makes this process yield as far as it may, by the policy and levels that any process may give
+/// itself, and says how.
+pub fn take_last_place() -> String {
     let mut has = Vec::new();
-    let limit = of_terms(terms, 0).unwrap_or(Bandwidth::unlimited());
-    let in_scope = is_booted() && user_scope(command, limit).is_ok() && is_in_idle_group();
-    if in_scope {
-        has.push("the idle class of a scope of your systemd".to_owned());
-    }
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: `param` is alive during the call; 0 is this thread, the only one that execs.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
@@ -66,33 +52,19 @@ pub fn take_last_place(command: &str, terms: &Terms) -> Place {
     {
         has.push(format!("its autogroup at nice {NICE}"));
     }
-    let to = yields_to(in_scope).map_or_else(String::new, |to| format!(", which yields to {to}"));
-    Place {
-        words: has.join(", ") + &to,
-        is_limited: in_scope,
-    }
-}
-
-/// Whether the user's systemd has the cpu controller for its units.
-fn is_in_idle_group() -> bool {
-    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = format!("/sys/fs/cgroup{}/cpu.idle", cpu_group(&cgroups));
-    std::fs::read_to_string(path).is_ok_and(|idle| idle.trim() == "1")
+    let to = yields_to().map_or_else(String::new, |to| format!(", which yields to {to}"));
+    has.join(", ") + &to
 }
 
 /// Where it yields to some work only: to which, and what would change that.
-fn yields_to(in_scope: bool) -> Option<String> {
-    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    match cpu_group(&cgroups) {
-        "/" if is_in_autogroup() && !leads_its_session() => {
+fn yields_to() -> Option<String> {
+    let group = own_group()?;
+    match group.is_root() {
+        true if is_in_autogroup() && !leads_its_session() => {
             Some("its own session (put setsid before tidegate to have it yield to all)".to_owned())
         }
-        "/" => None,
-        group if in_scope => {
-            let parent = group.rsplit_once('/').map_or(group, |(parent, _)| parent);
-            Some(format!("what else is in {parent}"))
-        }
-        group => Some(format!(
+        true => None,
+        false => Some(format!(
             "its own group, {group}, which has its weight beside others"
         )),
     }
@@ -106,34 +78,12 @@ fn leads_its_session() -> bool {
 /// The kernel puts each session into a group of its own, unless its cgroup has the cpu controller;
 /// what the task itself has then counts within the session alone (sched(7)).
 fn is_in_autogroup() -> bool {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    read("/proc/sys/kernel/sched_autogroup_enabled").trim() == "1"
-        && cpu_group(&read("/proc/self/cgroup")) == "/"
+    let enabled = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    enabled.is_ok_and(|enabled| enabled.trim() == "1")
+        && own_group().is_none_or(|group| group.is_root())
 }
 
-/// The group that the process shares the CPU in, of the text of /proc/self/cgroup; v2 has a line
-/// without controllers.
-fn cpu_group(text: &str) -> &str {
-    let lines = || {
-        text.lines()
-            .filter_map(|line| line.split_once(':')?.1.split_once(':'))
-    };
-    let of_cpu = lines().find(|(controllers, _)| controllers.split(',').any(|one| one == "cpu"));
-    let group = of_cpu.or_else(|| lines().find(|(controllers, _)| controllers.is_empty()));
-    group.map_or("/", |(_, group)| group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_group_of_the_cpu_controller_is_found_on_each_version() {
-        assert_eq!(cpu_group("0::/user.slice/x.scope\n"), "/user.slice/x.scope");
-        assert_eq!(
-            cpu_group("4:cpuacct,cpu:/a:b\n1:name=systemd:/c\n0::/d\n"),
-            "/a:b"
-        );
-        assert_eq!(cpu_group(""), "/");
-    }
+/// The group in which it shares the CPU with others.
+fn own_group() -> Option<GroupPath> {
+    discover(&RealFs::new(), None).ok()?.cpu.own
 }

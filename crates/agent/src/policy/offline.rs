@@ -8,7 +8,7 @@ use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::{RealFs, cpus};
 use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::SystemClock;
-use tidegate_terms::{Config, ConfigErrors, Roots};
+use tidegate_terms::{Config, ConfigErrors};
 
 use crate::errors::internal;
 use crate::kernel::Kernel;
@@ -25,7 +25,7 @@ pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError
         let remedy = "correct the files; `tidegate policy check` shows each place";
         ApiError::new(ErrorKind::Usage, errors.to_string()).with_remedy(remedy)
     };
-    let texts = Roots::system(run_dir.dir()).read().map_err(wrong)?;
+    let texts = run_dir.config_roots().read().map_err(wrong)?;
     let config = Config::from_texts(&texts).map_err(wrong)?;
     let machine = discover(&RealFs::new(), None).map_err(internal)?;
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(internal)?;

@@ -1,6 +1,5 @@
-//! The few calls to systemd that Tidegate makes, over the system bus or a user's own. Each opens its
-//! own connection
-//! and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
+//! The few calls to systemd that Tidegate makes: to the machine's for root, to their own manager for
+//! other users. Each opens its own connection and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
 //! agent that holds none has none to lose.
 
 use std::path::Path;
@@ -23,6 +22,8 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 pub const BOOTED: &str = "/run/systemd/system";
 /// A busy machine answers within it; a systemd that hangs must not hold up the agent for long.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A user's bus is started by the first call, beside all that freezes the machine.
+const PATIENCE_OWN: Duration = Duration::from_secs(10);
 
 /// After a call without an answer, none is made for so long: what waits for one (the gates' lock,
 /// the row `units`) waits once.
@@ -56,7 +57,7 @@ pub enum BusError {
     #[error("systemd is not this machine's first process; name the group instead: cgroup:/PATH")]
     NoSystemd,
     #[error(
-        "the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
+        "systemd's bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
     )]
     NoBus { why: String },
     #[error("unit {unit}: systemd: {why}; look with: systemctl status {unit}")]
@@ -155,6 +156,14 @@ pub fn version() -> Result<String, BusError> {
         why: error.to_string(),
     })?;
     on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "Version", "systemd").await)
+}
+
+/// The group of the manager that this user's calls go to.
+pub fn managers_group() -> Result<String, BusError> {
+    let manager = zbus::ObjectPath::try_from(MANAGER_PATH).map_err(|error| BusError::NoBus {
+        why: error.to_string(),
+    })?;
+    on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "ControlGroup", "systemd").await)
 }
 
 pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
@@ -270,26 +279,24 @@ pub(super) fn on_bus<T: Send>(
             ),
         });
     }
-    ask(Builder::system, calls)
-}
-
-/// The same on the bus of the user who runs this. (The socket `systemd/private` of the user's manager
-/// needs no bus, and its answers name a sender that zbus refuses.)
-pub(super) fn on_own_bus<T: Send>(
-    calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
-) -> Result<T, BusError> {
+    if rustix::process::geteuid().is_root() {
+        return ask(Builder::system, PATIENCE, calls);
+    }
+    // The socket `systemd/private` of the user's manager needs no bus, and its answers name a sender
+    // that zbus refuses.
     let no_bus = || BusError::NoBus {
         why: "XDG_RUNTIME_DIR is not set".to_owned(),
     };
     let dir = std::env::var_os("XDG_RUNTIME_DIR").ok_or_else(no_bus)?;
     let address = format!("unix:path={}", Path::new(&dir).join("bus").display());
-    ask(|| Builder::address(address.as_str()), calls)
+    ask(|| Builder::address(address.as_str()), PATIENCE_OWN, calls)
 }
 
 /// Runs calls on a connection of their own, in a thread of their own: the caller may be inside
 /// another runtime.
 fn ask<T: Send>(
     builder: impl FnOnce() -> Builder<'static> + Send,
+    patience: Duration,
     calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
 ) -> Result<T, BusError> {
     if !is_booted() {
@@ -304,7 +311,7 @@ fn ask<T: Send>(
         runtime.block_on(async {
             let all = async {
                 let bus = builder()
-                    .method_timeout(PATIENCE)
+                    .method_timeout(patience)
                     .build()
                     .await
                     .map_err(|error| no_bus(error.to_string()))?;
@@ -312,9 +319,9 @@ fn ask<T: Send>(
             };
             let late = |_| {
                 SILENCE.begin(monotonic_ns());
-                no_bus(format!("no answer within {} s", PATIENCE.as_secs()))
+                no_bus(format!("no answer within {} s", patience.as_secs()))
             };
-            tokio::time::timeout(PATIENCE, all).await.map_err(late)?
+            tokio::time::timeout(patience, all).await.map_err(late)?
         })
     };
     let ended = |_| Err(no_bus("the call's thread ended".to_owned()));

@@ -38,7 +38,7 @@ impl Groups {
         };
         let base = self.cpuset_dir(self.base());
         (!self.tree.fs.exists(&base.join(CPUS)) && !self.base().is_root())
-            .then(|| format!("{}: {} is not in it", mount.display(), self.base()))
+            .then(|| format!("{}: {} has no cpuset controller", mount.display(), self.base()))
     }
 
     pub fn cpuset_dir(&self, group: &GroupPath) -> PathBuf {

@@ -78,7 +78,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let read = match (&args.root, args.files.is_empty()) {
         (Some(root), _) => Roots::under(root).read(),
-        (None, true) => Roots::system(RunDir::from_env().dir()).read(),
+        (None, true) => RunDir::from_env().config_roots().read(),
         (None, false) => read(&args.files),
     };
     let checked = read.and_then(|texts| {

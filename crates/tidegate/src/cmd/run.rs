@@ -14,7 +14,7 @@ use crate::exec;
 use crate::identity::{self, Caller};
 use crate::jobserver;
 use crate::terms_flags::TermFlags;
-use crate::without_agent::{self, Place};
+use crate::without_agent;
 use tidegate_api::Exit;
 use tidegate_api::cli::{Failure, report};
 
@@ -83,6 +83,15 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     let word = args.command.first().cloned().unwrap_or_default();
     let file = exec::find(&word)?;
     let mut variables = Vec::new();
+    let may_stay = !args.strict && terms.class.value == Class::Side && without_agent::is_needed();
+    if may_stay && limits(&args).is_empty() && !rustix::process::geteuid().is_root() {
+        let place = without_agent::take_last_place();
+        if !args.quiet {
+            report(&yields(&args, &place, None));
+        }
+        let caller = caller.as_ref();
+        return Err(exec::become_command(&file, &args.command, caller, variables));
+    }
     match place(&args) {
         Ok(mut reply) => {
             if let Some(fifo) = &reply.jobserver {
@@ -98,13 +107,10 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
                 tell(&word, caller.as_ref(), is_side_by_default, &reply.notes);
             }
         }
-        Err(failure)
-            if !args.strict && terms.class.value == Class::Side && without_agent::is_needed() =>
-        {
-            let command = word.to_string_lossy();
-            let place = without_agent::take_last_place(&command, &terms);
+        Err(failure) if may_stay => {
+            let place = without_agent::take_last_place();
             if !args.quiet {
-                report(&yields(&args, &place, &failure));
+                report(&yields(&args, &place, Some(&failure)));
             }
         }
         Err(failure) if args.or_bare => {
@@ -140,27 +146,20 @@ fn tell(word: &OsStr, caller: Option<&Caller>, is_side_by_default: bool, notes: 
     }
 }
 
-/// What holds without an agent, and what does not.
-fn yields(args: &Args, place: &Place, failure: &Failure) -> String {
+/// What is asked for that only an agent can hold.
+fn limits(args: &Args) -> Vec<String> {
     let asked = args.terms.0.to_map();
-    let is_held = |term: &str| match term {
-        "class" => true,
-        "quota" | "period" | "cap_hard" => place.is_limited,
-        _ => false,
+    asked.into_keys().filter(|term| term != "class").collect()
+}
+
+/// What holds without an agent, and what does not.
+fn yields(args: &Args, place: &str, failure: Option<&Failure>) -> String {
+    let missing = match (limits(args).join(", "), failure) {
+        (_, None) => String::new(),
+        (missing, Some(failure)) if missing.is_empty() => format!("; {failure}"),
+        (missing, Some(failure)) => format!("; not in force: {missing}; {failure}"),
     };
-    let missing: Vec<String> = asked.into_keys().filter(|term| !is_held(term)).collect();
-    let missing = match missing.is_empty() {
-        true => String::new(),
-        false => format!("; not in force: {}", missing.join(", ")),
-    };
-    // Root could have had an agent.
-    let why = match rustix::process::geteuid().is_root() {
-        true => failure.to_string(),
-        false => {
-            "no agent runs here (an administrator: systemctl enable --now tidegate)".to_owned()
-        }
-    };
-    format!("run: side work by {}{missing}; {why}", place.words)
+    format!("run: side work by {place}{missing}")
 }
 
 /// Checks the terms before an agent starts, which checks them again with its own files.

@@ -13,15 +13,16 @@ use std::sync::Arc;
 use serde::Serialize;
 use tidegate_agent::client;
 use tidegate_agent::main_cpus_advice;
-use tidegate_agent::paths::RunDir;
+use tidegate_agent::paths::{DEFAULT_RUN_DIR, RunDir};
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of, may_administer};
+use tidegate_agent::systemd::bus::{managers_group, version};
 use tidegate_api::{ErrorKind, StatusView};
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::{Machine, discover, probe_features};
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::sched::{Support, probe};
 use tidegate_engine::sense::{self, KernelTypes, SenseConfig};
-use tidegate_terms::{Config, Engine, Roots, Sense};
+use tidegate_terms::{Config, Engine, Sense};
 
 use scheduler::Scheduler;
 use server::ServerSettings;
@@ -67,15 +68,18 @@ impl Facts {
                 .map(drop)
                 .map_err(|e| e.to_string())
         };
-        let machine = machine(&run_dir);
+        let root = rustix::process::geteuid().is_root();
+        let is_own = !root && run_dir.dir() != Path::new(DEFAULT_RUN_DIR);
+        let manager = managers_group().ok().filter(|_| is_own);
+        let machine = machine(&run_dir, manager.as_deref());
         let status = status(&run_dir);
         Facts {
             main_cpus: match (&machine, &status) {
                 (Ok(machine), Ok(Some(status))) => main_cpus(machine, status),
                 _ => Vec::new(),
             },
-            root: rustix::process::geteuid().is_root(),
-            admin: is_admin(),
+            root,
+            admin: is_own || is_admin(),
             slices: probe(&RealFs::new()).map_err(|error| error.to_string()),
             machine,
             bpf: sense(Sense::Bpf),
@@ -85,8 +89,8 @@ impl Facts {
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),
             core_cookies: core_cookies(),
-            systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
-            config: Config::load(&Roots::system(run_dir.dir()))
+            systemd: version().map_err(|error| error.to_string()),
+            config: Config::load(&run_dir.config_roots())
                 .map(|config| {
                     let engine = config.settings().engine;
                     (engine.value, engine.source.to_string())
@@ -121,9 +125,10 @@ fn is_admin() -> bool {
     own.is_admin(gid_of(&group_file, ADMIN_GROUP))
 }
 
-fn machine(run_dir: &RunDir) -> Result<Machine, String> {
+/// `base` is the group of the user's own systemd, where that is asked.
+fn machine(run_dir: &RunDir, base: Option<&str>) -> Result<Machine, String> {
     let fs = RealFs::new();
-    let mut machine = discover(&fs, None).map_err(|error| error.to_string())?;
+    let mut machine = discover(&fs, base).map_err(|error| error.to_string())?;
     let known = [
         &machine.features.quota,
         &machine.features.burst,
@@ -281,6 +286,9 @@ pub fn report(facts: &Facts) -> Report {
             );
         }
     }
+    if let Some(note) = without_privilege(facts) {
+        notes.push(note);
+    }
     notes.extend(facts.main_cpus.iter().cloned());
     if facts.core_cookies > 0 {
         notes.push(format!(
@@ -297,6 +305,24 @@ pub fn report(facts: &Facts) -> Report {
         mechanisms: mechanisms::all(facts, obstacle.as_ref()),
         notes,
     }
+}
+
+/// What root would have besides.
+fn without_privilege(facts: &Facts) -> Option<String> {
+    let machine = facts.machine.as_ref().ok()?;
+    if facts.root || !facts.admin {
+        return None;
+    }
+    let administrator = "an administrator: sudo systemctl enable --now tidegate";
+    Some(match machine.refusal() {
+        None => format!(
+            "side work is in the idle class among what runs below {}; beside other sessions and services it has              that group's weight, and only headroom, which follows all that runs, keeps it from them ({administrator})",
+            machine.cpu.base
+        ),
+        Some(_) => format!(
+            "side work yields by SCHED_IDLE, nice 19 and idle I/O, without limits; your own systemd would hold more              (log in again after: sudo apt install dbus-user-session; {administrator})"
+        ),
+    })
 }
 
 fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
