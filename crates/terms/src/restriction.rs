@@ -19,7 +19,8 @@ impl Term {
             | Term::CapSoft
             | Term::CapScope
             | Term::LatencyInherit
-            | Term::Jobserver => true,
+            | Term::Jobserver
+            | Term::MemoryHigh => true,
             Term::Headroom | Term::Tolerance | Term::Objective | Term::Fallback => false,
         }
     }

@@ -1,11 +1,11 @@
-//! Room on a disk.
+//! Room on a disk or in memory.
 
 use std::fmt;
 
 use crate::refusal::Refusal;
 use crate::values::Value;
 
-/// Room on a disk, in whole MiB; none is `off`.
+/// Room on a disk or in memory, in whole MiB; none is `off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     mib: u64,

@@ -255,6 +255,15 @@ table! {
         default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: ALL_CLASSES,
         doc: "Whether forked tasks get the same latency hint",
     }
+    MemoryHigh memory_high: Room {
+        default: Room::from_mib(0), range: "off, or a size of at least 4MiB, as in 512MiB or 8GiB", example: "8GiB",
+        value: "SIZE", classes: &[Class::Side],
+        doc: "Memory above which the kernel takes the gate's pages back first (memory.high), so that it pushes no other work out",
+        within: |room| match room.bytes() >> 20 {
+            1..4 => Err(Refusal::new("is less than 4MiB")),
+            _ => Ok(()),
+        },
+    }
     Fallback fallback: Fallback {
         default: Fallback::Floor,
         range: "floor, restore, or hold:TIME with a time from 1s to 1h, as in hold:10s",

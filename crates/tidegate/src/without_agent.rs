@@ -41,8 +41,7 @@ pub fn take_last_place() -> String {
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } == 0 {
         has.push(format!("nice {NICE}"));
     }
-    // SAFETY: no memory is passed.
-    if unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_PROCESS, 0, IOPRIO_IDLE) } == 0 {
+    if take_last_io() {
         has.push("idle I/O".to_owned());
     }
     // The group is the whole session's: a shell in it would stay behind everything.
@@ -54,6 +53,13 @@ pub fn take_last_place() -> String {
     }
     let to = yields_to().map_or_else(String::new, |to| format!(", which yields to {to}"));
     has.join(", ") + &to
+}
+
+/// Whether this process, and all that it starts, now has the disk after all others, where the disk's
+/// scheduler minds that (bfq, mq-deadline).
+pub fn take_last_io() -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_PROCESS, 0, IOPRIO_IDLE) == 0 }
 }
 
 /// Where it yields to some work only: to which, and what would change that.

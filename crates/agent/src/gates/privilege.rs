@@ -67,6 +67,10 @@ pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
     if by_admin(&[Term::Weight]) && changed.terms.cpu_weight() > gate.terms.cpu_weight() {
         return looser("weight", gate.terms.cpu_weight().to_string());
     }
+    let most = |gate: &Gate| gate.terms.memory_high.value.bytes().wrapping_sub(1);
+    if by_admin(&[Term::MemoryHigh]) && most(changed) > most(gate) {
+        return looser("memory_high", gate.terms.memory_high.value.to_string());
+    }
     let hint = |gate: &Gate| gate.terms.latency.value.hint();
     if by_admin(&[Term::Latency]) && hint(changed) < hint(gate) {
         return looser("latency", hint(gate).to_string());

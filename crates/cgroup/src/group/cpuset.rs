@@ -37,8 +37,13 @@ impl Groups {
             return Some("no mounted hierarchy has the cpuset controller".to_owned());
         };
         let base = self.cpuset_dir(self.base());
-        (!self.tree.fs.exists(&base.join(CPUS)) && !self.base().is_root())
-            .then(|| format!("{}: {} has no cpuset controller", mount.display(), self.base()))
+        (!self.tree.fs.exists(&base.join(CPUS)) && !self.base().is_root()).then(|| {
+            format!(
+                "{}: {} has no cpuset controller",
+                mount.display(),
+                self.base()
+            )
+        })
     }
 
     pub fn cpuset_dir(&self, group: &GroupPath) -> PathBuf {

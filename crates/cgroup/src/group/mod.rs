@@ -7,6 +7,7 @@
 
 mod cpuset;
 mod error;
+mod memory;
 mod placement;
 mod restrictions;
 mod single;

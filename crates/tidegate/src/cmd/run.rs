@@ -84,15 +84,12 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     let file = exec::find(&word)?;
     let mut variables = Vec::new();
     let may_stay = !args.strict && terms.class.value == Class::Side && without_agent::is_needed();
-    if may_stay && limits(&args).is_empty() && !rustix::process::geteuid().is_root() {
-        let place = without_agent::take_last_place();
-        if !args.quiet {
-            report(&yields(&args, &place, None));
-        }
-        let caller = caller.as_ref();
-        return Err(exec::become_command(&file, &args.command, caller, variables));
-    }
-    match place(&args) {
+    let needs_agent = rustix::process::geteuid().is_root() || !limits(&args).is_empty();
+    let placed = match may_stay && !needs_agent {
+        true => Err(None),
+        false => place(&args).map_err(Some),
+    };
+    match placed {
         Ok(mut reply) => {
             if let Some(fifo) = &reply.jobserver {
                 match jobserver::offer(fifo, &args.command, caller.as_ref()) {
@@ -110,17 +107,21 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
         Err(failure) if may_stay => {
             let place = without_agent::take_last_place();
             if !args.quiet {
-                report(&yields(&args, &place, Some(&failure)));
+                report(&yields(&args, &place, failure.as_ref()));
             }
         }
-        Err(failure) if args.or_bare => {
+        Err(Some(failure)) if args.or_bare => {
             failure.before_run().report();
             report(&format!(
                 "run: {}: runs without a gate (--or-bare)",
                 word.to_string_lossy()
             ));
         }
-        Err(failure) => return Err(failure.before_run()),
+        Err(Some(failure)) => return Err(failure.before_run()),
+        Err(None) => {}
+    }
+    if terms.class.value == Class::Side {
+        without_agent::take_last_io();
     }
     let caller = caller.as_ref();
     Err(exec::become_command(

@@ -1,5 +1,5 @@
 //! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency
-//! hints. One file each.
+//! hints, memory. One file each.
 //!
 //! [`enforce`] makes the machine agree with a gate's terms as they are now, and is called again
 //! whenever they change or may have been lost; [`withdraw`] goes back to what stood before. Both
@@ -10,6 +10,7 @@ pub(crate) mod caps;
 mod hint_places;
 pub(crate) mod hint_sweep;
 mod hints;
+mod memory;
 pub(crate) mod subgroups;
 
 use tidegate_api::ApiError;
@@ -19,6 +20,7 @@ use crate::runtime::Runtime;
 use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, withdraw_bandwidth};
 use crate::runtime::mechanisms::caps::{enforce_caps, withdraw_caps};
 use crate::runtime::mechanisms::hints::{enforce_hints, withdraw_hints};
+use crate::runtime::mechanisms::memory::enforce_memory;
 use crate::runtime::mechanisms::subgroups::check_beside;
 
 pub(crate) use subgroups::Subgroups;
@@ -31,6 +33,7 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError
     }
     enforce_bandwidth(runtime, gate)?;
     enforce_caps(runtime, gate)?;
+    enforce_memory(&runtime.kernel, gate)?;
     enforce_hints(&runtime.kernel, gate)
 }
 
