@@ -123,9 +123,7 @@ impl Reader<'_> {
                 "unit" => self.patterns(name, value).map(|all| matches.unit = all),
                 "cgroup" => self.patterns(name, value).map(|all| matches.cgroup = all),
                 "exe" => self.patterns(name, value).map(|all| matches.exe = all),
-                "user" => self.texts(name, value).map(|all| {
-                    matches.user = all.into_iter().map(|(text, _)| text).collect();
-                }),
+                "user" => self.users(value).map(|all| matches.user = all),
                 unknown => {
                     Err(self.unknown(unknown, "key of match", key.span().start, &MATCH_KEYS))
                 }
@@ -133,6 +131,22 @@ impl Reader<'_> {
             errors.extend(read.err());
         }
         matches
+    }
+
+    /// Names or numbers.
+    fn users(&self, value: &Value<'_>) -> Result<Vec<String>, TermError> {
+        let texts = self.texts("user", value)?;
+        match texts
+            .iter()
+            .find(|(text, _)| text.contains(['*', '?', '[']))
+        {
+            None => Ok(texts.into_iter().map(|(text, _)| text).collect()),
+            Some((text, value)) => {
+                let why = format!("\"{text}\" is a pattern, and a user is a name or a number");
+                let remedy = "for one gate a user, write unit = \"user-*.slice\"";
+                Err(self.refused("user", value, why, remedy))
+            }
+        }
     }
 
     /// One text or a list of them, each with where it stands.
@@ -163,9 +177,10 @@ impl Reader<'_> {
 
     fn patterns(&self, name: &str, value: &Value<'_>) -> Result<Vec<Pattern>, TermError> {
         let pattern = |(text, value): (String, &Value<'_>)| {
-            if name != "unit" && !text.starts_with(['/', '*']) {
-                let why = format!("\"{}\" is no path", crate::error::quoted(&text));
-                let remedy = "begin it with a slash, as in /usr/bin/ffmpeg or /batch.slice/*";
+            // A single star stops at a slash, with which every path begins.
+            if name != "unit" && !text.starts_with('/') && !text.starts_with("**") {
+                let why = format!("\"{}\" matches no path", crate::error::quoted(&text));
+                let remedy = "begin it with a slash or **/, as in /batch.slice/* or **/ffmpeg";
                 return Err(self.refused(name, value, why, remedy));
             }
             // As in every command of systemd, a name without a suffix is a service.

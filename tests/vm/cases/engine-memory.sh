@@ -4,6 +4,7 @@
 # needs: tidegate
 # seconds: 40
 grep -qw memory $ROOT/cgroup.controllers || fail "no memory controller"
+echo -memory >$ROOT/cgroup.subtree_control
 tidegate run --side --memory-high 16MiB -- true 2>/tmp/said && fail "without the controller: $(cat /tmp/said)"
 grep -q "memory_high: / does not hand the memory controller down" /tmp/said || fail "it says: $(cat /tmp/said)"
 gone_soon

@@ -51,6 +51,8 @@ pub(crate) struct HeldState {
     /// Periods in which limits of other groups around it throttled those.
     pub parent: u64,
     pub tasks: TaskPoll,
+    /// At the last poll none of its tasks ran or waited for a CPU.
+    pub sleeps: bool,
     pub view: HeldView,
 }
 

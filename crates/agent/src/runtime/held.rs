@@ -58,6 +58,7 @@ pub(crate) fn poll(
     // What throttles a group of several gates does not hold back one that sleeps.
     let runs = gate.usage_cpus.is_some_and(|cpus| cpus > A_THOUSANDTH);
     let is_awake = tasks.runnable > 0 || tasks.is_partial || runs;
+    gate.held.sleeps = !is_awake;
     let if_awake = |periods: u64| if is_awake { periods } else { 0 };
     let counted = Counted {
         window_ns,

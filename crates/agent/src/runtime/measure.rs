@@ -1,6 +1,6 @@
 //! What gates use, and whether they have ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tidegate_api::{Decision, Limit};
@@ -125,10 +125,17 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     throttled
 }
 
-/// With several limited groups, what each would use: all it gets if its part of the allowance holds
+/// Whether anything in a limited group could run; with several of them, what each would use: all it gets if its part of the allowance holds
 /// it back, it uses most of that or its use is unknown, else a quarter more than it uses.
 pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
     let given = control_loop.lock().decided().groups;
+    let mut awake = BTreeSet::new();
+    for gate in gates.iter().filter(|gate| !gate.held.sleeps) {
+        awake.extend(kernel.limited_group(gate));
+    }
+    for target in control_loop.lock().quotas.targets() {
+        target.is_awake = awake.contains(&target.group);
+    }
     if given.len() < 2 {
         return;
     }

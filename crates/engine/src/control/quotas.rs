@@ -19,6 +19,8 @@ pub struct Target {
     pub weight: u32,
     /// What it would use; `u64::MAX` for all that it gets.
     pub demand_ucpu: u64,
+    /// A task of it runs or waits for a CPU. What sleeps does not starve.
+    pub is_awake: bool,
     cap_ucpu: u64,
     planner: QuotaPlanner,
     relief: Relief,
@@ -42,6 +44,7 @@ impl Target {
             group,
             weight,
             demand_ucpu: u64::MAX,
+            is_awake: true,
             cap_ucpu: u64::MAX,
             planner: QuotaPlanner::new(config),
             relief: Relief::default(),

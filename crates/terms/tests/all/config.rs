@@ -410,13 +410,29 @@ terms = { class = "main", weight = 50 }
         "version: p.toml:1:11: this program reads files of version 1, not 2",
         "name: p.toml:3:8: \"a b\" is no name",
         "pid: p.toml:4:23: no such key of match",
-        "cgroup: p.toml:7:20: \"batch\" is no path",
+        "cgroup: p.toml:7:20: \"batch\" matches no path",
         "exe: p.toml:7:35: [] matches nothing",
         "user: p.toml:7:46: \"\" matches nothing",
         "mode: p.toml:8:8: \"watch\" is no mode",
         "wieght: p.toml:9:50: no such term; did you mean weight?",
         "unit: p.toml:12:18: \"[\"",
     ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    for (text, part) in [
+        (
+            "exe = '*/claude'",
+            "exe: p.toml:3:17: \"*/claude\" matches no path; begin it with a slash or **/",
+        ),
+        (
+            "exe = '/x', user = '*'",
+            "user: p.toml:3:30: \"*\" is a pattern, and a user is a name or a number",
+        ),
+    ] {
+        let text = format!("[[rule]]\nname = 'r'\nmatch = {{ {text} }}\n");
+        let said = Config::from_text(Path::new("p.toml"), &text)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains(part), "{part}\n{said}");
     }
     let alone = |rule: &str| {

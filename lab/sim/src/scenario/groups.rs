@@ -284,6 +284,9 @@ fn refuse_unsimulated(keys: &GroupKeys, group: &Group, held: &Held<'_>, findings
         let why = "is not simulated, for simulated work asks for no token; leave it out";
         refuse(Term::Jobserver, why);
     }
+    if !terms.memory_high.is_default() {
+        refuse(Term::MemoryHigh, "is not simulated; leave it out");
+    }
     if !terms.latency_inherit.is_default() {
         let why = "is not simulated for a group; write it in its workloads";
         refuse(Term::LatencyInherit, why);

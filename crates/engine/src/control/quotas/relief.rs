@@ -77,6 +77,7 @@ impl Quotas {
         let starved = span.wall_ns >= RELIEF_AFTER_NS && u128::from(span.side_ns) < promised_ns / 2;
         let at_floor = span.wall_ns > 0;
         for target in &mut self.targets {
+            let starved = starved && target.is_awake;
             target.relief.asked = at_floor && (target.relief.asked || starved);
             if target.relief.out && !target.relief.asked {
                 let written = target.write_class(now_ns, false, apply);

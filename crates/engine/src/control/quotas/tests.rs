@@ -240,6 +240,36 @@ fn a_headroom_is_kept_from_the_first_step_on() {
 }
 
 #[test]
+fn what_sleeps_does_not_starve() {
+    let mut quotas = Quotas::default();
+    quotas.set(vec![target("/a")], 4_000_000);
+    let mut group = OneGroup::default();
+    let at_floor = HeadroomDecision {
+        allowance_ucpu: 20_000,
+        floor_ucpu: 20_000,
+        capacity_ucpu: 2_000_000,
+        ..HeadroomDecision::default()
+    };
+    let unused = Use {
+        wall_ns: 100_000_000,
+        ..Use::default()
+    };
+    let mut now_ns = 0;
+    let mut is_out_after_3_s = |is_awake: bool| {
+        for target in quotas.targets() {
+            target.is_awake = is_awake;
+        }
+        for _ in 0..30 {
+            now_ns += unused.wall_ns;
+            quotas.step(now_ns, &at_floor, false, &unused, 2, &mut group);
+        }
+        group.out
+    };
+    assert!(!is_out_after_3_s(false));
+    assert!(is_out_after_3_s(true));
+}
+
+#[test]
 fn without_headroom_a_group_has_no_quota_until_it_starves() {
     let mut quotas = Quotas::default();
     quotas.set(vec![target("/a")], 4_000_000);
