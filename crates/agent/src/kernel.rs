@@ -19,7 +19,6 @@ use crate::errors::{internal, of_group};
 use crate::gates::{Attachment, Gate, find_in};
 use crate::paths::RunDir;
 use crate::process::tree_lock::TreeLocks;
-use crate::systemd::own_unit::own_scope;
 
 /// Why there is no group of ours below another's.
 pub(crate) enum NoGroup {
@@ -181,23 +180,6 @@ impl Kernel {
                 Ok(())
             }
         }
-    }
-
-    /// Has a user's own systemd take the processes out of a session, whose tree the user cannot
-    /// change; the first of them is inside when this returns.
-    pub(crate) fn bring_in(&self, pids: &[u32]) -> Result<(), ApiError> {
-        let at = |pid: u32| self.groups.group_of(pid as i32).ok().flatten();
-        let base = self.groups.base();
-        let outside: Vec<u32> = pids
-            .iter()
-            .copied()
-            .filter(|pid| at(*pid).is_some_and(|at| !at.is_within(base)))
-            .collect();
-        if !self.fs.is_machine() || outside.is_empty() || rustix::process::geteuid().is_root() {
-            return Ok(());
-        }
-        own_scope(&outside, "In a gate of Tidegate")
-            .map_err(|error| ApiError::new(ErrorKind::Unsupported, error.to_string()))
     }
 
     /// A group of ours, in the journal as soon as it has an identity.

@@ -26,6 +26,7 @@ use crate::runtime::jobserver;
 use crate::runtime::limits::{end_gates, ensure_side_root, enter};
 use crate::runtime::measure::has_ended;
 use crate::runtime::publish::publish;
+use crate::systemd::own_unit::bring_in;
 
 impl Agent {
     /// Called with the gates locked: leaving begins under that lock, so an admitted call ends
@@ -65,7 +66,7 @@ impl Agent {
         check_size(&request.terms)?;
         may_give(peer, is_admin(peer), process.uid, &request.terms)
             .map_err(about(&format!("process {pid}")))?;
-        kernel.bring_in(&[pid.unsigned_abs()])?;
+        bring_in(kernel, &[pid.unsigned_abs()])?;
         let mut gates = self.gates.lock();
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);

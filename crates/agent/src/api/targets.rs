@@ -24,6 +24,7 @@ use crate::runtime::limits::release;
 use crate::runtime::make::{AskedGate, Obstacles, change_to, check_limitable, make};
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
+use crate::systemd::own_unit::bring_in;
 use crate::view::gate_named;
 
 impl Agent {
@@ -152,7 +153,7 @@ impl Agent {
         };
         let pids = std::iter::once(parent).chain(family);
         let pids: Vec<u32> = pids.map(|task| task.tid.unsigned_abs()).collect();
-        kernel.bring_in(&pids)
+        bring_in(kernel, &pids)
     }
 
     fn check_class_of(

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_api::{ApiError, ErrorKind};
 use zbus::{OwnedObjectPath, Variant};
+
+use crate::kernel::Kernel;
 
 use super::bus::{
     BusError, MANAGER, MANAGER_PATH, SYSTEMD, forget_silence, is_booted, on_bus, refused,
@@ -38,6 +41,23 @@ pub fn own_scope(pids: &[u32], description: &str) -> Result<(), BusError> {
         }
         Ok(())
     })
+}
+
+/// Has a user's own systemd take the processes out of a session, whose tree the user cannot change;
+/// the first of them is inside when this returns.
+pub(crate) fn bring_in(kernel: &Kernel, pids: &[u32]) -> Result<(), ApiError> {
+    let at = |pid: u32| kernel.groups.group_of(pid as i32).ok().flatten();
+    let base = kernel.groups.base();
+    let outside: Vec<u32> = pids
+        .iter()
+        .copied()
+        .filter(|pid| at(*pid).is_some_and(|at| !at.is_within(base)))
+        .collect();
+    if !kernel.fs.is_machine() || outside.is_empty() || rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    own_scope(&outside, "In a gate of Tidegate")
+        .map_err(|error| ApiError::new(ErrorKind::Unsupported, error.to_string()))
 }
 
 /// Whether systemd is restarting the unit that this process belongs to: what it stops, it starts
