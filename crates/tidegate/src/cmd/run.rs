@@ -6,6 +6,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use tidegate_agent::has_records;
+use tidegate_agent::paths::RunDir;
 use tidegate_api::{RunReply, RunRequest};
 use tidegate_terms::{Class, Config, Source, Terms};
 
@@ -84,7 +86,10 @@ pub fn main(mut args: Args) -> Result<Exit, Failure> {
     let file = exec::find(&word)?;
     let mut variables = Vec::new();
     let may_stay = !args.strict && terms.class.value == Class::Side && without_agent::is_needed();
-    let needs_agent = rustix::process::geteuid().is_root() || !limits(&args).is_empty();
+    // What a dead agent left in force is taken over by the next.
+    let needs_agent = rustix::process::geteuid().is_root()
+        || !limits(&args).is_empty()
+        || has_records(&RunDir::from_env());
     let placed = match may_stay && !needs_agent {
         true => Err(None),
         false => place(&args).map_err(Some),
