@@ -3,13 +3,17 @@
 
 use std::os::unix::net::UnixStream;
 
-use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::{SchedWrite, TaskSched};
+use tidegate_cgroup::{KernelFs, RealFs};
 
 use crate::connect;
 
 const NICE: i32 = 19;
+/// The kernel's shortest. SCHED_IDLE has no slices of its own, and main waits longer behind it
+/// (docs/decisions/turns.md).
+const SLICE_NS: u64 = 100_000;
 /// `IOPRIO_WHO_PROCESS`, and the class `IOPRIO_CLASS_IDLE` in the bits above 13
 /// (include/uapi/linux/ioprio.h).
 const IOPRIO_PROCESS: libc::c_int = 1;
@@ -28,18 +32,22 @@ pub fn is_needed() -> bool {
     !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err() && !can_have_one()
 }
 
-/// Makes this process yield as far as it may, by the policy and levels that any process may give
-/// itself, and says how.
+/// Makes this process yield as far as it may, by the levels that any process may give itself, and
+/// says how.
 pub fn take_last_place() -> String {
     let mut has = Vec::new();
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` is alive during the call; 0 is this thread, the only one that execs.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
-        has.push("SCHED_IDLE".to_owned());
-    }
-    // SAFETY: no memory is passed.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } == 0 {
+    let low = SchedWrite::Slice {
+        nice: NICE,
+        slice_ns: SLICE_NS,
+    };
+    // 0 is this thread, the only one, which becomes the command.
+    let kernel = RealFs::new();
+    if kernel.set_sched(0, &low).is_ok() {
         has.push(format!("nice {NICE}"));
+        let is_short = |task: TaskSched| task.slice_ns == SLICE_NS;
+        if kernel.sched(0).is_ok_and(is_short) {
+            has.push("slices of 0.1 ms".to_owned());
+        }
     }
     if take_last_io() {
         has.push("idle I/O".to_owned());

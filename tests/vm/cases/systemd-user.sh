@@ -1,4 +1,4 @@
-# what: without root or an agent side work is in the idle class of a scope of the user's systemd; without that, SCHED_IDLE
+# what: without root side work has an agent of the user's own below the user's systemd; without that, the lowest levels
 # modes: smp
 # userland: systemd
 # kernels: 6.18 7.3
@@ -93,5 +93,5 @@ until_true 15 gone_there || fail "left behind: $(find $HOME_OF -name '*tidegate*
 
 systemctl stop of-nobody.service
 (as_user tidegate run --quota 50ms --side -- true 2>/tmp/said)
-grep -q "side work by SCHED_IDLE, nice 19, idle I/O" /tmp/said || fail "it says: $(cat /tmp/said)"
+grep -q "side work by nice 19, slices of 0.1 ms, idle I/O" /tmp/said || fail "it says: $(cat /tmp/said)"
 grep -q "not in force: quota" /tmp/said || fail "it says: $(cat /tmp/said)"

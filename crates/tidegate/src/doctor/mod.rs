@@ -310,17 +310,20 @@ pub fn report(facts: &Facts) -> Report {
 /// What root would have besides.
 fn without_privilege(facts: &Facts) -> Option<String> {
     let machine = facts.machine.as_ref().ok()?;
-    if facts.root || !facts.admin {
+    let has_machines_agent = !facts.admin && facts.agent != Ok(None);
+    if facts.root || has_machines_agent {
         return None;
     }
     let administrator = "an administrator: sudo systemctl enable --now tidegate";
     Some(match machine.refusal() {
         None => format!(
-            "side work is in the idle class among what runs below {}; beside other sessions and services it has              that group's weight, and only headroom, which follows all that runs, keeps it from them ({administrator})",
+            "side work is in the idle class among what runs below {}; beside other sessions and services it has \
+             that group's weight, and only headroom, which follows all that runs, keeps it from them ({administrator})",
             machine.cpu.base
         ),
         Some(_) => format!(
-            "side work yields by SCHED_IDLE, nice 19 and idle I/O, without limits; your own systemd would hold more              (log in again after: sudo apt install dbus-user-session; {administrator})"
+            "side work yields by nice 19, short slices and idle I/O, without limits; your own systemd would hold more \
+             (log in again after: sudo apt install dbus-user-session; {administrator})"
         ),
     })
 }

@@ -75,7 +75,7 @@ fn without_rights_and_without_an_agent_the_remedy_is_said() {
     let instance = or_skip!(Instance::new("bare"));
     let refused = ends_with(&by_nobody(&instance, "run --side --strict -- true"), 125);
     assert!(refused.contains("sudo"), "{refused}");
-    // Side work holds itself back: field 41 is the policy, 5 is SCHED_IDLE; then its nice level.
+    // Side work holds itself back by its nice level, and keeps its policy, field 41.
     let words = [
         "run",
         "--side",
@@ -87,7 +87,7 @@ fn without_rights_and_without_an_agent_the_remedy_is_said() {
         "/proc/self/stat",
     ];
     let place = instance.by_nobody(&words).output().unwrap();
-    assert_eq!(stdout(&place), "19 5\n", "{}", describe(&place));
+    assert_eq!(stdout(&place), "19 0\n", "{}", describe(&place));
     let words = ["run", "--main", "--or-bare", "--", "sh", "-c", "exit 3"];
     let bare = instance.by_nobody(&words).output().unwrap();
     let said = ends_with(&bare, 3);
