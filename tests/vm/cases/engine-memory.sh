@@ -17,7 +17,9 @@ side=$!
 gate_soon $side $SIDE
 at=$ROOT$(cgroup_of $side)
 same "its limit" "$(cat $at/memory.high)" 16777216
-same "its I/O" "$(ionice -p $side)" "idle"
+# The command takes it once it is in its gate.
+has_idle_io() { [ "$(ionice -p $side)" = idle ]; }
+until_true 10 has_idle_io || fail "its I/O is '$(ionice -p $side)'"
 tidegate set gate:eats memory_high=4MiB
 same "its new limit" "$(cat $at/memory.high)" 4194304
 over() { [ "$(awk '/^high/ { print $2 }' $at/memory.events)" -gt 0 ]; }

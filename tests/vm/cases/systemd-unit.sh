@@ -83,7 +83,7 @@ same "drop-ins left" "$(find /run/systemd/system.control -name '*.conf' 2>/dev/n
 
 # An agent on demand does not end with the session of the command that started it, as where KillUserProcesses= is on.
 systemd-run --quiet --scope --unit=t-session sh -c 'tidegate run --main -- sleep 1000 & exec sleep 1000' &
-apart() { grep -q "tidegate-agent-.*\.scope" /proc/"$(agent)"/cgroup 2>/dev/null; }
+apart() { grep -q "run-tidegate-.*\.scope" /proc/"$(agent)"/cgroup 2>/dev/null; }
 until_true 20 apart || fail "the agent stays in the session: $(cat /proc/"$(agent)"/cgroup)"
 before=$(agent)
 same "its guardian's group" "$(cat /proc/"$(tidegate status --json | json guardian_pid)"/cgroup)" "$(cat /proc/$before/cgroup)"
