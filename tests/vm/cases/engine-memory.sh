@@ -30,3 +30,12 @@ tidegate set pid:$$ class=side memory_high=64MiB 2>/tmp/said && fail "a process 
 grep -q "systemctl set-property" /tmp/said || fail "it says: $(cat /tmp/said)"
 finish $side
 gone_soon
+# A file's default for all side work does not refuse what is not a command of run.
+mkdir -p /etc/tidegate
+printf '[side]\nmemory_high = "64MiB"\n' >/etc/tidegate/tidegate.toml
+vmtool burn &
+other=$!
+tidegate set pid:$other class=side || fail "refused for a default"
+finish $other
+rm /etc/tidegate/tidegate.toml
+gone_soon

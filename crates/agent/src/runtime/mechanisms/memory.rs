@@ -3,6 +3,7 @@
 //! nothing to put back.
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_terms::Source;
 
 use crate::errors::of_group;
 use crate::gates::{Attachment, Gate};
@@ -18,7 +19,8 @@ pub(super) fn enforce_memory(kernel: &Kernel, gate: &Gate) -> Result<(), ApiErro
             let set = kernel.groups.set_memory_high(group, high_bytes);
             set.map_err(of_group)
         }
-        _ if high_bytes.is_none() => Ok(()),
+        // What a file says of all side work is not asked of this one.
+        _ if high_bytes.is_none() || gate.terms.memory_high.source != Source::Set => Ok(()),
         _ => {
             let detail = format!(
                 "memory_high: gate {}: only a command of run has memory of its own",
