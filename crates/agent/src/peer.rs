@@ -2,7 +2,7 @@
 //!
 //! A user may only tighten, and only what is theirs: put work of their own into the side class, at
 //! no more than the default weight. What takes CPU from others (a main gate, headroom, a tolerance)
-//! is for root and the group `tidegate`, and for the user whose own agent this is.
+//! is for root and the group `tidegate`; a user's own agent takes it from that user, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -67,7 +67,8 @@ pub struct RunReply {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
-    /// `pid:N`, `tid:N` (a thread: `latency`, a quota and caps), `unit:NAME`, `cgroup:/path` or `gate:NAME`.
+    /// `pid:N`, `tid:N` (a thread: `latency`, a quota and caps), `unit:NAME`, `cgroup:/path` or
+    /// `gate:NAME`.
     pub target: String,
     /// Raw terms, by name.
     pub terms: BTreeMap<String, String>,

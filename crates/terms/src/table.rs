@@ -272,7 +272,7 @@ table! {
     }
     Jobserver jobserver: Switch {
         default: Switch(false), range: "yes or no", example: "yes", value: "YES|NO", classes: &[Class::Side],
-        doc: "Whether run gives the command a GNU make jobserver, whose jobs follow what side work may use; make -jN overrides it",
+        doc: "Whether run gives the command a GNU make jobserver, which starts as many jobs as side work may use CPUs; make -jN overrides it",
     }
 }
 

@@ -53,13 +53,16 @@ pub fn take_last_place() -> String {
         has.push("idle I/O".to_owned());
     }
     // The group is the whole session's: a shell in it would stay behind everything.
-    if is_in_autogroup()
+    let group = own_group();
+    let is_in_autogroup = is_in_autogroup(group.as_ref());
+    if is_in_autogroup
         && leads_its_session()
         && std::fs::write("/proc/self/autogroup", NICE.to_string()).is_ok()
     {
         has.push(format!("its autogroup at nice {NICE}"));
     }
-    let to = yields_to().map_or_else(String::new, |to| format!(", which yields to {to}"));
+    let to = group.and_then(|group| yields_to(&group, is_in_autogroup));
+    let to = to.map_or_else(String::new, |to| format!(", which yields to {to}"));
     has.join(", ") + &to
 }
 
@@ -71,10 +74,9 @@ pub fn take_last_io() -> bool {
 }
 
 /// Where it yields to some work only: to which, and what would change that.
-fn yields_to() -> Option<String> {
-    let group = own_group()?;
+fn yields_to(group: &GroupPath, is_in_autogroup: bool) -> Option<String> {
     match group.is_root() {
-        true if is_in_autogroup() && !leads_its_session() => {
+        true if is_in_autogroup && !leads_its_session() => {
             Some("its own session (put setsid before tidegate to have it yield to all)".to_owned())
         }
         true => None,
@@ -91,10 +93,9 @@ fn leads_its_session() -> bool {
 
 /// The kernel puts each session into a group of its own, unless its cgroup has the cpu controller;
 /// what the task itself has then counts within the session alone (sched(7)).
-fn is_in_autogroup() -> bool {
+fn is_in_autogroup(group: Option<&GroupPath>) -> bool {
     let enabled = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
-    enabled.is_ok_and(|enabled| enabled.trim() == "1")
-        && own_group().is_none_or(|group| group.is_root())
+    enabled.is_ok_and(|enabled| enabled.trim() == "1") && group.is_none_or(GroupPath::is_root)
 }
 
 /// The group in which it shares the CPU with others.

@@ -66,7 +66,7 @@ impl Agent {
         check_size(&request.terms)?;
         may_give(peer, is_admin(peer), process.uid, &request.terms)
             .map_err(about(&format!("process {pid}")))?;
-        bring_in(kernel, &[pid.unsigned_abs()])?;
+        bring_in(kernel, pid, true)?;
         let mut gates = self.gates.lock();
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);

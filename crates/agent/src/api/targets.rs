@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::sched::tasks::{TaskId, descendants};
-use tidegate_cgroup::target::{HeldProcess, ProcessRef, Target, threads_of};
+use tidegate_cgroup::target::{HeldProcess, Target, threads_of};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::warn;
 
@@ -50,7 +49,7 @@ impl Agent {
         if let Target::Pid(pid) = target
             && !is_hint_only(&request.terms)
         {
-            self.bring_in_with_family(pid, request.only)?;
+            bring_in(&self.runtime.kernel, pid, request.only)?;
         }
         let mut gates = self.gates.lock();
         let known = self.runtime.kernel.find(&gates, &request.target).ok();
@@ -138,22 +137,6 @@ impl Agent {
         self.tell_made(&gates, known);
         drop(gates);
         self.shown(&name, &request.target)
-    }
-
-    fn bring_in_with_family(&self, pid: i32, is_alone: bool) -> Result<(), ApiError> {
-        let kernel = &self.runtime.kernel;
-        let process = ProcessRef::look_up(&*kernel.fs, pid).map_err(not_found)?;
-        let parent = TaskId {
-            tid: pid,
-            start_ticks: process.start_ticks,
-        };
-        let family = match is_alone {
-            true => Vec::new(),
-            false => descendants(&*kernel.fs, parent, 0),
-        };
-        let pids = std::iter::once(parent).chain(family);
-        let pids: Vec<u32> = pids.map(|task| task.tid.unsigned_abs()).collect();
-        bring_in(kernel, &pids)
     }
 
     fn check_class_of(

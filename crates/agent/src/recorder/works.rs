@@ -169,7 +169,7 @@ impl Works {
     }
 }
 
-/// The gate's entry; none for a gate that does nothing, or whose CPU use is unknown.
+/// The gate's entry; a gate that does nothing, or has no known CPU use, has none.
 fn of_gate(runtime: &Runtime, gate: &Gate, decision: &Decision) -> Option<Active> {
     let used_cpus = gate.usage_cpus?;
     if used_cpus < USED_MIN_CPUS && gate.held.view.own_throttled_periods == 0 {

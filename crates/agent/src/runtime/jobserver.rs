@@ -309,7 +309,8 @@ fn sweep(dir: &Path, names: &BTreeSet<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// The fifo of a gate that a process enters, where the gate has a jobserver. Called with the gates locked; a new gate is not in `gates` yet.
+/// The fifo of a gate that a process enters, where the gate has a jobserver. Called with the gates
+/// locked; a new gate is not in `gates` yet.
 pub(crate) fn enter(
     runtime: &Runtime,
     gates: &[Gate],
@@ -448,7 +449,8 @@ mod tests {
                 }
                 clients.poll(jobs_now);
             }
-            // Whoever is left has work for ever; what is ended above the share is not begun again.
+            // The clients that are left have work without end, and start nothing again above their
+            // share.
             for _ in 0..2 * WINDOW {
                 clients.start(u32::MAX);
                 let surplus = clients.poll(jobs);

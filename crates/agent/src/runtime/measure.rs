@@ -125,14 +125,18 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     throttled
 }
 
-/// Whether anything in a limited group could run; with several of them, what each would use: all it gets if its part of the allowance holds
-/// it back, it uses most of that or its use is unknown, else a quarter more than it uses.
+/// Whether anything in a limited group could run. With several of them, what each would use: all it
+/// gets if its part of the allowance holds it back, it uses most of that or its use is unknown, else
+/// a quarter more than it uses.
 pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
     let given = control_loop.lock().decided().groups;
-    let mut awake = BTreeSet::new();
-    for gate in gates.iter().filter(|gate| !gate.held.sleeps) {
-        awake.extend(kernel.limited_group(gate));
+    if given.is_empty() {
+        return;
     }
+    let could_run = gates.iter().filter(|gate| !gate.held.sleeps);
+    let awake: BTreeSet<GroupPath> = could_run
+        .filter_map(|gate| kernel.limited_group(gate))
+        .collect();
     for target in control_loop.lock().quotas.targets() {
         target.is_awake = awake.contains(&target.group);
     }

@@ -1,6 +1,6 @@
-//! The few calls to systemd that Tidegate makes: to the machine's for root, to their own manager for
-//! other users. Each opens its own connection and ends with it: they are rare (a target named, a unit restarted, terms taken back), and an
-//! agent that holds none has none to lose.
+//! The few calls to systemd that Tidegate makes: for root to the machine's manager, for other users
+//! to their own. Each opens its own connection and ends with it: they are rare (a target named, a
+//! unit restarted, terms taken back), and an agent that holds none has none to lose.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,18 +152,19 @@ pub fn is_booted() -> bool {
 
 /// systemd's version, by the bus: that both are there and answer.
 pub fn version() -> Result<String, BusError> {
-    let manager = zbus::ObjectPath::try_from(MANAGER_PATH).map_err(|error| BusError::NoBus {
-        why: error.to_string(),
-    })?;
-    on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "Version", "systemd").await)
+    of_manager("Version")
 }
 
 /// The group of the manager that this user's calls go to.
 pub fn managers_group() -> Result<String, BusError> {
+    of_manager("ControlGroup")
+}
+
+fn of_manager(name: &str) -> Result<String, BusError> {
     let manager = zbus::ObjectPath::try_from(MANAGER_PATH).map_err(|error| BusError::NoBus {
         why: error.to_string(),
     })?;
-    on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "ControlGroup", "systemd").await)
+    on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, name, "systemd").await)
 }
 
 pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {

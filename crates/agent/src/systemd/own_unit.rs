@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_cgroup::sched::tasks::{TaskId, descendants};
+use tidegate_cgroup::target::ProcessRef;
 use zbus::{OwnedObjectPath, Variant};
 
+use crate::errors::not_found;
 use crate::kernel::Kernel;
 
 use super::bus::{
@@ -43,19 +46,31 @@ pub fn own_scope(pids: &[u32], description: &str) -> Result<(), BusError> {
     })
 }
 
-/// Has a user's own systemd take the processes out of a session, whose tree the user cannot change;
-/// the first of them is inside when this returns.
-pub(crate) fn bring_in(kernel: &Kernel, pids: &[u32]) -> Result<(), ApiError> {
-    let at = |pid: u32| kernel.groups.group_of(pid as i32).ok().flatten();
-    let base = kernel.groups.base();
-    let outside: Vec<u32> = pids
-        .iter()
-        .copied()
-        .filter(|pid| at(*pid).is_some_and(|at| !at.is_within(base)))
-        .collect();
-    if !kernel.fs.is_machine() || outside.is_empty() || rustix::process::geteuid().is_root() {
+/// A user cannot move a process out of a session: the user's own systemd does it. The process is
+/// inside when this returns, with all that it has started unless `is_alone`.
+pub(crate) fn bring_in(kernel: &Kernel, pid: i32, is_alone: bool) -> Result<(), ApiError> {
+    if !kernel.fs.is_machine() || rustix::process::geteuid().is_root() {
         return Ok(());
     }
+    let is_outside = |pid: i32| {
+        let at = kernel.groups.group_of(pid).ok().flatten();
+        at.is_some_and(|at| !at.is_within(kernel.groups.base()))
+    };
+    if !is_outside(pid) {
+        return Ok(());
+    }
+    let process = ProcessRef::look_up(&*kernel.fs, pid).map_err(not_found)?;
+    let parent = TaskId {
+        tid: pid,
+        start_ticks: process.start_ticks,
+    };
+    let family = match is_alone {
+        true => Vec::new(),
+        false => descendants(&*kernel.fs, parent, 0),
+    };
+    let family = family.iter().map(|task| task.tid);
+    let outside = std::iter::once(pid).chain(family.filter(|pid| is_outside(*pid)));
+    let outside: Vec<u32> = outside.map(i32::unsigned_abs).collect();
     own_scope(&outside, "In a gate of Tidegate")
         .map_err(|error| ApiError::new(ErrorKind::Unsupported, error.to_string()))
 }

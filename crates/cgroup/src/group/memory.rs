@@ -1,6 +1,7 @@
 //! `memory.high` of groups of ours, where cgroup v2 hands the memory controller down to them.
 
 use super::error::GroupError;
+use super::v2::hands_down;
 use super::{GroupPath, GroupResult, Groups};
 use crate::discover::CgroupVersion;
 
@@ -27,8 +28,7 @@ impl Groups {
             return Err(refused(why, remedy));
         }
         // The base is others'; all below it is ours.
-        let standing = self.tree.read(self.base(), "cgroup.subtree_control")?;
-        if !standing.split_ascii_whitespace().any(|one| one == "memory") {
+        if !hands_down(&self.tree, self.base(), "memory")? {
             let why = format!("{} does not hand the memory controller down", self.base());
             let remedy = "write +memory to its cgroup.subtree_control, or leave memory_high out";
             return Err(refused(why, remedy));

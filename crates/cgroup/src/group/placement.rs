@@ -128,7 +128,7 @@ impl Groups {
             });
         }
         let enabled_cpu_in = match parent {
-            Some(parent) if !v2::hands_down_cpu(&self.tree, &parent)? => Some(parent),
+            Some(parent) if !v2::hands_down(&self.tree, &parent, "cpu")? => Some(parent),
             _ => None,
         };
         // Only what is known to have been there is kept when the process goes back.

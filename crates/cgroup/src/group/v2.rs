@@ -112,7 +112,7 @@ impl Files for V2 {
     }
 
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool> {
-        if hands_down_cpu(tree, parent)? {
+        if hands_down(tree, parent, "cpu")? {
             return Ok(false);
         }
         let refused = |errno: i32| match errno {
@@ -142,7 +142,9 @@ impl Files for V2 {
     }
 }
 
-pub(super) fn hands_down_cpu(tree: &Tree, group: &GroupPath) -> GroupResult<bool> {
+pub(super) fn hands_down(tree: &Tree, group: &GroupPath, controller: &str) -> GroupResult<bool> {
     let standing = tree.read(group, "cgroup.subtree_control")?;
-    Ok(standing.split_ascii_whitespace().any(|one| one == "cpu"))
+    Ok(standing
+        .split_ascii_whitespace()
+        .any(|one| one == controller))
 }

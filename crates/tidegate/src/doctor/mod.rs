@@ -70,7 +70,7 @@ impl Facts {
         };
         let root = rustix::process::geteuid().is_root();
         let is_own = !root && run_dir.dir() != Path::new(DEFAULT_RUN_DIR);
-        let manager = managers_group().ok().filter(|_| is_own);
+        let manager = is_own.then(managers_group).and_then(Result::ok);
         let machine = machine(&run_dir, manager.as_deref());
         let status = status(&run_dir);
         Facts {

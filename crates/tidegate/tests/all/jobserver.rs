@@ -60,7 +60,7 @@ fn fifo(instance: &Instance, gate: &str) -> PathBuf {
     instance.run_dir().join("jobservers").join(gate)
 }
 
-/// Runs a command whose two jobs wait for each other.
+/// Runs a command with two jobs that wait for each other.
 fn run_in(instance: &Instance, dir: &Path, command: &[&str]) -> String {
     let words = [&["timeout", "60"], command].concat();
     let words = [&["run"][..], &FLAGS, &["--name", "build", "--"], &words].concat();

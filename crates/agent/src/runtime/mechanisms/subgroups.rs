@@ -37,7 +37,7 @@ const START: &str = "each alone: ";
 
 struct SplitGate {
     gate: String,
-    /// The user against whose budget its groups count.
+    /// Its groups count against this user's budget.
     user: u32,
     family: Family,
     limit: Option<Bandwidth>,
