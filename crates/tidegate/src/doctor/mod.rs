@@ -7,13 +7,14 @@ pub mod page;
 mod scheduler;
 mod server;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 use tidegate_agent::client;
 use tidegate_agent::main_cpus_advice;
-use tidegate_agent::paths::{DEFAULT_RUN_DIR, RunDir};
+use tidegate_agent::paths::RunDir;
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of, may_administer};
 use tidegate_agent::systemd::bus::{managers_group, version};
 use tidegate_api::{ErrorKind, StatusView};
@@ -69,7 +70,7 @@ impl Facts {
                 .map_err(|e| e.to_string())
         };
         let root = rustix::process::geteuid().is_root();
-        let is_own = !root && run_dir.dir() != Path::new(DEFAULT_RUN_DIR);
+        let is_own = !root && is_callers(run_dir.dir());
         let manager = is_own.then(managers_group).and_then(Result::ok);
         let machine = machine(&run_dir, manager.as_deref());
         let status = status(&run_dir);
@@ -105,6 +106,12 @@ impl Facts {
             run_dir_writable: writable(run_dir.dir()),
         }
     }
+}
+
+/// The caller owns this directory, or, until it is made, the one that it will be in.
+fn is_callers(dir: &Path) -> bool {
+    let there = dir.ancestors().find_map(|dir| dir.metadata().ok());
+    there.is_some_and(|there| there.uid() == rustix::process::geteuid().as_raw())
 }
 
 fn is_admin() -> bool {
