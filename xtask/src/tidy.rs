@@ -8,11 +8,13 @@
 //! | no import cycle between modules of a crate | Rust |
 //! | each test that the failure contract names exists | docs/failure-contract.md |
 //! | the first line names the licence of the folder | C |
+//! | each relative link and its anchor exist | markdown |
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod layout;
+mod links;
 mod modules;
 
 const CONTRACT: &str = "docs/failure-contract.md";
@@ -43,8 +45,8 @@ pub fn main() -> ExitCode {
         }
     };
     let all: Vec<(PathBuf, String)> = files
-        .into_iter()
-        .filter_map(|path| std::fs::read_to_string(&path).ok().map(|text| (path, text)))
+        .iter()
+        .filter_map(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?)))
         .collect();
     let mut problems: Vec<Problem> = all
         .iter()
@@ -52,6 +54,7 @@ pub fn main() -> ExitCode {
         .collect();
     problems.extend(layout::dead_files(&all));
     problems.extend(missing_proofs(&all));
+    problems.extend(links::dead(&files, &all));
     for (folder, (count, shortest)) in modules::cycles(&all) {
         problems.push(format!(
             "{folder}: {count} modules in import cycles: {shortest}: move what both need into a module below them"
