@@ -193,7 +193,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
 /// told at once when it cannot.
 fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<SchedExtSupervisor, StartError> {
     let kernel: Option<Arc<dyn kernel::Kernel>> = match engine {
-        // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
+        // Which one auto is, is told with its reason in docs/decisions/sched-ext-opt-in.md.
         Engine::Auto | Engine::Cgroup => None,
         Engine::SchedExt => Some(Arc::new(RealKernel::new(Arc::clone(fs)))),
     };

@@ -4,7 +4,7 @@
 # needs: tidegate
 # tier: long
 # seconds: 600
-# The decision in docs/ARCHITECTURE.md rests on this: where it fails, a kernel has changed, and it is to be made anew.
+# The decision in docs/decisions/sched-ext-opt-in.md rests on this: where it fails, a kernel has changed, and it is to be made anew.
 MANY=4
 echo "+cpu +cpuset" >$ROOT/cgroup.subtree_control
 group main
