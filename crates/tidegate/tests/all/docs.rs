@@ -48,6 +48,51 @@ fn the_man_pages_are_up_to_date() {
     }
 }
 
+const COMMANDS: &str =
+    "<!-- commands: written by UPDATE_DOCS=1 cargo test -p tidegate --test all docs -->\n";
+const COMMANDS_END: &str = "<!-- end of commands -->";
+
+/// The help of each command that has a manual page, as the command prints it.
+fn commands() -> String {
+    let names = generated();
+    let commands = names.keys().filter_map(|name| {
+        let name = name.strip_suffix(".1")?.strip_prefix("tidegate-")?;
+        Some(name.replace('-', " "))
+    });
+    let mut text = String::new();
+    for command in commands {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .arg("help")
+            .args(command.split(' '))
+            .env_remove("TIDEGATE_HOST")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "help {command}");
+        let help = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let help = lines.join("\n");
+        text += &format!("\n## tidegate {command}\n\n```text\n{}\n```\n", help.trim());
+    }
+    text + "\n"
+}
+
+#[test]
+fn the_reference_of_commands_is_up_to_date() {
+    let path = top().join("docs/cli.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let from = page.find(COMMANDS).expect(COMMANDS) + COMMANDS.len();
+    let to = page.find(COMMANDS_END).expect(COMMANDS_END);
+    let wanted = format!("{}{}{}", &page[..from], commands(), &page[to..]);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, wanted).unwrap();
+        return;
+    }
+    assert!(
+        page == wanted,
+        "docs/cli.md is out of date: run UPDATE_DOCS=1 cargo test -p tidegate --test all docs"
+    );
+}
+
 #[test]
 fn the_documents_mention_every_subcommand() {
     let mut prose = std::fs::read_to_string(top().join("README.md")).unwrap();
