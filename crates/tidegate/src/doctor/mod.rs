@@ -50,6 +50,8 @@ pub struct Facts {
     pub server: ServerSettings,
     /// Processes that have a cookie of core scheduling, which Tidegate never gives.
     pub core_cookies: usize,
+    /// The scheduler's feature SIS_UTIL is on; without debugfs or root that is not known.
+    pub has_sis_util: bool,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be
     /// targets.
     pub systemd: Result<String, String>,
@@ -90,6 +92,8 @@ impl Facts {
             scheduler: Scheduler::gather(),
             server: ServerSettings::gather(),
             core_cookies: core_cookies(),
+            has_sis_util: std::fs::read_to_string("/sys/kernel/debug/sched/features")
+                .is_ok_and(|features| features.split_whitespace().any(|one| one == "SIS_UTIL")),
             systemd: version().map_err(|error| error.to_string()),
             config: Config::load(&run_dir.config_roots())
                 .map(|config| {
@@ -302,6 +306,14 @@ pub fn report(facts: &Facts) -> Report {
             "{} a cookie of core scheduling: it keeps a core from others' work, and main can wait a tick for that",
             crate::render::count(facts.core_cookies as u64, "process has", "processes have")
         ));
+    }
+    if facts.has_sis_util {
+        notes.push(
+            "several tasks of main can wait behind each other while side work keeps the other CPUs busy: the kernel \
+             looks for one less often then (SIS_UTIL). `echo NO_SIS_UTIL > /sys/kernel/debug/sched/features` ends \
+             that, for the whole machine"
+                .to_owned(),
+        );
     }
     notes.extend(facts.server.notes(facts.scheduler.is_supported()));
     Report {

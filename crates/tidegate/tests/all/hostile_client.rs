@@ -101,6 +101,38 @@ fn groups_for_single_processes_are_bounded() {
     tell("groups for single processes", 300);
 }
 
+/// A hint for a process of 5,000 threads: root is answered all the while.
+#[test]
+fn a_process_with_many_threads_holds_nobody_up() {
+    const THREADS: usize = 5_000;
+    let (instance, _main, before) = or_skip!(protected("threads"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ends = Ends(&is_over);
+        for _ in 0..THREADS {
+            let thread = std::thread::Builder::new().stack_size(16 * 1024);
+            let wait = || {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(Duration::from_secs(1));
+                }
+            };
+            thread.spawn_scoped(scope, wait).unwrap();
+        }
+        let target = format!("pid:{}", std::process::id());
+        let words = ["set", &target, "--only", "latency=5"];
+        let mut set = instance.tidegate(&words).spawn().unwrap();
+        let said = loop {
+            before.check_root("many threads");
+            if let Some(status) = set.try_wait().unwrap() {
+                break status;
+            }
+        };
+        assert!(said.success());
+        drop(ends);
+    });
+    tell("threads of one process", THREADS as u64);
+}
+
 /// How a client keeps connections and asks for nothing.
 fn connections() -> Vec<(&'static str, usize, Vec<u8>)> {
     let half = request("POST /v1/run", "content-length: 1000\r\n", b"{");

@@ -87,6 +87,7 @@ mod tests {
             scheduler: crate::doctor::scheduler::Scheduler::default(),
             server: crate::doctor::server::ServerSettings::default(),
             core_cookies: 1,
+            has_sis_util: true,
             systemd: Ok("257".to_owned()),
             config: Ok((Engine::Auto, "default".to_owned())),
             bandwidth_slice_us: Some(5000),
@@ -117,6 +118,8 @@ mod tests {
         facts.agent = Ok(Some("runs".to_owned()));
         let report = super::super::report(&facts);
         assert!(report.enforceable);
+        let several = "NO_SIS_UTIL";
+        assert!(report.notes.iter().any(|note| note.contains(several)));
         let cookie = "1 process has a cookie of core scheduling";
         assert!(report.notes.iter().any(|note| note.starts_with(cookie)));
     }
