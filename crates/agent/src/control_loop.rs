@@ -79,13 +79,25 @@ impl ControlLoop {
     pub(crate) fn floor(&self, demand: &Demand) -> Bandwidth {
         let cpus = u64::from(self.lock().online_cpus().max(1));
         // 8192 CPUs · 10^6 ppm fits easily: a CPU is 10^6 ucpu, so ppm · CPUs is the rate in ucpu.
-        let floor_ucpu = (cpus * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        let periods = QuotaPlannerConfig::default();
-        bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us)
+        quota_of((cpus * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU))
     }
 
     pub(crate) fn floor_now(&self) -> Bandwidth {
         let demand = self.lock().demand().clone();
         self.floor(&demand)
     }
+
+    /// The quota of side work that begins now, while this much is kept idle: programs read it once,
+    /// to start as many threads. Without a history it is the tolerance.
+    pub(crate) fn first(&self, headroom_ppm: u32) -> Bandwidth {
+        let first_ucpu = self.lock().first_ucpu(headroom_ppm).map(quota_of);
+        let floor = self.floor_now();
+        let above = first_ucpu.filter(|first| floor.rate_no_above(first));
+        above.unwrap_or(floor)
+    }
+}
+
+fn quota_of(rate_ucpu: u64) -> Bandwidth {
+    let periods = QuotaPlannerConfig::default();
+    bandwidth_for(rate_ucpu, periods.period_us, periods.period_max_us)
 }

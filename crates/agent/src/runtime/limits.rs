@@ -103,8 +103,10 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
     let name = gate.record.name.clone();
     let group = own.join(&kernel.name_below_others(&name)).map_err(usage)?;
     kernel.ensure_made_below(own, &group, &name)?;
-    let floor = tighter(runtime.control_loop.floor_now(), gate.own_limit());
-    if let Err(error) = limit_to_floor(runtime, &group, &name, floor) {
+    let own_limit = gate.own_limit();
+    let floor = tighter(runtime.control_loop.floor_now(), own_limit);
+    let first = tighter(first_quota(runtime, gate), own_limit);
+    if let Err(error) = limit(runtime, &group, &name, floor, first) {
         kernel.remove_group(&group);
         return Err(error.into());
     }
@@ -124,16 +126,19 @@ pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> Result
     limit(runtime, &root, "", floor, first)
 }
 
-/// The side root's quota until the loop's next step: the tolerance, or none where neither this
-/// gate nor another asks for idle.
+/// The side root's quota until the loop's next step: what this gate or another leaves it of what
+/// is idle, the tolerance under an objective, or none where neither asks for idle.
 fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
     let has_objective = of_gate.objective.is_some() || control.demand().objective.is_some();
-    let keeps_idle = of_gate.headroom_ppm > 0 || control.keeps_idle() || has_objective;
+    let headroom_ppm = of_gate.headroom_ppm.max(control.headroom_ppm());
     drop(control);
-    if keeps_idle || runtime.sched_ext.is_wanted() {
+    if has_objective || runtime.sched_ext.is_wanted() {
         return runtime.control_loop.floor_now();
+    }
+    if headroom_ppm > 0 {
+        return runtime.control_loop.first(headroom_ppm);
     }
     free_bandwidth(QuotaPlannerConfig::default().period_us)
 }

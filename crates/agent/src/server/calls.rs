@@ -108,7 +108,9 @@ fn function(row: &Row) -> MethodRouter<Connection> {
 }
 
 async fn run(call: Call, body: Body) -> Answer<RunReply> {
-    let answer = call.agent.run(call.peer()?, &read(body).await?)?;
+    let request = read(body).await?;
+    call.agent.wait_for_history(&request).await;
+    let answer = call.agent.run(call.peer()?, &request)?;
     Ok(Json(answer))
 }
 

@@ -38,7 +38,11 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     let agent = bed.agent().unwrap();
     bed.fake.set_file(&format!("{HOME}/pids.max"), "100\n");
     let since = bed.fs.log().len();
-    let reply = run_side_as(&agent, &user(PID)).unwrap();
+    let ask = || {
+        let terms = [("class", "side"), ("quota", "50ms")];
+        run_as(&agent, &user(PID), &terms)
+    };
+    let reply = ask().unwrap();
     assert_eq!(reply.cgroup, "/user/tg-job=");
     assert!(
         bed.place(PID).contains("/user/tg-job="),
@@ -61,7 +65,7 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     assert!(at("tg-job=/cpu.idle") < at("tg-job=/cgroup.procs"));
 
     // Another one of the same shell lies beside it.
-    let again = run_side_as(&agent, &user(PID)).unwrap();
+    let again = ask().unwrap();
     assert_eq!(again.gate, "job", "asked again");
 
     // The next agent has it, by its record or by its group's name alone.
@@ -86,6 +90,17 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     assert!(!bed.exists("/user/tg-job="));
     assert_eq!(bed.fake.text(&format!("{HOME}/cgroup.type")), "domain");
     assert_eq!(bed.fake.text(&format!("{HOME}/cgroup.subtree_control")), "");
+}
+
+/// A build reads the quota once, for the number of its jobs.
+#[test]
+fn a_users_command_without_limits_has_no_quota_and_yields() {
+    let bed = bed(true);
+    let agent = bed.agent().unwrap();
+    run_side_as(&agent, &user(PID)).unwrap();
+    let of = |name: &str| bed.file("/user/tg-job=", name);
+    assert!(of("cpu.max").starts_with("max"), "{}", of("cpu.max"));
+    assert_eq!(of("cpu.idle"), "1");
 }
 
 #[test]

@@ -55,8 +55,9 @@ fn polls(agent: &Agent, count: u32) {
     }
 }
 
-/// Side work that runs, confined.
+/// Side work that runs, confined: main takes 60 % of two CPUs, and a fifth is kept.
 fn risen(bed: &Bed, agent: &Agent) {
+    bed.main_uses(600_000);
     let terms = [("class", "side"), ("headroom", "20%")];
     run(agent, PIDS[0], &terms).unwrap();
     steps(bed, agent, 40);
@@ -147,7 +148,6 @@ fn with_the_last_gate_nothing_of_it_is_left() {
 fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let bed = bed_of(Kind::V2);
     let agent = bed.agent().unwrap();
-    bed.main_uses(600_000);
     risen(&bed, &agent);
     let mut housekeeping = Housekeeping::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
@@ -217,6 +217,7 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
             for nth in 0.. {
                 let bed = bed_of(kind);
                 let agent = bed.agent().unwrap();
+                bed.main_uses(600_000);
                 let terms = [("class", "side"), ("headroom", "20%")];
                 run(&agent, PIDS[0], &terms).unwrap();
                 steps(&bed, &agent, 40);

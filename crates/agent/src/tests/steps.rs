@@ -90,6 +90,19 @@ fn starts_at_the_tolerance_and_rises_to_what_main_leaves() {
     assert!(writes <= 25, "{writes} writes in 5 s of steady state");
 }
 
+/// A build reads the quota once, for the number of its jobs.
+#[test]
+fn side_work_beside_a_main_that_was_seen_begins_at_what_it_leaves() {
+    let bed = Bed::new(Kind::Mixed);
+    bed.main_uses(300_000);
+    let agent = bed.agent().unwrap();
+    steps(&bed, &agent, &mut Knob::default(), 100);
+    run_limited(&agent, PIDS[0]).unwrap();
+    let number = |name: &str| bed.file("/tg-side", name).parse::<u64>().unwrap();
+    let ucpu = number("cpu.cfs_quota_us") * 1_000_000 / number("cpu.cfs_period_us");
+    assert!(LEFT_UCPU.contains(&ucpu), "{ucpu}");
+}
+
 #[test]
 fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
     let (bed, agent, mut knob) = bed_with_side_work();

@@ -23,7 +23,9 @@ mod unusable;
 mod write_error;
 mod write_log;
 
-use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
+use tidegate_law::{
+    Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
+};
 
 pub use apply::{Apply, ApplyError};
 pub use decision::decision_of;
@@ -253,6 +255,23 @@ impl Control {
 
     pub fn counters(&self) -> Option<&Counters> {
         self.last.as_ref().filter(|last| last.valid)
+    }
+
+    /// The law has seen the machine for long enough to decide.
+    pub fn has_history(&self) -> bool {
+        let reason = self.decision.reason;
+        self.steps > 0 && reason != Reason::Warmup && !reason.is_unusable()
+    }
+
+    /// What side work that begins now would be given while this much is kept idle: by what was
+    /// seen before it, or `None` without a history.
+    pub fn first_ucpu(&self, headroom_ppm: u32) -> Option<u64> {
+        let seen = self.decision;
+        let kept_ucpu = seen.capacity_ucpu * u64::from(headroom_ppm) / 1_000_000;
+        let free_ucpu = seen
+            .capacity_ucpu
+            .saturating_sub(kept_ucpu + seen.main_est_ucpu);
+        self.has_history().then_some(free_ucpu)
     }
 
     pub fn decision(&self) -> &HeadroomDecision {
