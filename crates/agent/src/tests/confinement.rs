@@ -191,3 +191,20 @@ fn a_later_process_with_the_number_of_a_gate_has_its_own() {
         assert_eq!(limit, Some(5_000), "{kind:?}: {}", later.record.name);
     }
 }
+
+#[test]
+fn what_only_run_can_give_is_refused_for_a_process_that_runs() {
+    let (bed, agent) = begun(Kind::V2);
+    let target = format!("pid:{}", PIDS[0]);
+    let before = bed.place(PIDS[0]);
+    for (term, value) in [("jobserver", "yes"), ("memory_high", "1GiB")] {
+        let terms = [("class", "side"), (term, value)];
+        let refused = set(&agent, &target, &terms).unwrap_err();
+        assert!(refused.detail.starts_with(term), "{refused}");
+        assert!(refused.detail.contains(" run "), "{refused}");
+        assert_eq!(
+            (bed.place(PIDS[0]), gate_names(&agent).len()),
+            (before.clone(), 0)
+        );
+    }
+}

@@ -13,7 +13,8 @@ mod hints;
 mod memory;
 pub(crate) mod subgroups;
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_terms::{Source, Switch};
 
 use crate::gates::{Attachment, Gate};
 use crate::runtime::Runtime;
@@ -34,7 +35,24 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError
     enforce_bandwidth(runtime, gate)?;
     enforce_caps(runtime, gate)?;
     enforce_memory(&runtime.kernel, gate)?;
+    check_jobserver(gate)?;
     enforce_hints(&runtime.kernel, gate)
+}
+
+/// A command learns of its jobserver when `run` starts it.
+fn check_jobserver(gate: &Gate) -> Result<(), ApiError> {
+    let asked = &gate.terms.jobserver;
+    let is_of_run = matches!(gate.record.attachment, Attachment::Owned { .. });
+    // What a file says of all side work is not asked of this one.
+    if is_of_run || asked.value != Switch(true) || asked.source != Source::Set {
+        return Ok(());
+    }
+    let detail = format!(
+        "jobserver: gate {}: only run can give a command its jobserver",
+        gate.record.name
+    );
+    let remedy = "start it by tidegate run --side --jobserver -- COMMAND";
+    Err(ApiError::new(ErrorKind::Unsupported, detail).with_remedy(remedy))
 }
 
 /// Withdraws a gate's own terms, as far as they are still ours; says what was not put back.
