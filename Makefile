@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost docs install uninstall install-lab uninstall-lab deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results docs install uninstall install-lab uninstall-lab deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -83,6 +83,9 @@ FUZZ = --fuzz-dir crates/fuzz --features libfuzzer --target-dir target/fuzz --sa
 fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)
 	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
 		TMPDIR=/dev/shm cargo fuzz run $(FUZZ) $$target target/fuzz/corpus/$$target crates/fuzz/corpus/$$target -- -runs=$(or $(RUNS),10000000); done
+
+results: setup-test lab build ## Repeat the runs of docs/results and write their tables (as root, on a quiet machine; hours; goes on where it stopped)
+	cargo xtask results $(RUN)
 
 soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh

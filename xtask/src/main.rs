@@ -3,6 +3,7 @@
 
 mod checks;
 mod kube;
+mod results;
 mod support;
 mod tidy;
 mod vm;
@@ -17,6 +18,7 @@ usage: cargo xtask TASK
   tidy                     the rules of the tree alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   support [--write]        docs/support.md against `doctor`; `--write` writes it
+  results [RUN...]         repeat docs/results/RUN.json and write its tables; all that are not of this commit
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
         "support" => support::main(rest),
+        "results" => results::main(rest),
         "kube" => kube::main(rest),
         "vm" => vm::main(rest),
         "help" | "--help" | "-h" => {

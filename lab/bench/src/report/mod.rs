@@ -54,7 +54,7 @@ impl Headline {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
@@ -97,7 +97,6 @@ pub struct Report {
     pub rows: Vec<Map<String, Value>>,
     pub headline: Vec<Headline>,
     pub notes: Vec<String>,
-    #[serde(skip)]
     pub tables: Vec<Table>,
     #[serde(skip)]
     pub plots: Vec<plots::Plot>,
@@ -133,8 +132,18 @@ impl Report {
 
     /// The whole report for programs; plots are left out.
     pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            #[serde(flatten)]
+            report: &'a Report,
+            machine_line: String,
+        }
+        let whole = Whole {
+            report: self,
+            machine_line: self.machine.line(),
+        };
         // A report holds maps with text keys, numbers and text: nothing that JSON refuses.
-        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+        serde_json::to_string_pretty(&whole).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
     }
 
     /// The rows, one column for each name that any row has, in order of appearance.

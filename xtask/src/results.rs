@@ -1,0 +1,265 @@
+//! `cargo xtask results [RUN...]`: runs the laboratory's experiments for the pages, keeps each
+//! report as `docs/results/RUN.json`, and writes its tables between the markers of the pages.
+//!
+//! ```text
+//! <!-- results: law-vm -->      the tables of docs/results/law-vm.json
+//! <!-- end of results -->
+//! ```
+//!
+//! Without a name it repeats what is not of this commit, so a run that was stopped goes on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+/// The name of a run, and what `tidegate-lab` is told. `-vm` and `-sim` count virtual time, so that
+/// nothing else that the machine does changes them.
+const RUNS: [(&str, &str); 12] = [
+    ("demo", "demo"),
+    ("headroom", "headroom --loads 1.0,1.3 --rounds 5"),
+    ("law-vm", "law --on vm"),
+    ("step-vm", "step --on vm"),
+    ("latency-vm", "latency --on vm"),
+    ("caps-vm", "caps --on vm"),
+    ("law-sim", "law --on sim"),
+    ("step-sim", "step --on sim"),
+    ("latency-sim", "latency --on sim"),
+    ("burst-sim", "burst --on sim"),
+    ("slices-sim", "slices --on sim"),
+    ("headroom-sim", "headroom --on sim"),
+];
+const FOLDER: &str = "docs/results";
+const BEGIN: &str = "<!-- results: ";
+const END: &str = "<!-- end of results -->";
+
+pub fn main(names: &[String]) -> ExitCode {
+    let unknown = |name: &&String| RUNS.iter().all(|(known, _)| known != name);
+    if let Some(name) = names.iter().find(unknown) {
+        let known: Vec<&str> = RUNS.iter().map(|(name, _)| *name).collect();
+        eprintln!(
+            "tidegate: results: {name}: no such run; known: {}",
+            known.join(" ")
+        );
+        return ExitCode::from(2);
+    }
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    match all(&repository, names) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("tidegate: results: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn all(repository: &Path, names: &[String]) -> anyhow::Result<()> {
+    let commit = said(
+        Command::new("git").args(["describe", "--always", "--dirty"]),
+        repository,
+    )?;
+    for (name, words) in RUNS {
+        let file = repository.join(FOLDER).join(name).with_extension("json");
+        let wanted = match names {
+            [] => read(&file).is_none_or(|kept| kept["commit"] != commit.as_str()),
+            names => names.iter().any(|one| one == name),
+        };
+        if wanted {
+            println!("tidegate-lab {words}");
+            let kept = repeat(repository, name, words, &commit)?;
+            fs::create_dir_all(repository.join(FOLDER))?;
+            fs::write(&file, serde_json::to_string_pretty(&kept)? + "\n")?;
+        }
+    }
+    for page in pages(repository)? {
+        let text = fs::read_to_string(&page)?;
+        fs::write(&page, rendered(repository, &text)?)?;
+    }
+    Ok(())
+}
+
+fn repeat(repository: &Path, name: &str, words: &str, commit: &str) -> anyhow::Result<Value> {
+    let lab = repository.join("target/release/tidegate-lab");
+    ensure!(lab.is_file(), "{}: build it by `make lab`", lab.display());
+    let mut command = Command::new(&lab);
+    command.args(words.split(' ')).arg("--json");
+    let out = repository.join("target/results").join(name);
+    let report = said(command.arg("--out").arg(&out), repository)?;
+    let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"]), repository)?;
+    let report: Value = serde_json::from_str(&report).context("the laboratory's JSON")?;
+    Ok(json!({
+        "command": format!("tidegate-lab {words}"),
+        "commit": commit,
+        "date": date,
+        "report": report,
+    }))
+}
+
+fn said(command: &mut Command, repository: &Path) -> anyhow::Result<String> {
+    let output = command.current_dir(repository).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {errors}");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn read(file: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+}
+
+/// The pages that may have tables.
+fn pages(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = vec![repository.join("README.md")];
+    for entry in fs::read_dir(repository.join("docs"))? {
+        pages.push(entry?.path());
+    }
+    pages.retain(|page| page.extension().is_some_and(|end| end == "md"));
+    Ok(pages)
+}
+
+/// A page with the tables as the JSON files have them.
+fn rendered(repository: &Path, page: &str) -> anyhow::Result<String> {
+    let mut out = String::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after
+            .split_once(" -->\n")
+            .context("a marker without an end")?;
+        let (_, after) = after
+            .split_once(END)
+            .with_context(|| format!("{name}: no `{END}` after its marker"))?;
+        let file = repository.join(FOLDER).join(name).with_extension("json");
+        let kept = read(&file).with_context(|| {
+            format!("{name}: no {}; cargo xtask results {name}", file.display())
+        })?;
+        out += &format!("{before}{BEGIN}{name} -->\n{}{END}", markdown(&kept));
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+fn markdown(kept: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().replace('|', "\\|");
+    let report = &kept["report"];
+    let mut out = format!(
+        "`{}`, {}, commit {}.\n{}.\n",
+        text(&kept["command"]),
+        text(&kept["date"]),
+        text(&kept["commit"]),
+        text(&report["machine_line"])
+    );
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let cells = |list: &Value| list.as_array().into_iter().flatten().map(text).collect();
+    for table in report["tables"].as_array().into_iter().flatten() {
+        let columns: Vec<String> = cells(&table["columns"]);
+        let rule = vec!["---".to_owned(); columns.len()];
+        out += &format!(
+            "\n{}:\n\n{}{}",
+            text(&table["title"]),
+            row(columns),
+            row(rule)
+        );
+        for line in table["rows"].as_array().into_iter().flatten() {
+            out += &row(cells(line));
+        }
+    }
+    let lines: Vec<String> = report["headline"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(headline)
+        .collect();
+    if !lines.is_empty() {
+        out += "\n| figure | published | ours | target | |\n|---|---|---|---|---|\n";
+        out += &lines.concat();
+    }
+    for note in report["notes"].as_array().into_iter().flatten() {
+        out += &format!("\n{}\n", text(note));
+    }
+    out
+}
+
+fn headline(line: &Value) -> String {
+    let text = |key: &str| line[key].as_str().unwrap_or("").replace('|', "\\|");
+    let number = |value: &Value| value.as_f64().map_or("–".to_owned(), |v| format!("{v}"));
+    let interval = match line["interval95"].as_array().map(Vec::as_slice) {
+        Some([from, to]) => format!(" ({}–{})", number(from), number(to)),
+        _ => String::new(),
+    };
+    let met = match line["met"].as_bool() {
+        Some(true) => "met",
+        Some(false) => "**missed**",
+        None => "",
+    };
+    format!(
+        "| {} | {} | {}{interval} {} | {} | {met} |\n",
+        text("name"),
+        number(&line["published"]),
+        number(&line["value"]),
+        text("unit"),
+        text("target"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    #[test]
+    fn the_pages_have_what_the_json_files_have() {
+        for page in pages(&repository()).unwrap() {
+            let text = fs::read_to_string(&page).unwrap();
+            let now = rendered(&repository(), &text).unwrap();
+            assert!(now == text, "{}: run cargo xtask results", page.display());
+        }
+    }
+
+    #[test]
+    fn each_kept_run_is_one_of_ours_and_on_a_page() {
+        let pages: Vec<String> = pages(&repository())
+            .unwrap()
+            .iter()
+            .map(|page| fs::read_to_string(page).unwrap())
+            .collect();
+        for entry in fs::read_dir(repository().join(FOLDER)).unwrap() {
+            let file = entry.unwrap().path();
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            let run = RUNS.iter().find(|(known, _)| *known == name);
+            let (_, words) = run.unwrap_or_else(|| panic!("{name}: no such run"));
+            let kept = read(&file).unwrap_or_else(|| panic!("{name}: no JSON"));
+            assert_eq!(kept["command"], format!("tidegate-lab {words}"));
+            let marker = format!("{BEGIN}{name} -->");
+            assert!(
+                pages.iter().any(|page| page.contains(&marker)),
+                "{name}: on no page"
+            );
+        }
+    }
+
+    #[test]
+    fn a_table_becomes_markdown() {
+        let kept = json!({
+            "command": "tidegate-lab law", "date": "2026-11-29", "commit": "abc",
+            "report": {
+                "machine_line": "2 CPUs", "notes": ["A note."],
+                "tables": [{ "title": "Idle", "columns": ["a", "b"], "rows": [["1", "x|y"]] }],
+                "headline": [{ "name": "idle", "value": 1.5, "unit": "%", "published": null,
+                    "target": "≤ 2", "met": true, "interval95": [1.0, 2.0] }],
+            },
+        });
+        let found = markdown(&kept);
+        assert!(
+            found.contains("Idle:\n\n| a | b |\n| --- | --- |\n| 1 | x\\|y |\n"),
+            "{found}"
+        );
+        assert!(
+            found.contains("| idle | – | 1.5 (1–2) % | ≤ 2 | met |"),
+            "{found}"
+        );
+    }
+}
