@@ -61,9 +61,10 @@ impl Agent {
         }
         let orphans = self.leave();
         let message = match orphans {
-            0 => "the agent has left; everything it had written was restored".to_owned(),
+            0 => "agent stopped; everything it had written was restored".to_owned(),
+            1 => "agent stopped; one side command that runs keeps cpu.idle and a static quota until it ends".to_owned(),
             n => format!(
-                "the agent has left; {n} running side commands keep cpu.idle and a static quota until they end"
+                "agent stopped; {n} side commands that run keep cpu.idle and a static quota until they end"
             ),
         };
         Ok(Done { message })

@@ -9,7 +9,7 @@ use tidegate_engine::limit::{caps_for_each, hard_cap};
 
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, measure};
 use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 
 const A_THOUSANDTH: f64 = 0.001;
@@ -166,7 +166,12 @@ fn is_above_soft_cap(runtime: &Runtime, gate: &Gate) -> bool {
 
 fn tids(kernel: &Kernel, gate: &Gate) -> Vec<i32> {
     match &gate.record.attachment {
-        Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid),
+        Attachment::Observed { .. } => {
+            let pids = measure::pids(kernel, gate);
+            pids.iter()
+                .flat_map(|pid| threads_of(&*kernel.fs, *pid))
+                .collect()
+        }
         attachment => kernel.tids_below(attachment.group(), DEPTH),
     }
 }

@@ -1,11 +1,14 @@
 //! What gates use, and whether they have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use tidegate_api::{Decision, Limit};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::sched::tasks::{TaskId, descendants};
+use tidegate_terms::Class;
 
 use crate::control_loop::ControlLoop;
 use crate::gates::{Attachment, Gate};
@@ -76,10 +79,15 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, n
 fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {
-        Attachment::Observed { pid, .. } if gate.record.is_of_thread() => {
-            cpu_ns(&*kernel.fs, &format!("/proc/{pid}/task/{pid}/stat"))
+        Attachment::Observed { pid, .. } if gate.record.is_of_thread() => cpu_ns(
+            &*kernel.fs,
+            &format!("/proc/{pid}/task/{pid}/stat"),
+            14..=15,
+        ),
+        Attachment::Observed { .. } => {
+            let of = |pid: &i32| cpu_ns(&*kernel.fs, &format!("/proc/{pid}/stat"), 14..=17);
+            pids(kernel, gate).iter().map(of).sum()
         }
-        Attachment::Observed { pid, .. } => cpu_ns(&*kernel.fs, &format!("/proc/{pid}/stat")),
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let placed = gate.record.attachment.placed();
@@ -171,10 +179,29 @@ pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: 
     }
 }
 
-/// CPU time of a process with its threads, or of a thread, at clock ticks.
-fn cpu_ns(fs: &dyn KernelFs, path: &str) -> Option<u64> {
+/// The processes of a gate that were left where they are. A server's are those that it has started,
+/// too; only an administrator names main, so that a user's many threads cost nobody a walk.
+pub(crate) fn pids(kernel: &Kernel, gate: &Gate) -> Vec<i32> {
+    let Attachment::Observed {
+        pid, start_ticks, ..
+    } = gate.record.attachment
+    else {
+        return Vec::new();
+    };
+    let mut pids = vec![pid];
+    if gate.class() == Class::Main && !gate.record.only && !gate.record.is_of_thread() {
+        let tid = pid;
+        let family = descendants(&*kernel.fs, TaskId { tid, start_ticks }, 0);
+        pids.extend(family.iter().map(|child| child.tid));
+    }
+    pids
+}
+
+/// The sum of these fields of a stat file: 14 and 15 are the CPU time of a thread, or of a process
+/// with its threads, 16 and 17 that of its children that have ended; in clock ticks.
+fn cpu_ns(fs: &dyn KernelFs, path: &str, fields: RangeInclusive<usize>) -> Option<u64> {
     let stat = fs.read(Path::new(path)).ok()?;
-    let ticks = tidegate_cgroup::target::stat_field(&stat, 14)?
-        + tidegate_cgroup::target::stat_field(&stat, 15)?;
+    let fields = fields.map(|field| tidegate_cgroup::target::stat_field(&stat, field));
+    let ticks: u64 = fields.sum::<Option<u64>>()?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }

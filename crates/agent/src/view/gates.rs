@@ -13,7 +13,7 @@ use super::figures::{cpus, seconds};
 use crate::gates::{Attachment, Gate, Gates};
 use crate::metrics::GATES_MAX;
 use crate::runtime::Runtime;
-use crate::runtime::measure::measure_for_show;
+use crate::runtime::measure::{measure_for_show, pids};
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::subgroups_note;
@@ -85,7 +85,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
     let stat = stat.unwrap_or_default();
     let processes = match &record.attachment {
-        Attachment::Observed { .. } => 1,
+        Attachment::Observed { .. } => pids(kernel, gate).len() as u64,
         _ => kernel.processes_below(group, 4) as u64,
     };
     GateView {

@@ -557,6 +557,22 @@ fn groups_without_tasks_and_removed_groups_use_nothing() {
 }
 
 #[test]
+fn a_main_process_counts_with_what_it_has_started() {
+    let instance = or_skip!(Instance::new("family"));
+    let server = Background::start(&["sh", "-c", "while :; do :; done & sleep 1000 & wait"]);
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    wait_for("its children", || {
+        read(&children).split_ascii_whitespace().count() == 2
+    });
+    instance.ok(&["set", &format!("pid:{}", server.pid()), "class=main"]);
+    wait_for("their use", || {
+        let gate = &instance.json(&["status"])["gates"][0];
+        assert_eq!(gate["processes"], 3, "{gate}");
+        gate["usage_cpus"].as_f64() > Some(0.05)
+    });
+}
+
+#[test]
 fn the_first_answer_says_what_protects_main() {
     let instance = or_skip!(Instance::new("first"));
     let job = instance.background(&["--side", "--name", "job"], HOG);
