@@ -1,8 +1,8 @@
 //! `cargo xtask results [RUN...]`: runs the laboratory's experiments for the pages, keeps each
-//! report as `docs/results/RUN.json`, and writes its tables between the markers of the pages.
+//! report as `docs/results/RUN.json`, and writes its figures between the markers of the pages.
 //!
 //! ```text
-//! <!-- results: law-vm -->      the tables of docs/results/law-vm.json
+//! <!-- results: law-vm -->      the figures of docs/results/law-vm.json
 //! <!-- end of results -->
 //! ```
 //!
@@ -139,9 +139,11 @@ fn rendered(repository: &Path, page: &str) -> anyhow::Result<String> {
     Ok(out + rest)
 }
 
+/// Each figure of the report with its target; the rounds are in the JSON.
 fn markdown(kept: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().replace('|', "\\|");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let report = &kept["report"];
+    let figures = report["headline"].as_array().into_iter().flatten();
     let mut out = format!(
         "`{}`, {}, commit {}.\n{}.\n",
         text(&kept["command"]),
@@ -149,40 +151,13 @@ fn markdown(kept: &Value) -> String {
         text(&kept["commit"]),
         text(&report["machine_line"])
     );
-    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let cells = |list: &Value| list.as_array().into_iter().flatten().map(text).collect();
-    for table in report["tables"].as_array().into_iter().flatten() {
-        let columns: Vec<String> = cells(&table["columns"]);
-        let rule = vec!["---".to_owned(); columns.len()];
-        out += &format!(
-            "\n{}:\n\n{}{}",
-            text(&table["title"]),
-            row(columns),
-            row(rule)
-        );
-        for line in table["rows"].as_array().into_iter().flatten() {
-            out += &row(cells(line));
-        }
-    }
-    let lines: Vec<String> = report["headline"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(headline)
-        .collect();
-    if !lines.is_empty() {
-        out += "\n| figure | published | ours | target | |\n|---|---|---|---|---|\n";
-        out += &lines.concat();
-    }
-    for note in report["notes"].as_array().into_iter().flatten() {
-        out += &format!("\n{}\n", text(note));
-    }
-    out
+    out += "\n| figure | published | ours | target | |\n|---|---|---|---|---|\n";
+    out + &figures.map(headline).collect::<String>()
 }
 
 fn headline(line: &Value) -> String {
     let text = |key: &str| line[key].as_str().unwrap_or("").replace('|', "\\|");
-    let number = |value: &Value| value.as_f64().map_or("–".to_owned(), |v| format!("{v}"));
+    let number = |value: &Value| value.as_f64().map_or("–".to_owned(), short);
     let interval = match line["interval95"].as_array().map(Vec::as_slice) {
         Some([from, to]) => format!(" ({}–{})", number(from), number(to)),
         _ => String::new(),
@@ -200,6 +175,18 @@ fn headline(line: &Value) -> String {
         text("unit"),
         text("target"),
     )
+}
+
+/// To three digits, or to the unit.
+fn short(value: f64) -> String {
+    let places = match value.abs() {
+        0.0 => 0,
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$}")
 }
 
 #[cfg(test)]
@@ -242,24 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn a_table_becomes_markdown() {
+    fn a_report_becomes_a_table() {
         let kept = json!({
             "command": "tidegate-lab law", "date": "2026-11-29", "commit": "abc",
             "report": {
-                "machine_line": "2 CPUs", "notes": ["A note."],
-                "tables": [{ "title": "Idle", "columns": ["a", "b"], "rows": [["1", "x|y"]] }],
+                "machine_line": "2 CPUs",
                 "headline": [{ "name": "idle", "value": 1.5, "unit": "%", "published": null,
                     "target": "≤ 2", "met": true, "interval95": [1.0, 2.0] }],
             },
         });
         let found = markdown(&kept);
-        assert!(
-            found.contains("Idle:\n\n| a | b |\n| --- | --- |\n| 1 | x\\|y |\n"),
-            "{found}"
-        );
-        assert!(
-            found.contains("| idle | – | 1.5 (1–2) % | ≤ 2 | met |"),
-            "{found}"
-        );
+        assert!(found.starts_with("`tidegate-lab law`, 2026-11-29, commit abc.\n2 CPUs.\n"));
+        let row = "| idle | – | 1.50 (1.00–2.00) % | ≤ 2 | met |\n";
+        assert!(found.ends_with(row), "{found}");
     }
 }

@@ -54,7 +54,7 @@ impl Headline {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
@@ -97,6 +97,7 @@ pub struct Report {
     pub rows: Vec<Map<String, Value>>,
     pub headline: Vec<Headline>,
     pub notes: Vec<String>,
+    #[serde(skip)]
     pub tables: Vec<Table>,
     #[serde(skip)]
     pub plots: Vec<plots::Plot>,
