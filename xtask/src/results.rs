@@ -4,6 +4,7 @@
 //! ```text
 //! <!-- results: law-vm -->      the figures of docs/results/law-vm.json
 //! <!-- end of results -->
+//! <!-- figure: caps-vm: NAME --> 0.16 ‰ <!-- end --> one of them, within a line
 //! ```
 //!
 //! Without a name it repeats what is not of this commit, so a run that was stopped goes on.
@@ -34,6 +35,8 @@ const RUNS: [(&str, &str); 12] = [
 const FOLDER: &str = "docs/results";
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
+const FIGURE: &str = "<!-- figure: ";
+const FIGURE_END: &str = "<!-- end -->";
 
 pub fn main(names: &[String]) -> ExitCode {
     let unknown = |name: &&String| RUNS.iter().all(|(known, _)| known != name);
@@ -118,22 +121,42 @@ fn pages(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// A page with the tables as the JSON files have them.
+/// A page with the figures as the JSON files have them.
 fn rendered(repository: &Path, page: &str) -> anyhow::Result<String> {
-    let mut out = String::new();
-    let mut rest = page;
-    while let Some((before, after)) = rest.split_once(BEGIN) {
+    let kept = |name: &str| {
+        let file = repository.join(FOLDER).join(name).with_extension("json");
+        read(&file).with_context(|| format!("no {}; cargo xtask results {name}", file.display()))
+    };
+    let page = filled(page, BEGIN, END, |name| {
+        Ok(format!("\n{}", markdown(&kept(name)?)))
+    })?;
+    filled(&page, FIGURE, FIGURE_END, |wanted| {
+        let (run, name) = wanted.split_once(": ").context("it is RUN: NAME")?;
+        let kept = kept(run)?;
+        let mut figures = kept["report"]["headline"].as_array().into_iter().flatten();
+        let found = figures.find(|figure| figure["name"] == name);
+        let found = found.with_context(|| format!("{run} has no such figure"))?;
+        Ok(format!(" {} ", value(found)))
+    })
+}
+
+/// The text after each marker `BEGIN… -->`, up to the end, replaced by what the marker names.
+fn filled(
+    page: &str,
+    begin: &str,
+    end: &str,
+    text_of: impl Fn(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
+    let (mut out, mut rest) = (String::new(), page);
+    while let Some((before, after)) = rest.split_once(begin) {
         let (name, after) = after
-            .split_once(" -->\n")
+            .split_once(" -->")
             .context("a marker without an end")?;
         let (_, after) = after
-            .split_once(END)
-            .with_context(|| format!("{name}: no `{END}` after its marker"))?;
-        let file = repository.join(FOLDER).join(name).with_extension("json");
-        let kept = read(&file).with_context(|| {
-            format!("{name}: no {}; cargo xtask results {name}", file.display())
-        })?;
-        out += &format!("{before}{BEGIN}{name} -->\n{}{END}", markdown(&kept));
+            .split_once(end)
+            .with_context(|| format!("{name}: no `{end}` after its marker"))?;
+        let text = text_of(name).with_context(|| name.to_owned())?;
+        out += &format!("{before}{begin}{name} -->{text}{end}");
         rest = after;
     }
     Ok(out + rest)
@@ -157,24 +180,32 @@ fn markdown(kept: &Value) -> String {
 
 fn headline(line: &Value) -> String {
     let text = |key: &str| line[key].as_str().unwrap_or("").replace('|', "\\|");
-    let number = |value: &Value| value.as_f64().map_or("–".to_owned(), short);
-    let interval = match line["interval95"].as_array().map(Vec::as_slice) {
-        Some([from, to]) => format!(" ({}–{})", number(from), number(to)),
-        _ => String::new(),
-    };
     let met = match line["met"].as_bool() {
         Some(true) => "met",
         Some(false) => "**missed**",
         None => "",
     };
     format!(
-        "| {} | {} | {}{interval} {} | {} | {met} |\n",
+        "| {} | {} | {} | {} | {met} |\n",
         text("name"),
         number(&line["published"]),
-        number(&line["value"]),
-        text("unit"),
+        value(line),
         text("target"),
     )
+}
+
+/// A figure with its interval and unit.
+fn value(figure: &Value) -> String {
+    let interval = match figure["interval95"].as_array().map(Vec::as_slice) {
+        Some([from, to]) => format!(" ({}–{})", number(from), number(to)),
+        _ => String::new(),
+    };
+    let unit = figure["unit"].as_str().unwrap_or("");
+    format!("{}{interval} {unit}", number(&figure["value"]))
+}
+
+fn number(value: &Value) -> String {
+    value.as_f64().map_or("–".to_owned(), short)
 }
 
 /// To three digits, or to the unit.
@@ -242,5 +273,8 @@ mod tests {
         assert!(found.starts_with("`tidegate-lab law`, 2026-11-29, commit abc.\n2 CPUs.\n"));
         let row = "| idle | – | 1.50 (1.00–2.00) % | ≤ 2 | met |\n";
         assert!(found.ends_with(row), "{found}");
+        let page = "a <!-- figure: x: y --> old <!-- end --> b";
+        let filled = filled(page, FIGURE, FIGURE_END, |name| Ok(format!(" {name} "))).unwrap();
+        assert_eq!(filled, "a <!-- figure: x: y --> x: y <!-- end --> b");
     }
 }
