@@ -426,7 +426,9 @@ int main(int count, char **words)
 		for (int i = 2; i < count; i++)
 			slices(words[i]);
 	else if (!strcmp(verb, "sliced") && count >= 4)
-		scheduled((struct attr){.runtime_ns = strtoull(words[2], NULL, 10)}, words + 3);
+		scheduled((struct attr){.runtime_ns = strtoull(words[2], NULL, 10),
+					.nice = getpriority(PRIO_PROCESS, 0)},
+			  words + 3);
 	else if (!strcmp(verb, "niced") && count >= 4)
 		scheduled((struct attr){.nice = atoi(words[2])}, words + 3);
 	else if (!strcmp(verb, "idle") && count >= 3)

@@ -7,8 +7,8 @@
 //! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
 //! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
 //! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
-//! # needs: tidegate          (optional; `stress-ng` too: Debian's program of that name; `test_cpu`: the kernel's own test of
-//!                             cgroups; `deb`: two versions of the package, in /vm/deb; the test checks whether it is there)
+//! # needs: tidegate          (optional; `stress-ng`, `make`, `cc1` too: this machine's program of that name; `test_cpu`: the
+//!                             kernel's own test of cgroups; `deb`: two versions of the package, in /vm/deb; the test checks whether it is there)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
@@ -23,7 +23,7 @@ pub const SERIES: [&str; 2] = ["6.18", "7.3"];
 /// The series that tests run on by default.
 pub const DEFAULT_SERIES: &str = SERIES[0];
 
-const PROGRAMS: [&str; 4] = ["tidegate", "stress-ng", "test_cpu", "deb"];
+const PROGRAMS: [&str; 6] = ["tidegate", "stress-ng", "make", "cc1", "test_cpu", "deb"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {

@@ -42,8 +42,8 @@ const MASKED: [&str; 10] = [
     "systemd-sysusers.service",
 ];
 
-/// Debian's stress test, which comes from this machine.
-const STRESS_NG: &str = "stress-ng";
+/// Programs that come from this machine: Debian's stress test, and what a build takes.
+const FROM_HERE: [&str; 3] = ["stress-ng", "make", "cc1"];
 
 /// The kernel's own test of cgroups' CPU files, built from a kernel's source.
 const TEST_CPU: &str = "test_cpu";
@@ -119,8 +119,10 @@ impl Parts {
         }
         tree.archive.character_device("dev/console", 5, 1);
         self.programs(&mut tree, userland.is_some())?;
-        if cases.iter().any(|case| case.needs(STRESS_NG)) {
-            stress_ng(&mut tree)?;
+        for name in FROM_HERE {
+            if cases.iter().any(|case| case.needs(name)) {
+                from_here(&mut tree, name)?;
+            }
         }
         if cases.iter().any(|case| case.needs(TEST_CPU)) {
             test_cpu(&mut tree, to.parent().unwrap_or(Path::new(".")))?;
@@ -275,15 +277,24 @@ impl Tree {
     }
 }
 
-/// Where this machine has none, the tests that need it skip themselves.
-fn stress_ng(tree: &mut Tree) -> Result<(), VmError> {
-    let Ok(program) = tool(STRESS_NG) else {
+/// Where this machine has no such program, the tests that need it skip themselves.
+fn from_here(tree: &mut Tree, name: &str) -> Result<(), VmError> {
+    let program = match name {
+        // The compiler proper is in no PATH.
+        "cc1" => {
+            let asked = Command::new("gcc").arg("-print-prog-name=cc1").output();
+            let said = asked.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+            said.ok().map(PathBuf::from).filter(|path| path.is_file())
+        }
+        _ => tool(name).ok(),
+    };
+    let Some(program) = program else {
         return Ok(());
     };
     for library in libraries(&program)? {
         tree.copy(&library.to_string_lossy(), &library)?;
     }
-    tree.copy(&format!("bin/{STRESS_NG}"), &program)
+    tree.copy(&format!("bin/{name}"), &program)
 }
 
 /// Without a kernel's source, the tests that need it skip themselves.
