@@ -11,9 +11,10 @@ use tidegate_cgroup::{KernelFs, RealFs};
 use crate::connect;
 
 const NICE: i32 = 19;
-/// The kernel's shortest. SCHED_IDLE has no slices of its own, and main waits longer behind it
+/// So long that a task which waits has its deadline behind main's, however many wait: SCHED_IDLE,
+/// which has no slices of its own, and shorter slices let main wait longer
 /// (docs/decisions/turns.md).
-const SLICE_NS: u64 = 100_000;
+const SLICE_NS: u64 = 20_000_000;
 /// `IOPRIO_WHO_PROCESS`, and the class `IOPRIO_CLASS_IDLE` in the bits above 13
 /// (include/uapi/linux/ioprio.h).
 const IOPRIO_PROCESS: libc::c_int = 1;
@@ -46,7 +47,7 @@ pub fn take_last_place() -> String {
         has.push(format!("nice {NICE}"));
         let is_short = |task: TaskSched| task.slice_ns == SLICE_NS;
         if kernel.sched(0).is_ok_and(is_short) {
-            has.push("slices of 0.1 ms".to_owned());
+            has.push("slices of 20 ms".to_owned());
         }
     }
     if take_last_io() {

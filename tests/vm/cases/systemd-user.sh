@@ -93,5 +93,5 @@ until_true 15 gone_there || fail "left behind: $(find $HOME_OF -name '*tidegate*
 
 systemctl stop of-nobody.service
 (as_user tidegate run --quota 50ms --side -- true 2>/tmp/said)
-grep -q "side work by nice 19, slices of 0.1 ms, idle I/O" /tmp/said || fail "it says: $(cat /tmp/said)"
+grep -q "side work by nice 19, slices of 20 ms, idle I/O" /tmp/said || fail "it says: $(cat /tmp/said)"
 grep -q "not in force: quota" /tmp/said || fail "it says: $(cat /tmp/said)"

@@ -8,7 +8,7 @@ use crate::common::{Background, Instance, describe, or_skip, stderr};
 /// `container`, root has its own numbers of processes and a cgroup tree that is read-only; `notree`
 /// is root where no cgroup tree is mounted.
 const WITHOUT_AGENT: &str = r#"
-nobody | run true | 0 | side work by nice 19, slices of 0.1 ms, idle I/O | which yields to
+nobody | run true | 0 | side work by nice 19, slices of 20 ms, idle I/O | which yields to
 nobody | run --quota 50% true | 125 | /run: Permission denied | put sudo before tidegate
 nobody | run --side --quota 50% true | 0 | not in force: quota | put sudo before tidegate
 nobody | run --strict true | 125 | /run: Permission denied | put sudo before tidegate
