@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results docs install uninstall install-lab uninstall-lab deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results release docs install uninstall install-lab uninstall-lab deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -111,6 +111,10 @@ define completions
 	$(1) completions fish > $(FISH)/$(2).fish
 	chmod 644 $(BASH)/$(2) $(ZSH)/_$(2) $(FISH)/$(2).fish
 endef
+
+release: setup-build ## Make packages, image, chart and source of a release in target/release-VERSION (docs/releasing.md)
+	cargo build --profile dist --package tidegate --package tidegate-lab --package tidegate-kube
+	@scripts/release.sh
 
 install: ## After make build: command, man pages, completions, service, rules, examples (PREFIX=/usr/local, DESTDIR=)
 	@test -x $(BINARY) || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Makes the files of a release in target/release-VERSION, and SHA256SUMS over them (make release). The same commit and the same
+# compiler give the same bytes.
+set -eu
+umask 022
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+out=target/release-$version
+[ -z "$(git status --porcelain)" ] || {
+	echo "tidegate: release: the checkout has changes that are not committed; commit them or take them back" >&2
+	exit 1
+}
+grep -q "^## $version" CHANGELOG.md || {
+	echo "tidegate: release: CHANGELOG.md has no section $version" >&2
+	exit 1
+}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+rm -rf "$out"
+mkdir -p "$out"
+
+BINARY=target/dist/tidegate DBGSYM=yes OUT=$out scripts/deb.sh
+BINARY=target/dist/tidegate OUT=$out scripts/rpm.sh || [ $? = 77 ]
+scripts/image.sh target/dist "$out/tidegate-$version-image.tar"
+if command -v helm >/dev/null; then
+	helm package packaging/kubernetes/chart --destination "$out"
+else
+	echo "skipped: no helm, so no package of the chart"
+fi
+
+# The source, with every crate that it needs: cargo build --offline --locked.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=tidegate-$version
+git archive --prefix="$tree/" HEAD | tar -x -C "$work"
+mkdir -p "$work/$tree/.cargo"
+(cd "$work/$tree" && cargo vendor --locked --versioned-dirs --quiet vendor >>.cargo/config.toml)
+tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c "$tree" |
+	xz -T0 -6 >"$out/$tree-source.tar.xz"
+
+(cd "$out" && sha256sum -- * >SHA256SUMS)
+cat "$out/SHA256SUMS"
