@@ -132,7 +132,7 @@ pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
     },
     Row {
         name: "jobservers",
-        period: |_, _| jobserver::PERIOD,
+        period: |_, agent| jobserver::period(&agent.runtime),
         run: |own, agent| own.surplus = jobserver::poll(&agent.gates, &agent.runtime),
     },
     Row {

@@ -26,7 +26,9 @@ use crate::gates::{Attachment, Gate, Gates};
 use crate::paths::RunDir;
 use crate::runtime::Runtime;
 
-pub(crate) const PERIOD: Duration = Duration::from_millis(200);
+const PERIOD: Duration = Duration::from_millis(200);
+/// Without a gate that has one.
+const IDLE_PERIOD: Duration = Duration::from_secs(1);
 /// Polls in a second: what was true in each of them is true of more than a moment.
 const WINDOW: usize = 5;
 /// A quarter of a CPU is enough for one more job.
@@ -335,6 +337,13 @@ pub(crate) fn enter(
         Err(error) if !jobservers.fifos.contains_key(name) => Err(format!("jobserver: {error}")),
         _ => Ok(path),
     })
+}
+
+pub(crate) fn period(runtime: &Runtime) -> Duration {
+    match lock(&runtime.jobservers).fifos.is_empty() {
+        true => IDLE_PERIOD,
+        false => PERIOD,
+    }
 }
 
 pub(crate) fn poll(registry: &Gates, runtime: &Runtime) -> Surplus {
