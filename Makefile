@@ -75,9 +75,14 @@ image: setup-build ## Build the container image for Kubernetes (target/image/tid
 	@mkdir -p target/image
 	@scripts/image.sh target/release target/image/tidegate.tar
 
-chart: build ## Write packaging/kubernetes/tidegate.yaml from the chart (needs helm)
+chart: setup-build ## Write packaging/kubernetes/*.yaml from the chart (needs helm)
+	cargo run --quiet --package tidegate-kube -- crd > packaging/kubernetes/chart/crds/tidegatepolicies.json
 	helm lint packaging/kubernetes/chart
-	helm template tidegate packaging/kubernetes/chart --kube-version 1.36.0 --namespace tidegate --include-crds > packaging/kubernetes/tidegate.yaml
+	$(TEMPLATE) --include-crds --no-hooks > packaging/kubernetes/tidegate.yaml
+	$(TEMPLATE) --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy --show-only templates/mutating.yaml \
+		> packaging/kubernetes/side-cpu.yaml
+
+TEMPLATE = helm template tidegate packaging/kubernetes/chart --kube-version 1.36.0 --namespace tidegate
 
 FUZZ = --fuzz-dir crates/fuzz --features libfuzzer --target-dir target/fuzz --sanitizer none
 fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=10000000 executions each)

@@ -83,7 +83,14 @@ pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy], namespace: &Labels) -> Po
             )),
         }
     }
-    if request_milli(pod) > 0 {
+    if request_milli(pod) == 0 {
+        if let Some(asked) = pod.annotations().get(SIDE_CPU) {
+            pod_terms.problems.push(format!(
+                "annotation {SIDE_CPU}: {asked}: the pod does not request this resource, which only a new pod can; \
+                 it is not side: create it again"
+            ));
+        }
+    } else {
         let class = pod_terms.terms.get(Term::Class.name());
         if let Some(other) = class.filter(|given| given.value != "side") {
             pod_terms.problems.push(format!(
@@ -280,6 +287,19 @@ mod tests {
             found.problems[0].contains("annotation tidegate.dev/class says neutral"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn an_annotation_that_comes_to_a_running_pod_asks_in_vain() {
+        let late = pod(json!({"tidegate.dev/side-cpu": "1500m"}), None);
+        let found = plain(&late, &[]);
+        assert!(found.terms.is_empty());
+        assert!(
+            found.problems[0].contains("side-cpu: 1500m: the pod does not request this resource"),
+            "{found:?}"
+        );
+        let in_time = pod(json!({"tidegate.dev/side-cpu": "1500m"}), Some(1_500));
+        assert!(plain(&in_time, &[]).problems.is_empty());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // A Kubernetes control plane on this machine's loopback, for tests: the real etcd, kube-apiserver, kube-scheduler and
 // kube-controller-manager in one program, and as many nodes without a machine as are asked for.
 //
-//	controlplane up [-nodes N] [-machine NAME] DIR    runs until its standard input ends; prints `ready KUBECONFIG`
+//	controlplane up [OPTION...] DIR   runs until its standard input ends; prints `ready KUBECONFIG`
 //	controlplane kube-apiserver ...   one of them, as its own command line says
 //	controlplane etcd URL PEER DIR
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,9 +21,11 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
+const usage = "usage: controlplane up [-nodes N] [-machine NAME] [-emulated VERSION] [-apiserver OPTION]... DIR"
+
 func main() {
 	if len(os.Args) < 2 {
-		fail(2, fmt.Errorf("usage: controlplane up [-nodes N] [-machine NAME] DIR"))
+		fail(2, errors.New(usage))
 	}
 	var command *cobra.Command
 	switch name := os.Args[1]; name {

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -53,6 +54,8 @@ type plane struct {
 	parts  []*exec.Cmd
 	// machine is the node that a kubelet elsewhere is.
 	machine string
+	// options are for every part of Kubernetes, apiserver for that one alone.
+	options, apiserver []string
 }
 
 // up starts every part in the order in which they need each other, and stops them when standard input ends. A line of it is how
@@ -61,14 +64,23 @@ func up(arguments []string) error {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 0, "nodes without a machine")
 	machine := flags.String("machine", "", "the name of a node in an emulated machine")
+	plane := &plane{}
+	flags.Func("emulated", "an older minor version to act as, such as 1.34", func(version string) error {
+		plane.options = append(plane.options, "--emulated-version="+version)
+		return nil
+	})
+	flags.Func("apiserver", "another option of kube-apiserver", func(option string) error {
+		plane.apiserver = append(plane.apiserver, option)
+		return nil
+	})
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return fmt.Errorf("usage: controlplane up [-nodes N] [-machine NAME] DIR")
+		return errors.New(usage)
 	}
 	// The parts die with the thread that started them.
-	plane := &plane{dir: flags.Arg(0), machine: *machine}
+	plane.dir, plane.machine = flags.Arg(0), *machine
 	defer plane.stop()
 	client, err := plane.start()
 	if err != nil {
@@ -119,14 +131,14 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 		return nil, err
 	}
 	file := func(name string) string { return filepath.Join(p.dir, name) }
-	err = p.run("kube-apiserver",
+	err = p.run("kube-apiserver", append(slices.Concat(p.options, p.apiserver),
 		"--etcd-servers="+local(0), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", ports[2]), "--endpoint-reconciler-type=none",
 		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"), "--cert-dir="+p.dir,
 		"--token-auth-file="+file("tokens.csv"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-cluster-ip-range=10.96.0.0/24", "--service-account-issuer=https://controlplane.test",
 		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
-		"--allow-privileged=true", "--audit-policy-file="+file("audit.yaml"), "--audit-log-path="+file("audit"))
+		"--allow-privileged=true", "--audit-policy-file="+file("audit.yaml"), "--audit-log-path="+file("audit"))...)
 	if err != nil {
 		return nil, err
 	}
@@ -142,17 +154,17 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 	if err := p.untilReady(client); err != nil {
 		return nil, err
 	}
-	if err := p.run("kube-scheduler",
+	if err := p.run("kube-scheduler", append(p.options,
 		"--kubeconfig="+p.kubeconfig("system:kube-scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", ports[3]), "--cert-dir="+p.dir,
-		"--kube-api-qps=2000", "--kube-api-burst=4000"); err != nil {
+		"--kube-api-qps=2000", "--kube-api-burst=4000")...); err != nil {
 		return nil, err
 	}
-	if err := p.run("kube-controller-manager",
+	if err := p.run("kube-controller-manager", append(p.options,
 		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", ports[4]), "--cert-dir="+p.dir, "--use-service-account-credentials=true",
 		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--service-account-private-key-file="+file("accounts.key"), "--root-ca-file="+file("server.crt")); err != nil {
+		"--service-account-private-key-file="+file("accounts.key"), "--root-ca-file="+file("server.crt"))...); err != nil {
 		return nil, err
 	}
 	hasAccount := func(ctx context.Context) bool {

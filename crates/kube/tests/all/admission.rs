@@ -34,6 +34,51 @@ fn an_annotation_becomes_the_resource() {
     }
 }
 
+/// Another policy, of which the API server asks after ours.
+const ANNOTATES: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: z-annotates}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: late}}
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration:
+        expression: \"Object{metadata: Object.metadata{annotations: {'tidegate.dev/side-cpu': '1500m'}}}\"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: z-annotates}
+spec: {policyName: z-annotates}
+";
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn an_annotation_that_another_policy_adds_becomes_the_resource_too() {
+    let bed = bed();
+    bed.namespace("late", "");
+    bed.apply(ANNOTATES);
+    let plain = pod("late", "p", "");
+    let annotated = || bed.try_create(&plain).text;
+    bed.until(
+        || annotated().contains("tidegate.dev/side-cpu: 1500m"),
+        "the other policy acts",
+    );
+    let mutated = annotated();
+    assert!(
+        mutated.contains("tidegate.dev/side-cpu: 1500\n")
+            || mutated.contains("tidegate.dev/side-cpu: \"1500\""),
+        "{mutated}"
+    );
+    for kind in ["binding", ""] {
+        let kind = format!("mutatingadmissionpolicy{kind}");
+        bed.kubectl(&["delete", &kind, "z-annotates"]);
+    }
+}
+
 #[test]
 #[ignore = "needs a control plane: make kube"]
 fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
@@ -58,6 +103,10 @@ fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
             "take one of them away",
         ),
         ("tidegate.dev/latency: \"-21\"", "-21: not a latency hint"),
+        (
+            "}, labels: {tidegate.dev/side-cpu: 500m",
+            "have no effect; write annotations",
+        ),
     ];
     for (annotations, says) in refused {
         let printed = bed.try_apply(&pod("refuse", "x", annotations));

@@ -28,24 +28,23 @@ pub struct Bed {
     stdin: ChildStdin,
     stdout: Mutex<BufReader<ChildStdout>>,
     child: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// The control plane; the first test starts it, with the product's manifests applied.
 pub fn bed() -> &'static Bed {
     static BED: OnceLock<Bed> = OnceLock::new();
     BED.get_or_init(|| {
-        let bed = Bed::start();
-        bed.apply(&format!(
-            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"
-        ));
-        bed.apply_manifests();
-        bed.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "crd/tidegatepolicies.tidegate.dev",
-        ]);
-        bed.until_policies_act();
+        let nodes = std::env::var(NODES).unwrap_or_else(|_| "7".into());
+        let bed = Bed::start(&["-machine", crate::machine::NAME, "-nodes", &nodes]);
+        bed.install(&["tidegate.yaml", "side-cpu.yaml"]);
+        bed.until(
+            || {
+                let mutated = bed.try_create(&side_pod("700m"));
+                mutated.text.contains("tidegate.dev/side-cpu: \"700\"")
+            },
+            "a policy mutates",
+        );
         bed
     })
 }
@@ -53,19 +52,27 @@ pub fn bed() -> &'static Bed {
 /// Where the manifests put us.
 pub const NAMESPACE: &str = "tidegate";
 
+fn side_pod(side_cpu: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: {NAMESPACE}, annotations: {{tidegate.dev/side-cpu: {side_cpu}}}}}\n\
+         spec: {{containers: [{{name: c, image: x}}]}}\n"
+    )
+}
+
 pub struct Printed {
     pub is_ok: bool,
     pub text: String,
 }
 
 impl Bed {
-    fn start() -> Self {
+    /// A control plane, with options of its program.
+    pub fn start(options: &[&str]) -> Self {
         let program = std::env::var(CONTROL_PLANE)
             .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(program)
-            .args(["up", "-machine", crate::machine::NAME, "-nodes"])
-            .arg(std::env::var(NODES).unwrap_or_else(|_| "7".into()))
+            .arg("up")
+            .args(options)
             .arg(folder.path().join("plane"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,47 +85,41 @@ impl Bed {
             stdin,
             stdout: Mutex::new(stdout),
             child,
-            _folder: folder,
+            folder,
         }
     }
 
-    /// The product's, also over what a test has changed.
-    pub fn apply_manifests(&self) {
-        let manifests =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/tidegate.yaml");
-        let file = manifests.to_string_lossy();
+    /// The product's manifests in a new cluster, until its policies act.
+    pub fn install(&self, files: &[&str]) {
+        self.apply(&format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"
+        ));
+        for file in files {
+            self.apply_manifests(file);
+        }
+        let definition = "crd/tidegatepolicies.tidegate.dev";
+        self.kubectl(&["wait", "--for=condition=Established", definition]);
+        // The API server takes a moment from a policy that is stored to one that acts.
+        self.until(
+            || !self.try_create(&side_pod("lots")).is_ok,
+            "a policy refuses",
+        );
+    }
+
+    /// One of the product's files, also over what a test has changed.
+    pub fn apply_manifests(&self, file: &str) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes");
+        let file = folder.join(file);
+        let file = file.to_string_lossy();
         self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
     }
 
-    /// The API server takes a moment from a policy that is stored to one that acts.
-    fn until_policies_act(&self) {
-        let pod = |side_cpu: &str| {
-            format!(
-                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: {NAMESPACE}, annotations: {{tidegate.dev/side-cpu: {side_cpu}}}}}\n\
-                 spec: {{containers: [{{name: c, image: x}}]}}\n"
-            )
-        };
-        let tried = |side_cpu: &str| {
-            let file = tempfile::NamedTempFile::new().expect("a file");
-            std::fs::write(file.path(), pod(side_cpu)).expect("it can be written");
-            self.try_kubectl(&[
-                "create",
-                "--dry-run=server",
-                "-o",
-                "yaml",
-                "-f",
-                &file.path().to_string_lossy(),
-            ])
-        };
-        self.until(|| !tried("lots").is_ok, "a policy refuses");
-        self.until(
-            || {
-                tried("700m")
-                    .text
-                    .contains("tidegate.dev/side-cpu: \"700\"")
-            },
-            "a policy mutates",
-        );
+    /// What the API server makes of a new object, which it does not store.
+    pub fn try_create(&self, manifest: &str) -> Printed {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), manifest).expect("it can be written");
+        let file = file.path().to_string_lossy();
+        self.try_kubectl(&["create", "--dry-run=server", "-o", "yaml", "-f", &file])
     }
 
     /// kubectl as the cluster's administrator; it must succeed.
@@ -252,13 +253,25 @@ impl Bed {
 
     /// The same with the rights that the manifests give it.
     pub fn keeper_of_node(&self, node: &str, agent: &FakeAgent, more: &[&str]) -> Keeper {
-        let admin = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
-        let own = self.kubeconfig.with_file_name(format!("{node}.tidegate"));
-        std::fs::write(&own, admin.replace("admin-token", &self.token(node)))
-            .expect("it can be written");
         let mut command = self.tidegate_kube(&["run", "--node", node]);
-        command.env("KUBECONFIG", own);
+        command.env("KUBECONFIG", self.kubeconfig_with(&self.token(node)));
         self.started(command, &agent.socket(), agent.cgroups(), more)
+    }
+
+    /// `tidegate-kube` as the cluster's controller, with the rights that the manifests give it.
+    pub fn controller(&self, arguments: &[&str]) -> Command {
+        let token = self.kubectl(&["-n", NAMESPACE, "create", "token", "tidegate-control"]);
+        let mut command = self.tidegate_kube(arguments);
+        command.env("KUBECONFIG", self.kubeconfig_with(token.trim()));
+        command
+    }
+
+    fn kubeconfig_with(&self, token: &str) -> PathBuf {
+        let admin = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
+        let file = tempfile::NamedTempFile::new_in(self.folder.path()).expect("a file");
+        let (_, path) = file.keep().expect("it can be kept");
+        std::fs::write(&path, admin.replace("admin-token", token)).expect("it can be written");
+        path
     }
 
     fn started(
@@ -303,7 +316,7 @@ fn until_ready(stdout: &mut BufReader<ChildStdout>) -> PathBuf {
 }
 
 /// A running `tidegate-kube`, killed when it is dropped.
-pub struct Keeper(Child);
+pub struct Keeper(pub Child);
 
 impl Keeper {
     /// Ends it as kubelet does.

@@ -13,3 +13,4 @@ mod machine;
 mod node;
 mod publishing;
 mod scale;
+mod versions;

@@ -111,7 +111,7 @@ fn is_ready(bed: &Bed) -> bool {
 
 /// Installs Tidegate in a cluster without pods, with eviction on and the rule's numbers made short.
 fn install(bed: &Bed) {
-    bed.apply_manifests();
+    bed.apply_manifests("tidegate.yaml");
     bed.namespace("work", "tidegate.dev/may-be-main: 'true'");
     bed.kubectl(&[
         "-n",
