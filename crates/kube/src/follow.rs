@@ -51,14 +51,27 @@ impl NodeStores {
         let everything = watcher::Config::default;
         let mut watches = JoinSet::new();
         let failures = Failures::default();
+        let api = || client.clone();
         NodeStores {
-            pods: store(&mut watches, client, of_node, "pods", &failures),
-            node: store(&mut watches, client, the_node, "the node", &failures),
-            namespaces: store(&mut watches, client, everything(), "namespaces", &failures),
+            pods: store(&mut watches, Api::all(api()), of_node, "pods", &failures),
+            node: store(
+                &mut watches,
+                Api::all(api()),
+                the_node,
+                "the node",
+                &failures,
+            ),
+            namespaces: store(
+                &mut watches,
+                Api::all(api()),
+                everything(),
+                "namespaces",
+                &failures,
+            ),
             // A cluster that does not know the resource says so as a failure, again and again.
             policies: store(
                 &mut watches,
-                client,
+                Api::all(api()),
                 everything(),
                 "policies",
                 &Failures::default(),
@@ -106,7 +119,7 @@ async fn until_unknown(policies: Api<TidegatePolicy>) {
 /// Follows objects of one kind by a watch of its own, whose failures are noted.
 pub fn store<K>(
     watches: &mut JoinSet<()>,
-    client: &Client,
+    api: Api<K>,
     config: watcher::Config,
     what: &'static str,
     failures: &Failures,
@@ -116,12 +129,10 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     let (reader, writer) = reflector::store();
-    let stream = watcher(Api::<K>::all(client.clone()), config)
-        .default_backoff()
-        .modify(|object| {
-            // Who wrote which field is most of an object, and nobody here asks.
-            object.managed_fields_mut().clear();
-        });
+    let stream = watcher(api, config).default_backoff().modify(|object| {
+        // Who wrote which field is most of an object, and nobody here asks.
+        object.managed_fields_mut().clear();
+    });
     let failures = failures.clone();
     let mut stream = Box::pin(reflector::reflector(writer, stream));
     watches.spawn(async move {

@@ -12,10 +12,12 @@
 //! | [`publish`] | the rule's steps, and the writes that it asks for |
 //! | [`evict`] | which pod moves, and the Eviction API |
 //! | [`follow`] | the node's pods, namespaces and policies as the API server tells of them |
+//! | [`control`] | the cluster's controller: stale promises, and the status of policies |
 //! | [`tell`] | what is told of a pod: its events |
 //! | [`run`] | all of it, until a signal |
 
 pub mod agent;
+pub mod control;
 pub mod evict;
 pub mod explain;
 pub mod follow;

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use tidegate_kube::agent::Agent;
 use tidegate_kube::evict::Mode;
-use tidegate_kube::policy::{self, TidegatePolicy};
+use tidegate_kube::policy::{self, Place, TidegatePolicy};
 use tidegate_kube::run::{self, Settings};
-use tidegate_kube::{explain, groups, node, publish, terms};
+use tidegate_kube::{control, explain, groups, node, publish, terms};
 use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
@@ -22,6 +24,9 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
+const DAEMONSET: &str = "tidegate";
+/// Kubelet kills a pod after 30 s.
+const PODS_END: Duration = Duration::from_secs(60);
 
 /// Tidegate on a Kubernetes node
 #[derive(Parser)]
@@ -51,14 +56,40 @@ enum Command {
         /// As pod:NAMESPACE/NAME
         pod: String,
     },
-    /// Delete what was published, from every node: the last step of removing Tidegate
-    Remove,
+    /// Withdraw what dead nodes promise and report on policies, until a signal
+    Control {
+        #[command(flatten)]
+        own: OwnArgs,
+        /// How long a node's publisher may be silent before its promise is withdrawn
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        silence: u64,
+    },
+    /// End the DaemonSet and withdraw what was published, from every node: before Tidegate is
+    /// uninstalled
+    Remove {
+        #[command(flatten)]
+        own: OwnArgs,
+    },
     /// Print the definition of TidegatePolicy
     Crd,
 }
 
 #[derive(clap::Args)]
+struct OwnArgs {
+    /// The namespace that Tidegate is installed in
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "tidegate"
+    )]
+    namespace: String,
+}
+
+#[derive(clap::Args)]
 struct NodeArgs {
+    #[command(flatten)]
+    own: OwnArgs,
     /// The node's name
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node: String,
@@ -108,22 +139,27 @@ fn main() -> ExitCode {
 async fn act(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Run { node, evict, with } => {
-            let NodeArgs {
-                node,
-                socket,
-                cgroups,
-            } = node;
             let settings = Settings {
-                node,
-                socket,
-                cgroups,
+                node: node.node,
+                namespace: node.own.namespace,
+                socket: node.socket,
+                cgroups: node.cgroups,
                 evict,
                 constants: Constants::with(&with),
             };
             run::run(settings, until_signal()?).await
         }
         Command::Explain { node, pod } => explain_pod(&node, &pod).await,
-        Command::Remove => remove().await,
+        Command::Control { own, silence } => {
+            let settings = control::Settings {
+                namespace: own.namespace,
+                silence: Duration::from_secs(silence),
+            };
+            let client = Client::try_default().await.context("the API server")?;
+            control::run(client, settings, until_signal()?).await;
+            Ok(())
+        }
+        Command::Remove { own } => remove(&own.namespace).await,
         Command::Crd => {
             // JSON is YAML.
             println!("{}", serde_json::to_string_pretty(&TidegatePolicy::crd())?);
@@ -166,7 +202,12 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
         .list(&ListParams::default())
         .await;
     let policies = policies.map(|list| list.items).unwrap_or_default();
-    let in_force = policy::in_force(&policies, of_namespace.labels(), the_node.labels());
+    let place = Place {
+        namespace: of_namespace.labels(),
+        node: the_node.labels(),
+        own: &node.own.namespace,
+    };
+    let in_force = policy::in_force(&policies, &pod, place);
     let found = groups::of_pods(&groups::cpu_mount(&node.cgroups)).context("cgroups")?;
     let groups = groups::by_pod([&pod], &found);
     let group = groups.values().next().map(String::as_str);
@@ -192,8 +233,9 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn remove() -> anyhow::Result<()> {
+async fn remove(namespace: &str) -> anyhow::Result<()> {
     let client = Client::try_default().await.context("the API server")?;
+    end_daemonset(&client, namespace).await?;
     let nodes = Api::<Node>::all(client.clone())
         .list(&ListParams::default())
         .await?;
@@ -212,6 +254,52 @@ async fn remove() -> anyhow::Result<()> {
             .with_context(|| format!("node {name}"))?;
             println!("node {name}: nothing is published any more");
         }
+    }
+    let leases = Api::<Lease>::namespaced(client, namespace);
+    for lease in leases.list(&ListParams::default()).await? {
+        let is_of_node = lease
+            .owner_references()
+            .iter()
+            .any(|one| one.kind == "Node");
+        if is_of_node {
+            leases
+                .delete(&lease.name_any(), &DeleteParams::default())
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the publishers, which would publish again, and waits until they have lifted all limits.
+async fn end_daemonset(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let daemonsets = Api::<DaemonSet>::namespaced(client.clone(), namespace);
+    match daemonsets
+        .delete(DAEMONSET, &DeleteParams::background())
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        other => drop(other.context("the DaemonSet")?),
+    }
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let is_of_daemonset = |pod: &Pod| {
+        let owners = pod.owner_references();
+        owners
+            .iter()
+            .any(|one| one.kind == "DaemonSet" && one.name == DAEMONSET)
+    };
+    let deadline = Instant::now() + PODS_END;
+    while pods
+        .list(&ListParams::default())
+        .await?
+        .iter()
+        .any(is_of_daemonset)
+    {
+        if Instant::now() > deadline {
+            // A node that is away does not end its pod.
+            eprintln!("tidegate-kube: a pod of the DaemonSet has not ended within {PODS_END:?}");
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Ok(())
 }

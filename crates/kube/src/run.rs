@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, Config, ResourceExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 use tidegate_api::{ApiError, ErrorKind, StatusView};
 use tidegate_publish::{Constants, Step};
 use tracing::{info, warn};
@@ -17,7 +21,7 @@ use crate::follow::NodeStores;
 use crate::gates::{AgentAnswers, Change, PodGate};
 use crate::groups;
 use crate::node::{self, Sampler};
-use crate::policy::{self, Labels, TidegatePolicy};
+use crate::policy::{self, Labels, Place, TidegatePolicy};
 use crate::publish::Publisher;
 use crate::resource;
 use crate::tell::{Reason, Teller, shown};
@@ -27,12 +31,16 @@ const STEP: Duration = Duration::from_secs(1);
 /// The agent is asked for its gates when the pods want others, and this often: for each, it reads
 /// kernel files.
 const GATES_PERIOD: Duration = Duration::from_secs(10);
+/// As kubelet renews its own.
+const RENEW_PERIOD: Duration = Duration::from_secs(10);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub node: String,
+    /// Tidegate's own.
+    pub namespace: String,
     pub socket: PathBuf,
     pub cgroups: PathBuf,
     pub evict: Mode,
@@ -80,6 +88,7 @@ struct Keeper {
     given: AgentAnswers,
     compared: Option<Comparison>,
     started: Instant,
+    renewed: Option<Instant>,
     is_agent_there: bool,
 }
 
@@ -100,6 +109,7 @@ impl Keeper {
             given: AgentAnswers::default(),
             compared: None,
             started: Instant::now(),
+            renewed: None,
             is_agent_there: true,
             settings,
         }
@@ -120,6 +130,42 @@ impl Keeper {
             self.keep_gates(&pods, status).await;
         }
         self.publish(&pods, status.as_ref()).await;
+        self.renew_lease();
+    }
+
+    /// While this process lives and reaches the API server, nobody else withdraws what it promises.
+    fn renew_lease(&mut self) {
+        let Some(node) = self.followed.the_node() else {
+            return;
+        };
+        if self.renewed.is_some_and(|at| at.elapsed() < RENEW_PERIOD) {
+            return;
+        }
+        self.renewed = Some(Instant::now());
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(self.settings.node.clone()),
+                owner_references: node.owner_ref(&()).map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.settings.node.clone()),
+                renew_time: Some(MicroTime(Timestamp::now())),
+                ..LeaseSpec::default()
+            }),
+        };
+        let api = Api::<Lease>::namespaced(self.client.clone(), &self.settings.namespace);
+        tokio::spawn(async move {
+            let parameters = PatchParams::apply("tidegate-kube").force();
+            let name = lease.name_any();
+            let patch = Patch::Apply(&lease);
+            let call = api.patch(&name, &parameters, &patch);
+            match tokio::time::timeout(CALL_PATIENCE, call).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => warn!("lease {name}: {error}; it is tried again"),
+                Err(_) => warn!("lease {name}: no answer; it is tried again"),
+            }
+        });
     }
 
     async fn keep_gates(&mut self, pods: &[Arc<Pod>], status: &StatusView) {
@@ -202,8 +248,12 @@ impl Keeper {
     fn terms_of(&self, pod: &Pod, policies: &[Arc<TidegatePolicy>], node: &Labels) -> PodTerms {
         let namespace = pod.namespace().unwrap_or_default();
         let namespace = self.followed.namespace_labels(&namespace);
-        let policies = policies.iter().map(Arc::as_ref);
-        let in_force = policy::in_force(policies, &namespace, node);
+        let place = Place {
+            namespace: &namespace,
+            node,
+            own: &self.settings.namespace,
+        };
+        let in_force = policy::in_force(policies.iter().map(Arc::as_ref), pod, place);
         terms::of_pod(pod, &in_force, &namespace)
     }
 

@@ -109,17 +109,8 @@ const ASK: &str =
 fn of_policies(policies: &[&TidegatePolicy]) -> PodTerms {
     let mut pod_terms = PodTerms::default();
     for policy in policies.iter().rev() {
-        let from = || format!("policy {}", policy.name_any());
-        for (name, value) in &policy.spec.terms {
-            match Term::from_name(name) {
-                Some(term) => pod_terms.give(term.name(), value, from()),
-                None => pod_terms
-                    .problems
-                    .push(unknown(&format!("{}: {name}", from()))),
-            }
-        }
-        if let Some(class) = policy.spec.class {
-            pod_terms.give(Term::Class.name(), class.name(), from());
+        for (name, value) in policy.spec.all_terms() {
+            pod_terms.give(&name, &value, format!("policy {}", policy.name_any()));
         }
     }
     pod_terms

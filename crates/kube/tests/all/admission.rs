@@ -222,6 +222,23 @@ fn a_nodes_token_writes_our_key_on_its_own_node_and_nothing_else() {
             printed.text
         );
     }
+    let lease = |name: &str| {
+        let lease = format!(
+            "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: {name}, namespace: tidegate}}\n"
+        );
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), lease).expect("it can be written");
+        let file = file.path().to_string_lossy();
+        as_node(bed, "node-3", &["apply", "--server-side", "-f", &file])
+    };
+    let own = lease("node-3");
+    assert!(own.is_ok, "{}", own.text);
+    let other = lease("node-2");
+    assert!(
+        !other.is_ok && other.text.contains("no lease but that of its own node"),
+        "{}",
+        other.text
+    );
     let spec = as_node(bed, "node-3", &["label", "node", "node-3", "a=b"]);
     assert!(
         !spec.is_ok && spec.text.contains("forbidden"),
@@ -245,23 +262,46 @@ fn the_policys_resource_refuses_what_it_does_not_know() {
     let bed = bed();
     let policy = |spec: &str| {
         format!(
-            "apiVersion: tidegate.dev/v1alpha1\nkind: TidegatePolicy\nmetadata: {{name: tried}}\nspec: {spec}\n"
+            "apiVersion: tidegate.dev/v1alpha2\nkind: TidegatePolicy\nmetadata: {{name: tried}}\nspec: {{{spec}}}\n"
         )
     };
-    let unknown = bed.try_apply(&policy("{clas: main}"));
-    assert!(
-        !unknown.is_ok && unknown.text.contains("clas"),
-        "{}",
-        unknown.text
-    );
-    let bad = bed.try_apply(&policy("{class: fast}"));
-    assert!(
-        !bad.is_ok && bad.text.contains("spec.class"),
-        "{}",
-        bad.text
-    );
+    for (spec, says) in [
+        ("class: fast, qosClass: BestEffort", "spec.class"),
+        ("class: main", "no selector: write podSelector"),
+        (
+            "class: main, podSelecter: {matchLabels: {a: b}}, qosClass: Guaranteed",
+            "spec.podSelecter: no such field; there are podSelector",
+        ),
+        (
+            "class: main, podSelector: {matchLables: {a: b}}",
+            "podSelector",
+        ),
+        ("class: main, podSelector: {}", "podSelector"),
+        ("class: main, podSelector: {matchLabels: {}}", "matchLabels"),
+        ("class: main, qosClass: null", "no selector"),
+        ("class: main, qosClass: Besteffort", "spec.qosClass"),
+        (
+            "qosClass: BestEffort, terms: {latencyy: '1'}",
+            "no such term; there are headroom",
+        ),
+        ("qosClass: BestEffort, terms: {class: main}", "no such term"),
+    ] {
+        // As clients other than kubectl write it: the API server does not ask for known fields.
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), policy(spec)).expect("it can be written");
+        let file = file.path().to_string_lossy();
+        let printed = bed.try_kubectl(&["apply", "--validate=ignore", "-f", &file]);
+        assert!(
+            !printed.is_ok && printed.text.contains(says),
+            "{spec}: {}",
+            printed.text
+        );
+    }
     bed.apply(&policy(
-        "{class: side, namespaceSelector: {matchLabels: {no: one}}}",
+        "podSelector: {matchLabels: {none: such}}, namespaceSelector: {matchLabels: {none: such}}, \
+         nodeSelector: {matchExpressions: [{key: none, operator: Exists}]}, qosClass: Burstable, \
+         priorityClass: none, workload: {kind: Job, namespace: none, name: none}, priority: 3, \
+         class: side, terms: {cap_hard: 1cpu}",
     ));
     bed.kubectl(&["delete", "tidegatepolicy", "tried"]);
 }

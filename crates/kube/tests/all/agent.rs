@@ -56,6 +56,16 @@ impl FakeAgent {
         act(&mut self.state.lock().expect("no test panics with it"))
     }
 
+    /// The terms of a gate, by its group below [`FakeAgent::cgroups`].
+    pub fn terms_of(&self, group: &str) -> Vec<String> {
+        let group = format!("/{group}");
+        let shown = |term: &TermView| format!("{}={}", term.name, term.value);
+        self.with(|state| {
+            let gates = state.gates.iter().filter(|gate| gate.cgroup == group);
+            gates.flat_map(|gate| &gate.terms).map(shown).collect()
+        })
+    }
+
     /// It leaves: nothing is at its socket any more.
     pub fn leave(&self) {
         std::fs::remove_file(self.socket()).expect("it was there");

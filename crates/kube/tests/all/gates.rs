@@ -9,7 +9,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
     let bed = bed();
     bed.namespace("gated", "team: gated");
     bed.apply(
-        "apiVersion: tidegate.dev/v1alpha1\nkind: TidegatePolicy\nmetadata: {name: gated}\n\
+        "apiVersion: tidegate.dev/v1alpha2\nkind: TidegatePolicy\nmetadata: {name: gated}\n\
          spec: {namespaceSelector: {matchLabels: {team: gated}}, class: side, terms: {weight: \"30\"}}\n",
     );
     bed.apply(
@@ -25,20 +25,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
     std::fs::create_dir_all(agent.cgroups().join(&group)).expect("a folder");
     let keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
 
-    let gate_terms = || -> Vec<String> {
-        let of_gate = |state: &mut crate::agent::State| {
-            let gate = state
-                .gates
-                .iter()
-                .find(|one| one.cgroup == format!("/{group}"));
-            let terms = gate.map(|gate| gate.terms.clone()).unwrap_or_default();
-            terms
-                .iter()
-                .map(|term| format!("{}={}", term.name, term.value))
-                .collect()
-        };
-        agent.with(of_gate)
-    };
+    let gate_terms = || agent.terms_of(&group);
     bed.until(
         || gate_terms() == ["cap_hard=2cpu", "class=side", "weight=30"],
         "the pod has its gate",

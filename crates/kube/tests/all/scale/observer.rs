@@ -45,14 +45,14 @@ impl Observer {
         let failures = follow::Failures::default();
         let pods = follow::store(
             &mut watches,
-            admin,
+            kube::Api::all(admin.clone()),
             watcher::Config::default(),
             "pods",
             &failures,
         );
         let nodes = follow::store(
             &mut watches,
-            admin,
+            kube::Api::all(admin.clone()),
             watcher::Config::default(),
             "nodes",
             &failures,

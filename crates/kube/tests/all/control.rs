@@ -1,0 +1,179 @@
+//! The cluster's controller, with the rights that the manifests give it.
+
+use serde_json::Value;
+
+use crate::agent::FakeAgent;
+use crate::bed::{Bed, Keeper, NAMESPACE};
+
+fn controller(bed: &Bed, silence: &str) -> Keeper {
+    let mut command = bed.controller(&["control", "--silence", silence]);
+    Keeper(command.spawn().expect("it starts"))
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing() {
+    let bed = Bed::start(&["-nodes", "2"]);
+    bed.install(&["tidegate.yaml"]);
+    let agents = ["node-0", "node-1"].map(|node| (node, FakeAgent::start(4.0)));
+    let [killed, alive] = agents
+        .each_ref()
+        .map(|(node, agent)| bed.keeper_of_node(node, agent, &[]));
+    for (node, _) in &agents {
+        bed.until(|| bed.published(node) == "12k", "the node publishes");
+    }
+    drop(killed);
+    let controller = controller(&bed, "25");
+    bed.until(
+        || bed.published("node-0").is_empty(),
+        "what the dead one promised is withdrawn",
+    );
+    assert_eq!(
+        bed.published("node-1"),
+        "12k",
+        "what the other promises stays"
+    );
+
+    drop((alive, controller));
+    assert_eq!(bed.published("node-1"), "12k", "a crash leaves what stands");
+    let removed = bed.controller(&["remove"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&removed.stderr);
+    assert!(removed.status.success(), "{said}");
+    assert_eq!(bed.published("node-1"), "");
+    let left = bed.kubectl(&["-n", NAMESPACE, "get", "daemonsets,leases", "-o", "name"]);
+    assert_eq!(left, "");
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn the_controller_only_deletes_what_is_ours() {
+    let bed = crate::bed::bed();
+    let token = bed.kubectl(&["-n", NAMESPACE, "create", "token", "tidegate-control"]);
+    for (patch, says) in [
+        (
+            r#"{"status":{"capacity":{"tidegate.dev/side-cpu":"100"}}}"#,
+            "may only delete",
+        ),
+        (
+            r#"{"status":{"capacity":{"cpu":"64","tidegate.dev/side-cpu":null}}}"#,
+            "no other resource",
+        ),
+    ] {
+        let patch = ["--subresource=status", "--type=merge", "-p", patch];
+        let as_controller = [
+            "--token",
+            token.trim(),
+            "--username",
+            "",
+            "patch",
+            "node",
+            "node-3",
+        ];
+        let printed = bed.try_kubectl(&[&as_controller[..], &patch].concat());
+        assert!(
+            !printed.is_ok && printed.text.contains(says),
+            "{}",
+            printed.text
+        );
+    }
+}
+
+/// What the examples are about, on a node without a machine.
+const WORK: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: front, namespace: shop}
+spec:
+  selector: {matchLabels: {app: front}}
+  template:
+    metadata: {labels: {app: front}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: batch, namespace: shop, labels: {app: batch}}
+spec: {containers: [{name: c, image: x}]}
+";
+
+/// The first one goes before the example; the agent would refuse the second.
+const OTHERS: &str = "
+apiVersion: tidegate.dev/v1alpha2
+kind: TidegatePolicy
+metadata: {name: first}
+spec: {podSelector: {matchLabels: {app: batch}}, priority: 5, class: neutral}
+---
+apiVersion: tidegate.dev/v1alpha2
+kind: TidegatePolicy
+metadata: {name: wrong}
+spec: {podSelector: {matchLabels: {app: none}}, terms: {quota: lots}}
+";
+
+fn group(bed: &Bed, label: &str) -> String {
+    let pods = ["-n", "shop", "pods", "-l", label];
+    let uid = || bed.field(&pods, ".items[*].metadata.uid");
+    bed.until(|| !uid().is_empty(), "the pod is there");
+    format!("kubepods/pod{}", uid())
+}
+
+fn status(bed: &Bed, policy: &str) -> Value {
+    let text = bed.field(&["tidegatepolicy", policy], ".status");
+    serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn the_examples_give_their_pods_terms_and_policies_report() {
+    let bed = Bed::start(&["-nodes", "1"]);
+    bed.install(&["tidegate.yaml"]);
+    bed.namespace("shop", "");
+    bed.apply(WORK);
+    let examples = [
+        "best-effort-side.yaml",
+        "web-burst.yaml",
+        "deployment-main.yaml",
+    ];
+    for file in examples {
+        bed.apply_manifests(&format!("examples/{file}"));
+    }
+    let agent = FakeAgent::start(1.0);
+    let wanted = [
+        ("app=batch", "class=side"),
+        ("app=web", "burst=max quota=2cpu"),
+        ("app=front", "class=main objective=p99<5ms"),
+    ]
+    .map(|(label, terms)| (group(&bed, label), terms));
+    for (group, _) in &wanted {
+        std::fs::create_dir_all(agent.cgroups().join(group)).expect("a folder");
+    }
+    let _keeper = bed.keeper("node-0", &agent.socket(), agent.cgroups(), &[]);
+    for (group, terms) in &wanted {
+        bed.until(|| agent.terms_of(group).join(" ") == *terms, terms);
+    }
+
+    let _controller = controller(&bed, "60");
+    for policy in ["best-effort", "web-burst", "front-main"] {
+        bed.until(|| status(&bed, policy)["matchedPods"] == 1, policy);
+        let status = status(&bed, policy);
+        assert!(
+            status["errors"] == serde_json::json!([]),
+            "{policy}: {status}"
+        );
+    }
+    bed.apply(OTHERS);
+    bed.until(
+        || status(&bed, "wrong")["errors"].to_string().contains("lots"),
+        "a term that the agent would refuse is an error",
+    );
+    bed.until(
+        || {
+            let conflicts = status(&bed, "best-effort")["conflicts"].to_string();
+            conflicts.contains("class: policy first goes first with neutral")
+        },
+        "a policy learns of the one that goes first",
+    );
+}
