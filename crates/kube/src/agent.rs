@@ -13,6 +13,9 @@ use crate::gates::Change;
 /// A step of the node is a second: an agent that takes longer has missed it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// A gate's note about a limit that holds begins with this.
+const BINDS: &str = "binds: ";
+
 #[derive(Clone, Debug)]
 pub struct Agent {
     socket: PathBuf,
@@ -36,7 +39,8 @@ impl Agent {
         self.call(move |client| client.explain(&target)).await
     }
 
-    pub async fn apply(&self, change: Change) -> Result<(), ApiError> {
+    /// Makes a change, and returns which limits of others hold instead of the terms.
+    pub async fn apply(&self, change: Change) -> Result<Vec<String>, ApiError> {
         match change {
             Change::Set { target, terms } => {
                 let request = SetRequest {
@@ -44,12 +48,13 @@ impl Agent {
                     terms,
                     only: false,
                 };
-                self.call(move |client| client.set(&request).map(drop))
-                    .await
+                let gate = self.call(move |client| client.set(&request)).await?;
+                let bound = |note: &String| Some(note.strip_prefix(BINDS)?.to_owned());
+                Ok(gate.notes.iter().filter_map(bound).collect())
             }
             Change::Unset { target, terms } => {
                 let request = UnsetRequest { target, terms };
-                self.call(move |client| client.unset(&request).map(drop))
+                self.call(move |client| client.unset(&request).map(|_| Vec::new()))
                     .await
             }
         }

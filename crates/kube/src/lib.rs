@@ -14,6 +14,8 @@
 //! | [`follow`] | the node's pods, namespaces and policies as the API server tells of them |
 //! | [`control`] | the cluster's controller: stale promises, and the status of policies |
 //! | [`tell`] | what is told of a pod: its events |
+//! | [`resize`] | which pods kubelet resizes now |
+//! | [`ready`] | whether this process does its work, for kubelet's probe |
 //! | [`run`] | all of it, until a signal |
 
 pub mod agent;
@@ -26,6 +28,8 @@ pub mod groups;
 pub mod node;
 pub mod policy;
 pub mod publish;
+pub mod ready;
+pub mod resize;
 pub mod resource;
 pub mod run;
 pub mod tell;

@@ -1,11 +1,13 @@
 //! `tidegate-kube`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -25,6 +27,8 @@ use tracing_subscriber::prelude::*;
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
 const DAEMONSET: &str = "tidegate";
+/// The age of a node's lease at which its promise is withdrawn.
+const LEASE_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 /// Kubelet kills a pod after 30 s.
 const PODS_END: Duration = Duration::from_secs(60);
 
@@ -48,6 +52,11 @@ enum Command {
         /// Another number of the publishing rule, as in low_percent=25; repeat for more
         #[arg(long, value_name = "NAME=N")]
         with: Vec<Assignment>,
+        /// Answer kubelet's readiness probe at this port of `POD_IP`
+        #[arg(long, value_name = "PORT", requires = "pod_ip")]
+        ready_port: Option<u16>,
+        #[arg(long, env = "POD_IP", hide = true)]
+        pod_ip: Option<IpAddr>,
     },
     /// Why a pod runs as it does
     Explain {
@@ -63,6 +72,11 @@ enum Command {
         /// How long a node's publisher may be silent before its promise is withdrawn
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         silence: u64,
+    },
+    /// Whether the DaemonSet is ready and each of its nodes has a publisher
+    Check {
+        #[command(flatten)]
+        own: OwnArgs,
     },
     /// End the DaemonSet and withdraw what was published, from every node: before Tidegate is
     /// uninstalled
@@ -138,7 +152,13 @@ fn main() -> ExitCode {
 
 async fn act(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Run { node, evict, with } => {
+        Command::Run {
+            node,
+            evict,
+            with,
+            ready_port,
+            pod_ip,
+        } => {
             let settings = Settings {
                 node: node.node,
                 namespace: node.own.namespace,
@@ -146,6 +166,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
                 cgroups: node.cgroups,
                 evict,
                 constants: Constants::with(&with),
+                ready: pod_ip.zip(ready_port).map(SocketAddr::from),
             };
             run::run(settings, until_signal()?).await
         }
@@ -159,6 +180,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
             control::run(client, settings, until_signal()?).await;
             Ok(())
         }
+        Command::Check { own } => check(&own.namespace).await,
         Command::Remove { own } => remove(&own.namespace).await,
         Command::Crd => {
             // JSON is YAML.
@@ -230,6 +252,30 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
             agent.as_deref()
         )
     );
+    Ok(())
+}
+
+async fn check(namespace: &str) -> anyhow::Result<()> {
+    let client = Client::try_default().await.context("the API server")?;
+    let daemonsets = Api::<DaemonSet>::namespaced(client.clone(), namespace);
+    let status = daemonsets.get(DAEMONSET).await?.status.unwrap_or_default();
+    let (ready, wanted) = (status.number_ready, status.desired_number_scheduled);
+    let leases = Api::<Lease>::namespaced(client, namespace);
+    let leases = leases.list(&ListParams::default()).await?;
+    let now = Timestamp::now();
+    let is_recent = |lease: &&Lease| {
+        let renewed = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.renew_time.as_ref());
+        renewed.is_some_and(|renewed| now.duration_since(renewed.0) < LEASE_AGE_MAX)
+    };
+    let publishers = leases.items.iter().filter(is_recent).count();
+    println!("of {wanted} nodes {ready} are ready, and {publishers} have a publisher");
+    // A new DaemonSet has not been counted.
+    if wanted == 0 || ready < wanted || publishers < usize::try_from(wanted).unwrap_or_default() {
+        bail!("check: not on every node; see the pods and their logs in namespace {namespace}");
+    }
     Ok(())
 }
 

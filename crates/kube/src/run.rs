@@ -1,5 +1,6 @@
 //! All of it: a step each second, until a signal.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ use crate::groups;
 use crate::node::{self, Sampler};
 use crate::policy::{self, Labels, Place, TidegatePolicy};
 use crate::publish::Publisher;
+use crate::ready::Health;
+use crate::resize::Resizes;
 use crate::resource;
 use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
@@ -45,11 +48,17 @@ pub struct Settings {
     pub cgroups: PathBuf,
     pub evict: Mode,
     pub constants: Constants,
+    /// Where kubelet asks whether this process is ready.
+    pub ready: Option<SocketAddr>,
 }
 
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
     let config = Config::infer().await.context("the API server")?;
     let client = client(config).context("the API server")?;
+    let health = Health::default();
+    if let Some(address) = settings.ready {
+        health.clone().serve(address).await.context("readiness")?;
+    }
     let followed = NodeStores::start(&client, &settings.node);
     tokio::pin!(ended);
     tokio::select! {
@@ -57,7 +66,7 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
         () = &mut ended => return Ok(()),
     }
     info!("node {}: its pods are listed", settings.node);
-    let mut keeper = Keeper::new(settings, client, followed);
+    let mut keeper = Keeper::new(settings, client, followed, health);
     let mut ticks = tokio::time::interval(STEP);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
@@ -89,11 +98,13 @@ struct Keeper {
     compared: Option<Comparison>,
     started: Instant,
     renewed: Option<Instant>,
+    health: Health,
+    resizes: Resizes,
     is_agent_there: bool,
 }
 
 impl Keeper {
-    fn new(settings: Settings, client: Client, followed: NodeStores) -> Self {
+    fn new(settings: Settings, client: Client, followed: NodeStores, health: Health) -> Self {
         Keeper {
             agent: Agent::at(settings.socket.clone()),
             teller: Teller::new(client.clone(), &settings.node),
@@ -110,6 +121,8 @@ impl Keeper {
             compared: None,
             started: Instant::now(),
             renewed: None,
+            health,
+            resizes: Resizes::default(),
             is_agent_there: true,
             settings,
         }
@@ -124,6 +137,8 @@ impl Keeper {
                 Err(error) => warn!("{error}; after three minutes nothing is published"),
             }
         }
+        let fault = status.as_ref().err().map(ToString::to_string);
+        self.health.agent(fault);
         let status = status.ok();
         let pods = self.followed.pods.state();
         if let Some(status) = &status {
@@ -154,6 +169,7 @@ impl Keeper {
                 ..LeaseSpec::default()
             }),
         };
+        let health = self.health.clone();
         let api = Api::<Lease>::namespaced(self.client.clone(), &self.settings.namespace);
         tokio::spawn(async move {
             let parameters = PatchParams::apply("tidegate-kube").force();
@@ -161,7 +177,7 @@ impl Keeper {
             let patch = Patch::Apply(&lease);
             let call = api.patch(&name, &parameters, &patch);
             match tokio::time::timeout(CALL_PATIENCE, call).await {
-                Ok(Ok(_)) => {}
+                Ok(Ok(_)) => health.renewed(Instant::now()),
                 Ok(Err(error)) => warn!("lease {name}: {error}; it is tried again"),
                 Err(_) => warn!("lease {name}: no answer; it is tried again"),
             }
@@ -179,8 +195,10 @@ impl Keeper {
         let node = node.map(|node| node.labels().clone()).unwrap_or_default();
         let running = || pods.iter().filter(|pod| !resource::has_ended(pod));
         let groups = groups::by_pod(running().map(Arc::as_ref), &found);
+        let now = Instant::now();
+        self.resizes.follow(pods, now);
         let mut wanted = Vec::new();
-        for pod in running() {
+        for pod in running().filter(|pod| !self.resizes.is_paused(pod, now)) {
             let pod_terms = self.terms_of(pod, &policies, &node);
             let note = pod_terms.problems.join("; ");
             self.teller.fault(pod, Reason::TermsIgnored, note);
@@ -221,9 +239,13 @@ impl Keeper {
 
     async fn change(&mut self, group: &str, change: Change, shown_as: &str, pod: Option<&Pod>) {
         let note = match self.agent.apply(change.clone()).await {
-            Ok(()) => {
+            Ok(bounds) => {
                 info!("{shown_as}: {change:?}");
                 self.given.taken(group, &change);
+                if let Some(pod) = pod {
+                    self.teller
+                        .fault(pod, Reason::TermsBounded, bounds.join("; "));
+                }
                 String::new()
             }
             Err(error) if is_refusal(&error) => {

@@ -19,6 +19,8 @@ pub enum Reason {
     /// What is written for the pod does not hold.
     TermsIgnored,
     TermsRefused,
+    /// A limit of kubelet's, or of a group above, is lower.
+    TermsBounded,
 }
 
 impl Reason {
@@ -26,6 +28,7 @@ impl Reason {
         match self {
             Reason::TermsIgnored => "TidegateTermsIgnored",
             Reason::TermsRefused => "TidegateTermsRefused",
+            Reason::TermsBounded => "TidegateTermsBounded",
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct State {
     pub main_cpus: f64,
     pub is_starved: bool,
     pub gates: Vec<GateView>,
+    /// Of each gate that is set.
+    pub notes: Vec<String>,
     /// Each call that changes something: its path and body.
     pub calls: Vec<(String, Value)>,
 }
@@ -152,6 +154,7 @@ fn reply(path: &str, body: Value, state: &mut State, started: Instant) -> Value 
             let gate = GateView {
                 cgroup: target.clone(),
                 terms: terms.iter().map(term).collect(),
+                notes: state.notes.clone(),
                 ..GateView::default()
             };
             state.gates.retain(|one| one.cgroup != target);

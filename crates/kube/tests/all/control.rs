@@ -1,5 +1,7 @@
 //! The cluster's controller, with the rights that the manifests give it.
 
+use std::io::{Read, Write};
+
 use serde_json::Value;
 
 use crate::agent::FakeAgent;
@@ -15,6 +17,15 @@ fn controller(bed: &Bed, silence: &str) -> Keeper {
 fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing() {
     let bed = Bed::start(&["-nodes", "2"]);
     bed.install(&["tidegate.yaml"]);
+    // The DaemonSet's own pods come, too; they run no program.
+    bed.kubectl(&["label", "nodes", "--all", "kubernetes.io/os=linux"]);
+    let checked = || bed.controller(&["check"]).output().expect("it starts");
+    let unready = checked();
+    let said = String::from_utf8_lossy(&unready.stderr);
+    assert!(
+        !unready.status.success() && said.contains("not on every node"),
+        "{said}"
+    );
     let agents = ["node-0", "node-1"].map(|node| (node, FakeAgent::start(4.0)));
     let [killed, alive] = agents
         .each_ref()
@@ -22,6 +33,7 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
     for (node, _) in &agents {
         bed.until(|| bed.published(node) == "12k", "the node publishes");
     }
+    bed.until(|| checked().status.success(), "every node has a publisher");
     drop(killed);
     let controller = controller(&bed, "25");
     bed.until(
@@ -42,6 +54,43 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
     assert_eq!(bed.published("node-1"), "");
     let left = bed.kubectl(&["-n", NAMESPACE, "get", "daemonsets,leases", "-o", "name"]);
     assert_eq!(left, "");
+}
+
+/// What kubelet's probe gets.
+fn asked(port: &str) -> String {
+    let mut text = String::new();
+    // The process may not listen yet.
+    if let Ok(mut stream) = std::net::TcpStream::connect(format!("127.0.0.1:{port}")) {
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let _ = stream.read_to_string(&mut text);
+    }
+    text
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_publisher_is_ready_while_it_reaches_the_api_server_and_the_agent() {
+    // The other tests' API server must not stop for so long.
+    let bed = Bed::start(&["-nodes", "1"]);
+    bed.install(&["tidegate.yaml"]);
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = socket.local_addr().expect("it has one").port().to_string();
+    drop(socket);
+    let agent = FakeAgent::start(4.0);
+    let probe = ["--pod-ip", "127.0.0.1", "--ready-port", &port];
+    let _keeper = bed.keeper_of_node("node-0", &agent, &probe);
+    let is_ready = || asked(&port).starts_with("HTTP/1.1 200");
+    bed.until(is_ready, "it is ready");
+    bed.during_an_outage(|| {
+        let is_unready = || asked(&port).contains("has not taken the node's lease");
+        bed.until(is_unready, "it is not ready without the API server");
+    });
+    bed.until(is_ready, "it is ready again");
+    agent.leave();
+    bed.until(
+        || asked(&port).starts_with("HTTP/1.1 503"),
+        "it is not ready without the agent",
+    );
 }
 
 #[test]

@@ -23,6 +23,8 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         uid.replace('-', "_")
     );
     std::fs::create_dir_all(agent.cgroups().join(&group)).expect("a folder");
+    let holds = "its group was limited to 0.5 CPUs by another program, which holds";
+    agent.with(|state| state.notes = vec![format!("binds: {holds}")]);
     let keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
 
     let gate_terms = || agent.terms_of(&group);
@@ -31,6 +33,8 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         "the pod has its gate",
     );
 
+    let events = || bed.kubectl(&["-n", "gated", "get", "events"]);
+    bed.until(|| events().contains(holds), "an event says what holds");
     explains(bed, &agent);
 
     drop(keeper);
@@ -44,6 +48,8 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         let kept = state.calls.iter().all(|(path, _)| path == "/v1/set");
         assert!(kept, "no gate ends meanwhile: {:?}", state.calls);
     });
+
+    resized(bed, &gate_terms);
 
     let annotate = ["-n", "gated", "annotate", "pod", "p"];
     bed.kubectl(&[&annotate[..], &["tidegate.dev/cap-hard-"]].concat());
@@ -61,6 +67,21 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         },
         "an event names the mistake",
     );
+}
+
+/// Kubelet may write the pod's group while it resizes the pod.
+fn resized(bed: &Bed, gate_terms: &dyn Fn() -> Vec<String>) {
+    let condition = |status: &str| {
+        let patch = format!(
+            r#"{{"status":{{"conditions":[{{"type":"PodResizeInProgress","status":"{status}"}}]}}}}"#
+        );
+        let patch = ["--subresource=status", "-p", &patch];
+        bed.kubectl(&[&["-n", "gated", "patch", "pod", "p"], &patch[..]].concat());
+    };
+    condition("True");
+    bed.until(|| gate_terms().is_empty(), "the gate ends for a resize");
+    condition("False");
+    bed.until(|| !gate_terms().is_empty(), "the gate is back after it");
 }
 
 fn explains(bed: &Bed, agent: &FakeAgent) {

@@ -1,0 +1,105 @@
+//! Whether this process does its work: kubelet asks by HTTP.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::net::{TcpListener, TcpStream};
+
+/// The API server took the node's lease this recently. It is renewed every 10 s.
+const LEASE_AGE_MAX: Duration = Duration::from_secs(35);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Default)]
+pub struct Health(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    renewed: Option<Instant>,
+    agent: Option<String>,
+}
+
+impl Health {
+    pub fn renewed(&self, at: Instant) {
+        self.state().renewed = Some(at);
+    }
+
+    /// What the agent failed with in the last step.
+    pub fn agent(&self, error: Option<String>) {
+        self.state().agent = error;
+    }
+
+    pub fn fault(&self, now: Instant) -> Option<String> {
+        let state = self.state();
+        let is_recent = |at: Instant| now.duration_since(at) < LEASE_AGE_MAX;
+        if state.renewed.is_some_and(is_recent) {
+            return state.agent.clone();
+        }
+        let seconds = LEASE_AGE_MAX.as_secs();
+        Some(format!(
+            "the API server has not taken the node's lease for {seconds} s"
+        ))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().expect("nothing panics with it")
+    }
+
+    /// Answers each connection with 200, or with 503 and the fault.
+    pub async fn serve(self, address: SocketAddr) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("{address}"))?;
+        tokio::spawn(async move {
+            loop {
+                // Out of descriptors, most likely: kubelet asks again.
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(PATIENCE).await;
+                    continue;
+                };
+                let answer = answer(stream, self.clone());
+                tokio::spawn(tokio::time::timeout(PATIENCE, answer));
+            }
+        });
+        Ok(())
+    }
+}
+
+async fn answer(stream: TcpStream, health: Health) -> std::io::Result<()> {
+    // A request that is not read would make the close a reset.
+    stream.readable().await?;
+    stream.try_read(&mut [0; 4096])?;
+    let (status, body) = match health.fault(Instant::now()) {
+        None => ("200 OK", "ready".to_owned()),
+        Some(fault) => ("503 Service Unavailable", fault),
+    };
+    let text = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.writable().await?;
+    stream.try_write(text.as_bytes()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_ready_while_its_lease_is_taken_and_the_agent_answers() {
+        let health = Health::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(
+            health
+                .fault(at(0))
+                .is_some_and(|fault| fault.contains("lease"))
+        );
+        health.renewed(at(0));
+        assert_eq!(health.fault(at(10)), None);
+        health.agent(Some("no socket".to_owned()));
+        assert_eq!(health.fault(at(10)).as_deref(), Some("no socket"));
+        health.agent(None);
+        assert!(health.fault(at(35)).is_some());
+    }
+}
