@@ -78,7 +78,7 @@ image: setup-build ## Build the container image for Kubernetes (target/image/tid
 chart: setup-build ## Write packaging/kubernetes/*.yaml from the chart (needs helm)
 	cargo run --quiet --package tidegate-kube -- crd > packaging/kubernetes/chart/crds/tidegatepolicies.json
 	helm lint packaging/kubernetes/chart
-	$(TEMPLATE) --include-crds --no-hooks > packaging/kubernetes/tidegate.yaml
+	$(TEMPLATE) --set createNamespace=true --include-crds --no-hooks > packaging/kubernetes/tidegate.yaml
 	$(TEMPLATE) --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy --show-only templates/mutating.yaml \
 		> packaging/kubernetes/side-cpu.yaml
 

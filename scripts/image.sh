@@ -21,7 +21,7 @@ for program in tidegate tidegate-kube; do
 done
 printf 'root:x:0:0:root:/:/none\n' >"$root/etc/passwd"
 # The group whose members the agent serves as root: its number is the manifests' own.
-printf 'root:x:0:\ntidegate:x:469:\n' >"$root/etc/group"
+printf 'root:x:0:\ntidegate:x:2000000469:\n' >"$root/etc/group"
 find "$root" -type d -exec chmod 755 {} +
 chmod 1777 "$root/tmp"
 "$(dirname "$0")/oci.sh" "$root" "docker.io/library/tidegate:$version" /tidegate "$out"

@@ -102,6 +102,10 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             for apart in ["node::", "scale::", "cost::"] {
                 tests.args(["--skip", apart]);
             }
+            if find("helm").is_none() {
+                println!("skipped: kube: the chart: no helm; install it and put it in PATH");
+                tests.args(["--skip", "chart::"]);
+            }
             done(tests.args(arguments))
         }
     }

@@ -153,6 +153,49 @@ fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
     );
 }
 
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_mistake_in_a_template_is_a_warning() {
+    let bed = bed();
+    let tried = |annotations: &str| {
+        bed.try_create(&format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d, namespace: default}}\n\
+             spec:\n  selector: {{matchLabels: {{a: b}}}}\n  template:\n    \
+             metadata: {{labels: {{a: b}}, annotations: {{{annotations}}}}}\n    \
+             spec: {{containers: [{{name: c, image: x}}]}}\n"
+        ))
+    };
+    for (annotations, says) in [
+        (
+            "tidegate.dev/latencyy: '1'",
+            "tidegate.dev/latencyy: no such term; there are side_cpu",
+        ),
+        ("tidegate.dev/side-cpu: lots", "lots: not an amount of CPU"),
+        ("tidegate.dev/class: fast", "fast: no such class"),
+    ] {
+        let printed = tried(annotations);
+        let is_warned = printed.text.contains("Warning: ") && printed.text.contains(says);
+        assert!(
+            printed.is_ok && is_warned,
+            "{annotations}: {}",
+            printed.text
+        );
+    }
+    let names = tidegate_terms::Term::names()
+        .into_iter()
+        .filter(|name| *name != "class");
+    let all: Vec<String> = names
+        .map(|name| format!("tidegate.dev/{}: '1'", name.replace('_', "-")))
+        .chain(["tidegate.dev/class: side, tidegate.dev/side-cpu: 500m".to_owned()])
+        .collect();
+    let printed = tried(&all.join(", "));
+    assert!(
+        printed.is_ok && !printed.text.contains("Warning: "),
+        "{}",
+        printed.text
+    );
+}
+
 /// kubectl with the token that the DaemonSet's pod on a node has.
 fn as_node(bed: &Bed, node: &str, arguments: &[&str]) -> crate::bed::Printed {
     let token = bed.token(node);

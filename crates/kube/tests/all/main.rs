@@ -6,6 +6,7 @@
 mod admission;
 mod agent;
 mod bed;
+mod chart;
 mod control;
 mod cost;
 mod diary;

@@ -1,6 +1,7 @@
 {{- /* A pod of the cluster's account, with `command` of tidegate-kube. */}}
 {{- define "tidegate.control" -}}
 serviceAccountName: tidegate-control
+imagePullSecrets: {{ toJson .values.image.pullSecrets }}
 nodeSelector:
 {{ toYaml .values.nodeSelector | indent 2 }}
 containers:

@@ -1,0 +1,83 @@
+//! The chart, as Helm renders it.
+
+use std::process::Command;
+
+use crate::bed::Printed;
+
+fn helm(arguments: &[&str]) -> Printed {
+    let chart = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/kubernetes/chart"
+    );
+    let of_make = ["--kube-version", "1.36.0", "--namespace", "tidegate"];
+    let output = Command::new("helm")
+        .args(["template", "tidegate", chart])
+        .args(of_make)
+        .args(arguments)
+        .output()
+        .expect("helm is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    Printed {
+        is_ok: output.status.success(),
+        text,
+    }
+}
+
+#[test]
+#[ignore = "needs helm: make kube"]
+fn the_plain_files_are_the_charts() {
+    let plain = helm(&[
+        "--set",
+        "createNamespace=true",
+        "--include-crds",
+        "--no-hooks",
+    ]);
+    let committed = include_str!("../../../../packaging/kubernetes/tidegate.yaml");
+    assert!(plain.text == committed, "make chart");
+    let in_version = |version: &str| {
+        let api = format!("admissionregistration.k8s.io/{version}/MutatingAdmissionPolicy");
+        let only = ["--show-only", "templates/mutating.yaml"];
+        helm(&[&["--api-versions", &api], &only[..]].concat())
+    };
+    let committed = include_str!("../../../../packaging/kubernetes/side-cpu.yaml");
+    assert!(in_version("v1").text == committed, "make chart");
+    let beta = committed.replace("k8s.io/v1\n", "k8s.io/v1beta1\n");
+    assert_eq!(in_version("v1beta1").text, beta);
+    assert!(!in_version("v1alpha1").is_ok, "there is nothing to show");
+}
+
+#[test]
+#[ignore = "needs helm: make kube"]
+fn an_uninstall_begins_with_the_withdrawal() {
+    let hook = helm(&["--show-only", "templates/control.yaml"]).text;
+    let hook = hook.split("---").find(|one| one.contains("kind: Job"));
+    let hook = hook.expect("there is a job");
+    assert!(hook.contains("helm.sh/hook: pre-delete"), "{hook}");
+    assert!(hook.contains("command: [/tidegate-kube, remove]"), "{hook}");
+}
+
+#[test]
+#[ignore = "needs helm: make kube"]
+fn values_that_mean_nothing_are_refused() {
+    for (value, says) in [
+        ("evict=Enable", "must be one of 'DryRun', 'Enabled'"),
+        ("imag.tag=1", "'imag' not allowed"),
+        ("image.pullSecrets={registry}", "pullSecrets"),
+    ] {
+        let refused = helm(&["--set", value]);
+        assert!(
+            !refused.is_ok && refused.text.contains(says),
+            "{value}: {}",
+            refused.text
+        );
+    }
+    let enabled = helm(&["--set", "evict=Enabled,image.pullSecrets[0].name=registry"]).text;
+    for line in [
+        "--evict, \"enabled\"",
+        "pods/eviction",
+        r#"imagePullSecrets: [{"name":"registry"}]"#,
+    ] {
+        assert!(enabled.contains(line), "{line}");
+    }
+}
