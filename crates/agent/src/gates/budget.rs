@@ -240,7 +240,7 @@ mod tests {
         );
         assert_eq!(room(&of_users, 0, true), Ok(()));
         assert!(
-            room(&gates_of(0, 127, true), 0, true).is_err(),
+            room(&gates_of(0, MOVING_MAX, true), 0, true).is_err(),
             "one is the side root's"
         );
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::fs::FileType;
+use tidegate_engine::control::Target;
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Engine;
@@ -41,6 +42,8 @@ const ENTRIES_PER_POLL: usize = 24;
 
 /// Writes of systemd that follow each other within this are told of once.
 const SYSTEMD_QUIET_NS: u64 = 5_000_000_000;
+/// Kubelet resizes a pod now and then; what comes more often is a fight.
+const OWNER_QUIET_NS: u64 = 10_000_000_000;
 
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_POLLS_MAX: u32 = 2;
@@ -70,6 +73,8 @@ pub struct Housekeeping {
     answered: BTreeMap<u64, u32>,
     /// When systemd's own value was last written over, by entry of the journal.
     systemds: BTreeMap<u64, u64>,
+    /// When an owner's new limit of an entry was last followed.
+    owners: BTreeMap<u64, u64>,
     /// The guardian's fallbacks that were answered; none before the first poll.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
@@ -92,6 +97,7 @@ impl Housekeeping {
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
+            owners: BTreeMap::new(),
             fallbacks: None,
             guardian,
             stuck_guardians: Vec::new(),
@@ -197,6 +203,7 @@ impl Housekeeping {
     pub(crate) fn check_outside_writes(&mut self, registry: &Gates, runtime: &Runtime) {
         // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = registry.lock();
+        follow_limits_before(runtime, &gates);
         // The loop writes quotas under the journal's lock, so what is read here is not half of one.
         let differing = {
             let journal = runtime.journal();
@@ -220,6 +227,13 @@ impl Housekeeping {
             }
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
             if is_quota && follow_owner(runtime, &gates, &entry) {
+                continue;
+            }
+            if is_quota
+                && times < LEFT_ALONE
+                && self.follow_owner_of_moving(runtime, &gates, &entry)
+            {
+                self.answered.insert(entry.id, 1);
                 continue;
             }
             if is_quota
@@ -260,6 +274,36 @@ impl Housekeeping {
             }
             self.answered.insert(entry.id, times);
         }
+    }
+
+    /// The owner of a group in which the loop moves a quota has given it another limit: that is what
+    /// will be put back, and the loop stays within it. Another writer that does so again and again
+    /// is no owner.
+    fn follow_owner_of_moving(&mut self, runtime: &Runtime, gates: &[Gate], entry: &Entry) -> bool {
+        let group = &entry.group;
+        let is_moving = gates.iter().any(|gate| {
+            let is_in_place = matches!(&gate.record.attachment, Attachment::InPlace { .. });
+            is_in_place && gate.is_limited() && gate.record.attachment.group() == group
+        });
+        let now_ns = runtime.kernel.clock.now_ns();
+        let last_ns = self.owners.get(&entry.id).copied();
+        let is_rare = last_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= OWNER_QUIET_NS);
+        let Ok(found) = runtime.kernel.groups.bandwidth(group) else {
+            return false;
+        };
+        if !is_moving || !is_rare {
+            return false;
+        }
+        match runtime.journal().replace_before(group, found) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => {
+                warn!("gate {}: {error}", entry.gate);
+                return false;
+            }
+        }
+        self.owners.insert(entry.id, now_ns);
+        reassert(runtime, entry)
     }
 
     /// A pod or a unit that starts in several steps makes systemd write several times: that is one
@@ -345,6 +389,33 @@ fn bound_log() {
     });
     if is_long && let Err(error) = rustix::fs::ftruncate(&log, 0) {
         warn!("agent.log: {error}");
+    }
+}
+
+/// The loop's quotas stay within the limits that the groups' owners have set since.
+fn follow_limits_before(runtime: &Runtime, gates: &[Gate]) {
+    let changed: Vec<_> = {
+        let mut control = runtime.control();
+        let journal = runtime.journal();
+        let targets = control.quotas.targets().iter();
+        let differs =
+            |target: &&Target| target.before_ucpu() != journal.limit_before(&target.group);
+        targets
+            .filter(differs)
+            .map(|target| target.group.clone())
+            .collect()
+    };
+    if changed.is_empty() {
+        return;
+    }
+    if let Err(error) = publish(runtime, gates) {
+        warn!("gates: {error}");
+    }
+    for group in changed {
+        let told = format!(
+            "quota of group {group}: its owner has changed the limit; side work stays within it"
+        );
+        runtime.events.tell(EventKind::OutsideWrite, None, told);
     }
 }
 

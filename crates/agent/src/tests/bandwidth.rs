@@ -160,6 +160,108 @@ fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
     }
 }
 
+/// A pod's group and its container's, as kubelet makes them with either driver, with its limits.
+const PODS: [[&str; 2]; 2] = [
+    [
+        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice",
+        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-1.scope",
+    ],
+    ["/kubepods/burstable/pod1", "/kubepods/burstable/pod1/1"],
+];
+
+#[test]
+fn no_term_lifts_what_kubelet_has_set_for_a_pod_and_its_containers() {
+    for kind in KINDS {
+        for [pod, container] in PODS {
+            let (_bed, agent) = begun(kind);
+            let above = pod.match_indices('/').skip(1).map(|(at, _)| &pod[..at]);
+            for group in above.chain([pod, container]) {
+                agent.groups().create(&path(group)).unwrap();
+            }
+            let kubelets = [(pod, 150_000), (container, 100_000)];
+            for (group, quota_us) in kubelets {
+                write_quota(&agent, group, Bandwidth::limit(quota_us, 100_000));
+            }
+            let are_kept = |what: &str| {
+                for (group, quota_us) in kubelets {
+                    let standing = stands(&agent, group);
+                    let least = standing.rate_ucpu().unwrap_or(u64::MAX);
+                    // v1 has none below a lower one of the pod's, which then is the container's.
+                    let is_lifted = kind != Kind::V2
+                        && group == container
+                        && stands(&agent, pod).rate_ucpu() < Some(quota_us * 10);
+                    assert!(
+                        least <= quota_us * 10 || is_lifted,
+                        "{kind:?} {group} {what}: {standing}"
+                    );
+                }
+            };
+            for target in [pod, container] {
+                let target = format!("cgroup:{target}");
+                for terms in [
+                    &[("quota", "1000cpu")][..],
+                    &[("quota", "20ms"), ("burst", "max")],
+                    &[("cap_hard", "64cpu")],
+                    &[("cap_hard", "0.5cpu")],
+                    &[("quota", "1000cpu"), ("burst", "max")],
+                    &[("class", "side"), ("headroom", "30%")],
+                ] {
+                    set(&agent, &target, terms).unwrap();
+                    are_kept(&format!("{target} {terms:?}"));
+                }
+                unset(&agent, &target).unwrap();
+                for (group, quota_us) in kubelets {
+                    let kubelets = Bandwidth::limit(quota_us, 100_000);
+                    assert_eq!(stands(&agent, group), kubelets, "{kind:?} {group} {target}");
+                }
+            }
+        }
+    }
+}
+
+/// Kubelet resizes a pod in place: 150 ms, then 70 ms, then 50 ms of each 100 ms.
+#[test]
+fn a_limit_that_its_owner_has_replaced_is_never_put_back() {
+    for kind in KINDS {
+        for terms in [
+            vec![("class", "side"), ("headroom", "30%")],
+            vec![("class", "side")],
+            vec![("quota", "60ms"), ("burst", "10ms")],
+        ] {
+            let (bed, agent) = begun(kind);
+            let theirs = |quota_us| Bandwidth::limit(quota_us, 100_000);
+            write_quota(&agent, "/other", theirs(150_000));
+            set(&agent, "cgroup:/other", &terms).unwrap();
+            bed.main_uses(0);
+            for quota_us in [70_000, 50_000] {
+                steps(&bed, &agent, 50);
+                let standing = stands(&agent, "/other");
+                // Kubelet writes the quota and the period.
+                let burst_us = standing.burst_us.min(quota_us);
+                let resized = Bandwidth {
+                    burst_us,
+                    ..theirs(quota_us)
+                };
+                write_quota(&agent, "/other", resized);
+                let mut housekeeping = Housekeeping::new(None);
+                for _ in 0..2 {
+                    housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+                    steps(&bed, &agent, 50);
+                }
+                let rate = stands(&agent, "/other").rate_ucpu();
+                assert!(rate <= Some(quota_us * 10), "{kind:?} {terms:?}: {rate:?}");
+            }
+            assert!(alerts(&agent).is_empty(), "{:?}", alerts(&agent));
+            unset(&agent, "cgroup:/other").unwrap();
+            assert_eq!(
+                stands(&agent, "/other"),
+                theirs(50_000),
+                "{kind:?} {terms:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn tidegate_does_not_limit_itself() {
     for kind in KINDS {

@@ -119,9 +119,31 @@ impl Journal {
         from: &Bandwidth,
         to: &Bandwidth,
     ) -> Result<(), JournalError> {
+        self.note_owners(group)?;
         self.record_write(group, from, to)?;
         self.put(group, from, to)
             .inspect_err(|_| self.write_failed(group))
+    }
+
+    /// The owner of a group may have changed its limit since the last write: that is noted before
+    /// it is written over.
+    fn note_owners(&mut self, group: &GroupPath) -> Result<(), JournalError> {
+        let is_made = |change: &Change| matches!(change, Change::Group);
+        let Some(id) = self.id_of(group, Change::is_bandwidth) else {
+            return Ok(());
+        };
+        if self.id_of(group, is_made).is_some() {
+            return Ok(());
+        }
+        let Ok(found) = self.groups.bandwidth(group) else {
+            // The write says why.
+            return Ok(());
+        };
+        let moved = self.ledger.moving().get(id);
+        if moved.is_some_and(|moved| !moved.may_be(&found)) {
+            self.replace_before(group, found)?;
+        }
+        Ok(())
     }
 
     /// Gives `group` a quota of its own, which stays until it is set again or taken back, or the
@@ -202,16 +224,12 @@ impl Journal {
         own: Bandwidth,
     ) -> Result<bool, JournalError> {
         let is_lower = found.quota_us.is_some() && found.rate_no_above(&own);
+        self.replace_before(group, found)?;
         let holds = if is_lower { found } else { own };
         if let Some(id) = self.id_of(group, Change::is_bandwidth) {
             self.ledger.update(id, |entry| {
-                if let Change::Bandwidth {
-                    was,
-                    ours,
-                    previous,
-                } = &mut entry.change
-                {
-                    (*was, *ours, *previous) = (found, holds, Some(found));
+                if let Change::Bandwidth { ours, previous, .. } = &mut entry.change {
+                    (*ours, *previous) = (holds, Some(found));
                 }
             })?;
         }
@@ -219,6 +237,35 @@ impl Journal {
             quota.own = holds;
         }
         Ok(is_lower)
+    }
+
+    /// The owner of a group that is not ours has changed its limit to `found`, which is what is put
+    /// back. Returns whether that is another limit than before. A burst that the owner left as ours
+    /// is not the owner's.
+    pub fn replace_before(
+        &mut self,
+        group: &GroupPath,
+        found: Bandwidth,
+    ) -> Result<bool, JournalError> {
+        let entry = self.entry(group, Change::is_bandwidth);
+        let Some((id, Change::Bandwidth { was, ours, .. })) =
+            entry.map(|entry| (entry.id, entry.change.clone()))
+        else {
+            return Ok(false);
+        };
+        let mut now = found;
+        if found.burst_us == ours.burst_us {
+            now.burst_us = was.burst_us.min(found.quota_us.unwrap_or(u64::MAX));
+        }
+        if now == was {
+            return Ok(false);
+        }
+        self.ledger.update(id, |entry| {
+            if let Change::Bandwidth { was, .. } = &mut entry.change {
+                *was = now;
+            }
+        })?;
+        Ok(true)
     }
 
     /// Before a quota of its own changes from what stands.

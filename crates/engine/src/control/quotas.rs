@@ -22,6 +22,7 @@ pub struct Target {
     /// A task of it runs or waits for a CPU. What sleeps does not starve.
     pub is_awake: bool,
     cap_ucpu: u64,
+    before_ucpu: u64,
     planner: QuotaPlanner,
     relief: Relief,
     /// A measurement holds it at the tolerance.
@@ -46,6 +47,7 @@ impl Target {
             demand_ucpu: u64::MAX,
             is_awake: true,
             cap_ucpu: u64::MAX,
+            before_ucpu: u64::MAX,
             planner: QuotaPlanner::new(config),
             relief: Relief::default(),
             is_held: false,
@@ -57,6 +59,11 @@ impl Target {
 
     pub fn own(&self) -> Option<Bandwidth> {
         self.planner.own()
+    }
+
+    /// The rate that the group was limited to before us.
+    pub fn before_ucpu(&self) -> u64 {
+        self.before_ucpu
     }
 
     fn write_errors(&self) -> impl Iterator<Item = &String> {
@@ -155,6 +162,7 @@ impl Quotas {
             };
             target.weight = one.weight;
             let own_ucpu = one.own.and_then(|own| own.rate_ucpu());
+            target.before_ucpu = one.cap_ucpu;
             target.cap_ucpu = one.cap_ucpu.min(own_ucpu.unwrap_or(u64::MAX));
             // A limit from before us that is the lower one stays in the shape that the planner
             // gives it.

@@ -17,12 +17,15 @@ use rustix::io::Errno;
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 
-/// Limits that may move at once: the side root and foreign groups.
-pub const SLOTS: usize = 128;
+/// Limits that may move at once: the side root and foreign groups, as the side pods of a large node.
+pub const SLOTS: usize = 512;
+/// As many as a file of an earlier version has; it grows when it is opened.
+const SLOTS_MIN: usize = 128;
 const WORDS_PER_SLOT: usize = 8;
 const HEADER_WORDS: usize = 8;
 const WORDS: usize = HEADER_WORDS + SLOTS * WORDS_PER_SLOT;
 const BYTES: usize = WORDS * 8;
+const BYTES_MIN: usize = (HEADER_WORDS + SLOTS_MIN * WORDS_PER_SLOT) * 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"tidemov1");
 const NO_LIMIT: u64 = u64::MAX;
 /// Words of a slot: the entry's id, then three words each for the two limits.
@@ -121,12 +124,11 @@ impl Moving {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | make;
         let fd =
             rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io(path, "open"))?;
-        if create {
+        let size = rustix::fs::fstat(&fd).map_err(io(path, "stat"))?.st_size;
+        if create || size == BYTES_MIN as i64 {
             rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, BYTES as u64)
                 .map_err(io(path, "allocate"))?;
-        }
-        let size = rustix::fs::fstat(&fd).map_err(io(path, "stat"))?.st_size;
-        if size != BYTES as i64 {
+        } else if size != BYTES as i64 {
             return Err(MovingError::Garbage {
                 path: path.to_path_buf(),
             });
@@ -269,6 +271,21 @@ mod tests {
         moving.retain(|entry| entry != 7);
         assert_eq!(moving.get(7), None);
         assert_eq!(moving.get(0), None);
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_grows_and_keeps_its_slots() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ledger.moving");
+        let limit = Bandwidth::limit(1_000, 100_000);
+        Moving::open(&path).unwrap().take(7, &limit).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(BYTES_MIN as u64).unwrap();
+        let moving = Moving::open(&path).unwrap();
+        assert!(moving.get(7).is_some());
+        for entry in 1_000..1_000 + SLOTS as u64 - 1 {
+            moving.take(entry, &limit).unwrap();
+        }
     }
 
     #[test]

@@ -121,7 +121,8 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         false => ("cpu.max", "70000 100000"),
     };
     for round in 0..rounds(1, 10) {
-        instance.ok(&["set", &target, "class=side"]);
+        // Below theirs: without a headroom the loop's quota is as high as theirs, and is theirs.
+        instance.ok(&["set", &target, "class=side", "headroom=90%"]);
         let began = Instant::now();
         let mut writes = 0;
         while began.elapsed() < Duration::from_secs(4) {
@@ -144,6 +145,32 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         let fresh = if cpu_mount().1 { "-1" } else { "max" };
         std::fs::write(other.path.join(file), fresh).unwrap();
     }
+    let _ = instance.output(&["agent", "stop"]);
+}
+
+/// As kubelet replaces a pod's limit when it resizes the pod.
+#[test]
+fn a_limit_that_its_owner_replaces_is_what_is_put_back() {
+    let instance = or_skip!(Instance::new("resize"));
+    let other = OtherGroup::new(&instance);
+    let target = other.target();
+    let (file, period) = match cpu_mount().1 {
+        true => ("cpu.cfs_quota_us", ""),
+        false => ("cpu.max", " 100000"),
+    };
+    let file = other.path.join(file);
+    std::fs::write(&file, format!("90000{period}")).unwrap();
+    instance.ok(&["set", &target, "class=side", "headroom=30%"]);
+    for quota_us in [70_000, 50_000] {
+        let theirs = format!("{quota_us}{period}");
+        std::fs::write(&file, &theirs).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        instance.ok(&["unset", &target]);
+        let stands = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(stands.trim(), theirs);
+        instance.ok(&["set", &target, "class=side", "headroom=30%"]);
+    }
+    instance.ok(&["unset", &target]);
     let _ = instance.output(&["agent", "stop"]);
 }
 
