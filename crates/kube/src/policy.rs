@@ -374,7 +374,7 @@ mod tests {
             (json!({"priorityClass": "high"}), true),
             (json!({"priorityClass": "low"}), false),
             (workload("Deployment", "shop", "front"), true),
-            (workload("Deployment", "shop", "fron"), false),
+            (workload("Deployment", "shop", "back"), false),
             (workload("Deployment", "other", "front"), false),
             (workload("StatefulSet", "shop", "front-5f4d"), false),
             (
