@@ -89,7 +89,7 @@ fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=100
 	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
 		TMPDIR=/dev/shm cargo fuzz run $(FUZZ) $$target target/fuzz/corpus/$$target crates/fuzz/corpus/$$target -- -runs=$(or $(RUNS),10000000); done
 
-results: setup-test lab build ## Repeat the runs of docs/results and write their tables (as root, on a quiet machine; hours; goes on where it stopped)
+results: setup-test lab build ## Repeat the runs of docs/results and write their tables (half an hour; goes on where it stopped)
 	cargo xtask results $(RUN)
 
 soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)

@@ -2,9 +2,9 @@
 //! report as `docs/results/RUN.json`, and writes its figures between the markers of the pages.
 //!
 //! ```text
-//! <!-- results: law-vm -->      the figures of docs/results/law-vm.json
+//! <!-- results: law-sim -->      the figures of docs/results/law-sim.json
 //! <!-- end of results -->
-//! <!-- figure: caps-vm: NAME --> 0.16 ‰ <!-- end --> one of them, within a line
+//! <!-- figure: caps-sim: NAME --> 0.16 ‰ <!-- end --> one of them, within a line
 //! ```
 //!
 //! Without a name it repeats what is not of this commit, so a run that was stopped goes on.
@@ -16,21 +16,16 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-/// The name of a run, and what `tidegate-lab` is told. `-vm` and `-sim` count virtual time, so that
-/// nothing else that the machine does changes them.
-const RUNS: [(&str, &str); 12] = [
-    ("demo", "demo"),
-    ("headroom", "headroom --loads 1.0,1.3 --rounds 5"),
+/// The name of a run, and what `tidegate-lab` is told.
+const RUNS: [(&str, &str); 8] = [
     ("law-vm", "law --on vm"),
-    ("step-vm", "step --on vm"),
-    ("latency-vm", "latency --on vm"),
-    ("caps-vm", "caps --on vm"),
     ("law-sim", "law --on sim"),
     ("step-sim", "step --on sim"),
+    ("headroom-sim", "headroom --on sim"),
     ("latency-sim", "latency --on sim"),
     ("burst-sim", "burst --on sim"),
     ("slices-sim", "slices --on sim"),
-    ("headroom-sim", "headroom --on sim"),
+    ("caps-sim", "caps --on sim"),
 ];
 const FOLDER: &str = "docs/results";
 const BEGIN: &str = "<!-- results: ";
@@ -172,7 +167,7 @@ fn markdown(kept: &Value) -> String {
         text(&kept["command"]),
         text(&kept["date"]),
         text(&kept["commit"]),
-        text(&report["machine_line"])
+        text(&report["machine"]["line"])
     );
     out += "\n| figure | published | ours | target | |\n|---|---|---|---|---|\n";
     out + &figures.map(headline).collect::<String>()
@@ -264,7 +259,7 @@ mod tests {
         let kept = json!({
             "command": "tidegate-lab law", "date": "2026-11-29", "commit": "abc",
             "report": {
-                "machine_line": "2 CPUs",
+                "machine": { "line": "2 CPUs" },
                 "headline": [{ "name": "idle", "value": 1.5, "unit": "%", "published": null,
                     "target": "≤ 2", "met": true, "interval95": [1.0, 2.0] }],
             },

@@ -415,7 +415,9 @@ fn follow_limits_before(runtime: &Runtime, gates: &[Gate]) {
         let told = format!(
             "quota of group {group}: its owner has changed the limit; side work stays within it"
         );
-        runtime.events.tell(EventKind::OutsideWrite, None, told);
+        let is_of = |gate: &&Gate| *gate.record.attachment.group() == group;
+        let name = gates.iter().find(is_of).map(|gate| &*gate.record.name);
+        runtime.events.tell(EventKind::OutsideWrite, name, told);
     }
 }
 

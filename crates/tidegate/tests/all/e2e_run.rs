@@ -329,7 +329,7 @@ fn a_command_that_outlives_a_stop_leaves_no_group() {
     let instance = or_skip!(Instance::new("outlives"));
     let running = instance.sleeper("last");
     let said = instance.ok(&["agent", "stop"]);
-    assert!(said.contains("1 running side command"), "{said}");
+    assert!(said.contains("one side command that runs keeps"), "{said}");
     assert_ne!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
     drop(running);
     instance.gone();

@@ -93,6 +93,7 @@ pub struct Report {
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Subject>,
+    #[serde(serialize_with = "with_line")]
     pub machine: Machine,
     pub rows: Vec<Map<String, Value>>,
     pub headline: Vec<Headline>,
@@ -103,6 +104,18 @@ pub struct Report {
     pub plots: Vec<plots::Plot>,
     #[serde(skip)]
     files: Vec<PathBuf>,
+}
+
+/// The machine's facts, and all of them in one line.
+fn with_line<S: serde::Serializer>(machine: &Machine, s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Lined<'a> {
+        #[serde(flatten)]
+        machine: &'a Machine,
+        line: String,
+    }
+    let line = machine.line();
+    Lined { machine, line }.serialize(s)
 }
 
 fn is_cgroup(engine: &Engine) -> bool {
@@ -133,18 +146,8 @@ impl Report {
 
     /// The whole report for programs; plots are left out.
     pub fn to_json(&self) -> String {
-        #[derive(Serialize)]
-        struct Whole<'a> {
-            #[serde(flatten)]
-            report: &'a Report,
-            machine_line: String,
-        }
-        let whole = Whole {
-            report: self,
-            machine_line: self.machine.line(),
-        };
         // A report holds maps with text keys, numbers and text: nothing that JSON refuses.
-        serde_json::to_string_pretty(&whole).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
     }
 
     /// The rows, one column for each name that any row has, in order of appearance.
