@@ -54,10 +54,7 @@ pub fn main(names: &[String]) -> ExitCode {
 }
 
 fn all(repository: &Path, names: &[String]) -> anyhow::Result<()> {
-    let commit = said(
-        Command::new("git").args(["describe", "--always", "--dirty"]),
-        repository,
-    )?;
+    let commit = commit(repository)?;
     for (name, words) in RUNS {
         let file = repository.join(FOLDER).join(name).with_extension("json");
         let wanted = match names {
@@ -76,6 +73,14 @@ fn all(repository: &Path, names: &[String]) -> anyhow::Result<()> {
         fs::write(&page, rendered(repository, &text)?)?;
     }
     Ok(())
+}
+
+/// The commit, marked where files other than pages differ from it.
+fn commit(repository: &Path) -> anyhow::Result<String> {
+    let git = |words: &[&str]| said(Command::new("git").args(words), repository);
+    let commit = git(&["rev-parse", "--short=8", "HEAD"])?;
+    let differs = git(&["status", "--porcelain", "--", ".", ":!docs", ":!README.md"])?;
+    Ok(commit + if differs.is_empty() { "" } else { "-dirty" })
 }
 
 fn repeat(repository: &Path, name: &str, words: &str, commit: &str) -> anyhow::Result<Value> {
