@@ -65,7 +65,7 @@ fn all(repository: &Path, names: &[String]) -> anyhow::Result<()> {
             println!("tidegate-lab {words}");
             let kept = repeat(repository, name, words, &commit)?;
             fs::create_dir_all(repository.join(FOLDER))?;
-            fs::write(&file, serde_json::to_string_pretty(&kept)? + "\n")?;
+            fs::write(&file, serde_json::to_string(&kept)? + "\n")?;
         }
     }
     for page in pages(repository)? {
