@@ -906,12 +906,6 @@ TG_FN tg_u32 tg_headroom_decide(struct tg_headroom *h, tg_u64 dt_ns, tg_u64 cap_
 		h->out_ucpu = floor_ucpu;
 		return TG_REASON_WARMUP;
 	}
-	/*
-	 * The first decision rests on all of warm_us: it is where side work begins,
-	 * no rise, unless main has stepped meanwhile.
-	 */
-	if (!h->alarms && h->history_us < h->cfg.warm_us + dt_ns / 1000)
-		rise = cap_ucpu;
 	if (want <= floor_ucpu) {
 		h->out_ucpu = floor_ucpu;
 		return TG_REASON_FLOOR;

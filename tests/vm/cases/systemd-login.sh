@@ -5,8 +5,8 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-mkdir -p /etc/tidegate
-cat >/etc/tidegate/login.toml <<POLICY
+mkdir -p /etc/tidegate/tidegate.toml.d
+cat >/etc/tidegate/tidegate.toml.d/50-users.toml <<POLICY
 [[rule]]
 name  = "users"
 match = { unit = "user-*.slice" }
@@ -14,12 +14,13 @@ terms = { cap_soft = "500‰" }
 POLICY
 tidegate agent run >/tmp/agent.log 2>&1 &
 until_true 15 agent >/dev/null || fail "no agent: $(cat /tmp/agent.log)"
-# session NUMBER: a session's scope in that user's slice, as logind makes it.
+# session NUMBER: a session's scope in that user's slice, as logind makes it. user@.service, which has the cpu controller,
+# makes systemd hand it down to the slice.
 session() {
-	systemd-run --quiet --scope --unit="session-$1" --slice="user-$1.slice" vmtool burn &
+	systemd-run --quiet --scope --unit="session-$1" --slice="user-$1.slice" --property=CPUWeight=100 vmtool burn &
 }
 session 1001
-gates() { tidegate status --json | tr ',' '\n' | grep -c '"name":"user-[0-9]*"' || :; }
+gates() { tidegate status --json | tr ',' '\n' | grep -c '"name": *"user-[0-9]*"' || :; }
 has() { [ "$(gates)" = "$1" ]; }
 until_true 15 has 1 || fail "gates: $(tidegate status)"
 # A user that logs in later has a gate as well.

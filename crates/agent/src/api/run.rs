@@ -2,14 +2,13 @@
 //! gate died before it answered.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{GateName, HeldProcess, ProcessRef};
 use tidegate_engine::sync::lock;
-use tidegate_terms::{Class, RawTerms, Source, Term};
+use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
 use crate::agent::Agent;
@@ -29,10 +28,6 @@ use crate::runtime::measure::has_ended;
 use crate::runtime::publish::publish;
 use crate::systemd::own_unit::bring_in;
 
-/// A step of the loop, and as many as the law's first decision takes at most.
-const HISTORY_LOOK: Duration = Duration::from_millis(10);
-const HISTORY_LOOKS: u32 = 20;
-
 impl Agent {
     /// Called with the gates locked: leaving begins under that lock, so an admitted call ends
     /// before the agent does.
@@ -50,22 +45,6 @@ impl Agent {
             peer.uid
         );
         Err(ApiError::new(ErrorKind::Busy, message).with_remedy("wait a second"))
-    }
-
-    /// Waits until an agent that has just started has seen the machine for 0.1 s, where idle is to
-    /// be kept: many programs read the quota that they begin with, to start as many threads.
-    pub(crate) async fn wait_for_history(&self, request: &RunRequest) {
-        let asks = |term: Term| request.terms.contains_key(term.name());
-        if !asks(Term::Headroom) && !self.runtime.control().keeps_idle() {
-            return;
-        }
-        for _ in 0..HISTORY_LOOKS {
-            if self.runtime.control().has_history() {
-                return;
-            }
-            self.runtime.control_loop.wake.now();
-            tokio::time::sleep(HISTORY_LOOK).await;
-        }
     }
 
     /// A new gate around the calling process, which then becomes the command.

@@ -108,9 +108,7 @@ fn function(row: &Row) -> MethodRouter<Connection> {
 }
 
 async fn run(call: Call, body: Body) -> Answer<RunReply> {
-    let request = read(body).await?;
-    call.agent.wait_for_history(&request).await;
-    let answer = call.agent.run(call.peer()?, &request)?;
+    let answer = call.agent.run(call.peer()?, &read(body).await?)?;
     Ok(Json(answer))
 }
 

@@ -36,8 +36,6 @@ const WINDOWS: [Window; 8] = [
 struct Walk {
     cfg: HeadroomConfig,
     dt_ns: u64,
-    /// Before the next sample: the first decision with a history is no rise, the others are.
-    has_decided: bool,
     steps: u64,
     stale: u64,
 }
@@ -90,9 +88,8 @@ impl Walk {
         }
         let slope = 3 * CPUS * self.dt_ns.min(100_000_000) / 1_000;
         let from = before.allowance_ucpu.max(d.floor_ucpu).max(aside);
-        let begins = !self.has_decided && d.alarms == 0;
         assert!(
-            begins || d.allowance_ucpu <= from + slope + 1,
+            d.allowance_ucpu <= from + slope + 1,
             "{d:?} after {before:?}"
         );
         assert!(d.trim_ucpu.unsigned_abs() <= d.capacity_ucpu / 20 + 1);
@@ -108,12 +105,7 @@ impl Walk {
             } else {
                 aside
             };
-            let had_decided = self.has_decided;
             self.check(window, last, aside, &decision);
-            self.has_decided |= matches!(
-                decision.reason,
-                Reason::Ramp | Reason::Track | Reason::Floor | Reason::Restore
-            );
             self.steps += 1;
             if decision.reason == Reason::Stale {
                 // As after a start: one check for all that could follow.
@@ -130,7 +122,6 @@ impl Walk {
             } else if depth > 1 {
                 self.go(&next, &decision, aside, depth - 1);
             }
-            self.has_decided = had_decided;
         }
     }
 }
@@ -147,7 +138,6 @@ fn every_sequence_of_a_few_samples() {
             let mut walk = Walk {
                 cfg,
                 dt_ns,
-                has_decided: learnt_from.is_some(),
                 steps: 0,
                 stale: 0,
             };
