@@ -45,8 +45,8 @@ pub fn take_last_place() -> String {
     let kernel = RealFs::new();
     if kernel.set_sched(0, &low).is_ok() {
         has.push(format!("nice {NICE}"));
-        let is_short = |task: TaskSched| task.slice_ns == SLICE_NS;
-        if kernel.sched(0).is_ok_and(is_short) {
+        let has_slice = |task: TaskSched| task.slice_ns == SLICE_NS;
+        if kernel.sched(0).is_ok_and(has_slice) {
             has.push("slices of 20 ms".to_owned());
         }
     }

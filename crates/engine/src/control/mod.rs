@@ -257,21 +257,17 @@ impl Control {
         self.last.as_ref().filter(|last| last.valid)
     }
 
-    /// The law has seen the machine for long enough to decide.
-    pub fn has_history(&self) -> bool {
-        let reason = self.decision.reason;
-        self.steps > 0 && reason != Reason::Warmup && !reason.is_unusable()
-    }
-
     /// What side work that begins now would be given while this much is kept idle: by what was
     /// seen before it, or `None` without a history.
     pub fn first_ucpu(&self, headroom_ppm: u32) -> Option<u64> {
         let seen = self.decision;
+        let has_history =
+            self.steps > 0 && seen.reason != Reason::Warmup && !seen.reason.is_unusable();
         let kept_ucpu = seen.capacity_ucpu * u64::from(headroom_ppm) / 1_000_000;
         let free_ucpu = seen
             .capacity_ucpu
             .saturating_sub(kept_ucpu + seen.main_est_ucpu);
-        self.has_history().then_some(free_ucpu)
+        has_history.then_some(free_ucpu)
     }
 
     pub fn decision(&self) -> &HeadroomDecision {

@@ -341,7 +341,7 @@ fn without_privilege(facts: &Facts) -> Option<String> {
             machine.cpu.base
         ),
         Some(_) => format!(
-            "side work yields by nice 19, short slices and idle I/O, without limits; your own systemd would hold more \
+            "side work yields by nice 19, slices of 20 ms and idle I/O, without limits; your own systemd would hold more \
              (log in again after: sudo apt install dbus-user-session; {administrator})"
         ),
     })
