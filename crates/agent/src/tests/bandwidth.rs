@@ -262,6 +262,28 @@ fn a_limit_that_its_owner_has_replaced_is_never_put_back() {
     }
 }
 
+/// As systemd writes the floor that it was told for a unit, at its own time.
+#[test]
+fn the_fallback_in_a_group_is_not_its_owners_limit() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let theirs = Bandwidth::limit(150_000, 100_000);
+        write_quota(&agent, "/other", theirs);
+        let terms = [("class", "side"), ("headroom", "30%")];
+        set(&agent, "cgroup:/other", &terms).unwrap();
+        let floor = agent.runtime.control_loop.floor_now();
+        for _ in 0..2 {
+            write_quota(&agent, "/other", floor);
+            Housekeeping::new(None).check_outside_writes(&agent.gates, &agent.runtime);
+            super::life::steps(&bed, &agent, 400);
+            let standing = stands(&agent, "/other");
+            assert!(!standing.rate_no_above(&floor), "{kind:?}: {standing}");
+        }
+        unset(&agent, "cgroup:/other").unwrap();
+        assert_eq!(stands(&agent, "/other"), theirs, "{kind:?}");
+    }
+}
+
 #[test]
 fn tidegate_does_not_limit_itself() {
     for kind in KINDS {

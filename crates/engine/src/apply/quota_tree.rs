@@ -241,18 +241,24 @@ impl Journal {
 
     /// The owner of a group that is not ours has changed its limit to `found`, which is what is put
     /// back. Returns whether that is another limit than before. A burst that the owner left as ours
-    /// is not the owner's.
+    /// is not the owner's, nor is the fallback, which the guardian writes, and systemd since it was
+    /// told of it.
     pub fn replace_before(
         &mut self,
         group: &GroupPath,
         found: Bandwidth,
     ) -> Result<bool, JournalError> {
-        let entry = self.entry(group, Change::is_bandwidth);
-        let Some((id, Change::Bandwidth { was, ours, .. })) =
-            entry.map(|entry| (entry.id, entry.change.clone()))
-        else {
+        let Some(entry) = self.entry(group, Change::is_bandwidth) else {
             return Ok(false);
         };
+        let id = entry.id;
+        let Change::Bandwidth { was, ours, .. } = entry.change else {
+            return Ok(false);
+        };
+        let is_of = |floor: Bandwidth| floor.rate_ucpu() == found.rate_ucpu();
+        if matches!(entry.fallback, Fallback::Floor { bandwidth } if is_of(bandwidth)) {
+            return Ok(false);
+        }
         let mut now = found;
         if found.burst_us == ours.burst_us {
             now.burst_us = was.burst_us.min(found.quota_us.unwrap_or(u64::MAX));
