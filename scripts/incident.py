@@ -56,6 +56,8 @@ def batch_groups():
 
 
 def site(folder):
+    if not shutil.which("nginx"):
+        sys.exit("incident: nginx is not installed; apt-get install nginx-light")
     rng = random.Random(7)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(2000)]
     (folder / "page.txt").write_text(" ".join(rng.choices(words, k=14_000)))
@@ -213,8 +215,6 @@ def staged(walk):
     """Runs `walk(folder, groups, background)` with an agent of its own, and leaves nothing."""
     if os.geteuid() != 0:
         sys.exit("incident: gates need root; run it as root")
-    if not shutil.which("nginx"):
-        sys.exit("incident: nginx is not installed; apt-get install nginx-light")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-incident."))
     os.environ.update(TIDEGATE_RUN_DIR=str(folder / "run"), TIDEGATE_PREFIX="tgincident")
     (folder / "run").mkdir()

@@ -212,7 +212,7 @@ bursts_at_random() {
 bursts_seen() {
 	echo "$2: p50 $(of done_p50_us) p99 $(of done_p99_us); late $(of done_late) of $(of wakes)"
 	measure "$1_p99" "$(of done_p99_us)" us
-	measure "$1_late" "$(of done_late)" bursts
+	measure "$1_late" "$(awk -v late="$(of done_late)" -v all="$(of wakes)" 'BEGIN { printf "%.1f", 100 * late / all }')" %
 }
 
 # few_are_late WHAT: notes in $MANY_LATE where more than two in a hundred are. The rows after it are still measured.

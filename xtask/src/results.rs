@@ -1,10 +1,11 @@
-//! `cargo xtask results [RUN...]`: runs the laboratory's experiments for the pages, keeps each
-//! report as `docs/results/RUN.json`, and writes its figures between the markers of the pages.
+//! `cargo xtask results [RUN...]`: runs the experiments of the pages, keeps each report as
+//! `docs/results/RUN.json`, and writes its figures between the markers of the pages.
 //!
 //! ```text
 //! <!-- results: law-sim -->      the figures of docs/results/law-sim.json
 //! <!-- end of results -->
-//! <!-- figure: caps-sim: NAME --> 0.16 ‰ <!-- end --> one of them, within a line
+//! <!-- table: readme -->         docs/results/readme.md, with the figure for each {RUN: NAME}
+//! <!-- end of results -->
 //! ```
 //!
 //! Without a name it repeats what is not of this commit, so a run that was stopped goes on.
@@ -16,22 +17,26 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-/// The name of a run, and what `tidegate-lab` is told.
-const RUNS: [(&str, &str); 8] = [
-    ("law-vm", "law --on vm"),
-    ("law-sim", "law --on sim"),
-    ("step-sim", "step --on sim"),
-    ("headroom-sim", "headroom --on sim"),
-    ("latency-sim", "latency --on sim"),
-    ("burst-sim", "burst --on sim"),
-    ("slices-sim", "slices --on sim"),
-    ("caps-sim", "caps --on sim"),
+/// The name of a run, and its command. Those on the host need it quiet, and root.
+const RUNS: [(&str, &str); 13] = [
+    ("nginx-host", "scripts/nginx.py"),
+    ("step-host", "tidegate-lab step --on host"),
+    ("bursts-vm", "cargo xtask vm engine-bursts --kernel 6.18"),
+    ("locks-vm", "cargo xtask vm engine-locks --kernel 6.18"),
+    ("caps-vm", "tidegate-lab caps --on vm"),
+    ("law-vm", "tidegate-lab law --on vm"),
+    ("law-sim", "tidegate-lab law --on sim"),
+    ("step-sim", "tidegate-lab step --on sim"),
+    ("headroom-sim", "tidegate-lab headroom --on sim"),
+    ("latency-sim", "tidegate-lab latency --on sim"),
+    ("burst-sim", "tidegate-lab burst --on sim"),
+    ("slices-sim", "tidegate-lab slices --on sim"),
+    ("caps-sim", "tidegate-lab caps --on sim"),
 ];
 const FOLDER: &str = "docs/results";
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
-const FIGURE: &str = "<!-- figure: ";
-const FIGURE_END: &str = "<!-- end -->";
+const TABLE: &str = "<!-- table: ";
 
 pub fn main(names: &[String]) -> ExitCode {
     let unknown = |name: &&String| RUNS.iter().all(|(known, _)| known != name);
@@ -55,15 +60,19 @@ pub fn main(names: &[String]) -> ExitCode {
 
 fn all(repository: &Path, names: &[String]) -> anyhow::Result<()> {
     let commit = commit(repository)?;
-    for (name, words) in RUNS {
+    for (name, command) in RUNS {
         let file = repository.join(FOLDER).join(name).with_extension("json");
         let wanted = match names {
             [] => read(&file).is_none_or(|kept| kept["commit"] != commit.as_str()),
             names => names.iter().any(|one| one == name),
         };
         if wanted {
-            println!("tidegate-lab {words}");
-            let kept = repeat(repository, name, words, &commit)?;
+            println!("{command}");
+            let report = repeat(repository, name, command)?;
+            let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"]), repository)?;
+            let kept = json!({
+                "command": command, "commit": commit, "date": date, "report": report,
+            });
             fs::create_dir_all(repository.join(FOLDER))?;
             fs::write(&file, serde_json::to_string(&kept)? + "\n")?;
         }
@@ -83,21 +92,52 @@ fn commit(repository: &Path) -> anyhow::Result<String> {
     Ok(commit + if differs.is_empty() { "" } else { "-dirty" })
 }
 
-fn repeat(repository: &Path, name: &str, words: &str, commit: &str) -> anyhow::Result<Value> {
+fn repeat(repository: &Path, name: &str, command: &str) -> anyhow::Result<Value> {
     let lab = repository.join("target/release/tidegate-lab");
-    ensure!(lab.is_file(), "{}: build it by `make lab`", lab.display());
-    let mut command = Command::new(&lab);
-    command.args(words.split(' ')).arg("--json");
-    let out = repository.join("target/results").join(name);
-    let report = said(command.arg("--out").arg(&out), repository)?;
-    let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"]), repository)?;
-    let report: Value = serde_json::from_str(&report).context("the laboratory's JSON")?;
-    Ok(json!({
-        "command": format!("tidegate-lab {words}"),
-        "commit": commit,
-        "date": date,
-        "report": report,
-    }))
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut program = match words[..] {
+        ["tidegate-lab", ..] => {
+            ensure!(lab.is_file(), "{}: build it by `make lab`", lab.display());
+            let out = repository.join("target/results").join(name);
+            let mut program = Command::new(&lab);
+            program
+                .args(&words[1..])
+                .arg("--json")
+                .arg("--out")
+                .arg(out);
+            program
+        }
+        _ => {
+            let mut program = Command::new(words[0]);
+            program.args(&words[1..]);
+            program
+        }
+    };
+    let report = said(&mut program, repository)?;
+    match words[..] {
+        ["cargo", "xtask", "vm", ..] => of_guest(repository, &words[3..], &report),
+        _ => serde_json::from_str(&report).with_context(|| format!("the JSON of {command}")),
+    }
+}
+
+/// What the cases of the VM have measured: lines of a name, a value and a unit.
+fn of_guest(repository: &Path, words: &[&str], output: &str) -> anyhow::Result<Value> {
+    let mut fetch = Command::new("cargo");
+    fetch.args(["xtask", "vm", "--fetch"]).args(&words[1..]);
+    let kernel = said(&mut fetch, repository)?;
+    let version = kernel.split(' ').nth(1).unwrap_or_default();
+    let headline: Vec<Value> = output.lines().filter_map(measured).collect();
+    ensure!(!headline.is_empty(), "it measured nothing: {output}");
+    let line = format!("virtual time, Debian's Linux {version}, QEMU TCG");
+    Ok(json!({ "machine": { "line": line }, "headline": headline }))
+}
+
+fn measured(line: &str) -> Option<Value> {
+    let line = line.strip_prefix("         ")?;
+    let (name, rest) = line.split_once(' ')?;
+    let (value, unit) = rest.split_once(' ').unwrap_or((rest, ""));
+    let value: f64 = value.parse().ok()?;
+    Some(json!({ "name": name, "value": value, "unit": unit }))
 }
 
 fn said(command: &mut Command, repository: &Path) -> anyhow::Result<String> {
@@ -127,24 +167,40 @@ fn rendered(repository: &Path, page: &str) -> anyhow::Result<String> {
         let file = repository.join(FOLDER).join(name).with_extension("json");
         read(&file).with_context(|| format!("no {}; cargo xtask results {name}", file.display()))
     };
-    let page = filled(page, BEGIN, END, |name| {
+    let page = filled(page, BEGIN, |name| {
         Ok(format!("\n{}", markdown(&kept(name)?)))
     })?;
-    filled(&page, FIGURE, FIGURE_END, |wanted| {
-        let (run, name) = wanted.split_once(": ").context("it is RUN: NAME")?;
+    filled(&page, TABLE, |name| {
+        let file = repository.join(FOLDER).join(name).with_extension("md");
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        Ok(format!("\n{}", with_figures(&text, &kept)?))
+    })
+}
+
+/// A text with the figure in place of each `{RUN: NAME}`.
+fn with_figures(
+    text: &str,
+    kept: &impl Fn(&str) -> anyhow::Result<Value>,
+) -> anyhow::Result<String> {
+    let mut parts = text.split('{');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (wanted, rest) = part.split_once('}').context("a { without its }")?;
+        let (run, name) = wanted.split_once(": ").context("it is {RUN: NAME}")?;
         let kept = kept(run)?;
         let mut figures = kept["report"]["headline"].as_array().into_iter().flatten();
         let found = figures.find(|figure| figure["name"] == name);
-        let found = found.with_context(|| format!("{run} has no such figure"))?;
-        Ok(format!(" {} ", value(found)))
-    })
+        let found = found.with_context(|| format!("{run} has no figure {name}"))?;
+        let unit = found["unit"].as_str().unwrap_or("");
+        out += &format!("{} {unit}{rest}", number(&found["value"]));
+    }
+    Ok(out)
 }
 
 /// The text after each marker `BEGIN… -->`, up to the end, replaced by what the marker names.
 fn filled(
     page: &str,
     begin: &str,
-    end: &str,
     text_of: impl Fn(&str) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
     let (mut out, mut rest) = (String::new(), page);
@@ -153,10 +209,10 @@ fn filled(
             .split_once(" -->")
             .context("a marker without an end")?;
         let (_, after) = after
-            .split_once(end)
-            .with_context(|| format!("{name}: no `{end}` after its marker"))?;
+            .split_once(END)
+            .with_context(|| format!("{name}: no `{END}` after its marker"))?;
         let text = text_of(name).with_context(|| name.to_owned())?;
-        out += &format!("{before}{begin}{name} -->{text}{end}");
+        out += &format!("{before}{begin}{name} -->{text}{END}");
         rest = after;
     }
     Ok(out + rest)
@@ -246,17 +302,32 @@ mod tests {
             .collect();
         for entry in fs::read_dir(repository().join(FOLDER)).unwrap() {
             let file = entry.unwrap().path();
+            if file.extension().is_none_or(|end| end != "json") {
+                continue;
+            }
             let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
             let run = RUNS.iter().find(|(known, _)| *known == name);
-            let (_, words) = run.unwrap_or_else(|| panic!("{name}: no such run"));
+            let (_, command) = run.unwrap_or_else(|| panic!("{name}: no such run"));
             let kept = read(&file).unwrap_or_else(|| panic!("{name}: no JSON"));
-            assert_eq!(kept["command"], format!("tidegate-lab {words}"));
+            assert_eq!(kept["command"], *command);
             let marker = format!("{BEGIN}{name} -->");
             assert!(
                 pages.iter().any(|page| page.contains(&marker)),
                 "{name}: on no page"
             );
         }
+    }
+
+    #[test]
+    fn what_a_guest_measured_is_read_from_its_line() {
+        let found = measured("         2_idle_fresh_6_p99 8105 us").unwrap();
+        let wanted = json!({ "name": "2_idle_fresh_6_p99", "value": 8105.0, "unit": "us" });
+        assert_eq!(found, wanted);
+        assert_eq!(
+            measured("         looks 191 times").unwrap()["value"],
+            191.0
+        );
+        assert_eq!(measured("  ok   wide 6.18 engine-bursts  (2 s)"), None);
     }
 
     #[test]
@@ -273,8 +344,14 @@ mod tests {
         assert!(found.starts_with("`tidegate-lab law`, 2026-11-29, commit abc.\n2 CPUs.\n"));
         let row = "| idle | – | 1.50 (1.00–2.00) % | ≤ 2 | met |\n";
         assert!(found.ends_with(row), "{found}");
-        let page = "a <!-- figure: x: y --> old <!-- end --> b";
-        let filled = filled(page, FIGURE, FIGURE_END, |name| Ok(format!(" {name} "))).unwrap();
-        assert_eq!(filled, "a <!-- figure: x: y --> x: y <!-- end --> b");
+        let page = format!("a {TABLE}x --> old {END} b");
+        let now = filled(&page, TABLE, |name| Ok(format!(" {name} "))).unwrap();
+        assert_eq!(now, format!("a {TABLE}x --> x {END} b"));
+        let text = "| idle {law: idle} | and |";
+        let now = with_figures(text, &|run| {
+            (run == "law").then(|| kept.clone()).context("no run")
+        });
+        assert_eq!(now.unwrap(), "| idle 1.50 % | and |");
+        assert!(with_figures("{law: busy}", &|_| Ok(kept.clone())).is_err());
     }
 }

@@ -57,6 +57,8 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         arms.extend([Law::Sideloader, Law::Koordlet, Law::Katalyst].map(Placing::Law));
     } else if ask.is_sched_ext() {
         arms.insert(0, Placing::SchedExt(HEADROOM_PCT));
+    } else {
+        arms.push(Placing::Law(Law::Sideloader));
     }
     let mut cells = Vec::new();
     for cpus in ask.sizes(ask.quick_or(&[16][..], &[16, 64][..])) {
@@ -78,16 +80,15 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             }
         }
     }
-    let targets = arms.iter().filter_map(|arm| {
-        let limit_ms = match arm {
-            Placing::Tidegate(_, Some(Sense::Usage), _) => 60.0,
-            Placing::Tidegate(..) => 20.0,
-            Placing::SchedExt(_) => 2.0,
-            _ => return None,
-        };
+    let targets = arms.iter().map(|arm| {
         let (what, key) = ("main's step to side settled: {arm}", arm.arm().key);
         let target = Target::new(what, &[&key], SETTLE, "ms");
-        Some(target.bound(Bound::Most(limit_ms)))
+        match arm {
+            Placing::Tidegate(_, Some(Sense::Usage), _) => target.bound(Bound::Most(60.0)),
+            Placing::Tidegate(..) => target.bound(Bound::Most(20.0)),
+            Placing::SchedExt(_) => target.bound(Bound::Most(2.0)),
+            _ => target,
+        }
     });
     let title = "Main steps from 10 to 80 % and back, headroom 30 %";
     let part = Part::new("steps", title, cells, figures, &METRICS).pooled();
