@@ -13,16 +13,16 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::follow::{Failures, store};
-use crate::node;
 use crate::policy::{self, Labels, Place, PolicyStatus, TidegatePolicy};
 use crate::publish::patch_status;
 use crate::resource::{has_ended, standing_milli};
+use crate::{daemonset, node};
 
 const STEP: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +33,8 @@ pub struct Settings {
     pub namespace: String,
     /// How long a node's lease may stay as it is.
     pub silence: Duration,
+    /// The key of the taint that a node loses once its pod of the DaemonSet is ready.
+    pub startup_taint: Option<String>,
 }
 
 struct Controller {
@@ -79,6 +81,7 @@ pub async fn run(client: Client, settings: Settings, ended: impl Future<Output =
         loop {
             controller.withdraw().await;
             controller.report().await;
+            controller.untaint().await;
             tokio::time::sleep(STEP).await;
         }
     };
@@ -113,6 +116,33 @@ impl Controller {
             match patch_status(self.client.clone(), &name, patch, PATIENCE).await {
                 Ok(_) => info!("node {name}: withdrawn: no sign of its publisher for {seconds} s"),
                 Err(error) => warn!("node {name}: {error:#}; it is tried again"),
+            }
+        }
+    }
+
+    async fn untaint(&self) {
+        let Some(key) = &self.settings.startup_taint else {
+            return;
+        };
+        let pods = self.pods.state();
+        let ready: BTreeSet<&str> = pods
+            .iter()
+            .filter(|pod| daemonset::is_ready(pod, &self.settings.namespace))
+            .filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref())
+            .collect();
+        for node in self.nodes.state() {
+            let name = node.name_any();
+            let patch = patch_without_taint(&node, key);
+            let Some(patch) = patch.filter(|_| ready.contains(name.as_str())) else {
+                continue;
+            };
+            let api: Api<Node> = Api::all(self.client.clone());
+            let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let call = api.patch(&name, &parameters, &patch);
+            match tokio::time::timeout(PATIENCE, call).await {
+                Ok(Ok(_)) => info!("node {name}: taint {key} removed: its pod is ready"),
+                Ok(Err(error)) => warn!("node {name}: taint {key}: {error}; it is tried again"),
+                Err(_) => warn!("node {name}: taint {key}: no answer; it is tried again"),
             }
         }
     }
@@ -178,6 +208,18 @@ impl Controller {
     }
 }
 
+/// The merge patch that takes a taint from the node as it was read; none where it has no such taint.
+fn patch_without_taint(node: &Node, key: &str) -> Option<Value> {
+    let taints = node.spec.as_ref()?.taints.as_ref()?;
+    let others: Vec<_> = taints.iter().filter(|taint| taint.key != key).collect();
+    (others.len() < taints.len()).then(|| {
+        json!({
+            "metadata": {"resourceVersion": node.resource_version()},
+            "spec": {"taints": others},
+        })
+    })
+}
+
 fn renewed(lease: &Lease) -> Option<MicroTime> {
     lease.spec.as_ref()?.renew_time.clone()
 }
@@ -207,6 +249,23 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn a_node_loses_the_startup_taint_and_no_other() {
+        let node = |taints: Value| {
+            let node = json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": taints}});
+            serde_json::from_value::<Node>(node).expect("a node")
+        };
+        let other = json!({"key": "gpu", "value": "yes", "effect": "NoSchedule"});
+        let ours = json!({"key": "tidegate.dev/agent-not-ready", "effect": "NoSchedule"});
+        let without = |node: &Node| patch_without_taint(node, "tidegate.dev/agent-not-ready");
+        assert_eq!(
+            without(&node(json!([ours, other]))),
+            Some(json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": [other]}}))
+        );
+        assert_eq!(without(&node(json!([other]))), None);
+        assert_eq!(without(&node(Value::Null)), None);
+    }
 
     #[test]
     fn a_node_is_silent_from_the_last_change_of_its_lease() {

@@ -9,6 +9,7 @@
 //! | [`gates`] | which gates the agent must have for the pods: a pure difference |
 //! | [`agent`] | the agent's socket |
 //! | [`node`] | the node's status: the key, the condition |
+//! | [`daemonset`] | the pods of Tidegate's own DaemonSet |
 //! | [`publish`] | the rule's steps, and the writes that it asks for |
 //! | [`evict`] | which pod moves, and the Eviction API |
 //! | [`follow`] | the node's pods, namespaces and policies as the API server tells of them |
@@ -20,6 +21,7 @@
 
 pub mod agent;
 pub mod control;
+pub mod daemonset;
 pub mod evict;
 pub mod explain;
 pub mod follow;

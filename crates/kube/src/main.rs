@@ -17,7 +17,7 @@ use tidegate_kube::agent::Agent;
 use tidegate_kube::evict::Mode;
 use tidegate_kube::policy::{self, Place, TidegatePolicy};
 use tidegate_kube::run::{self, Settings};
-use tidegate_kube::{control, explain, groups, node, publish, terms};
+use tidegate_kube::{control, daemonset, explain, groups, node, publish, terms};
 use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
@@ -26,7 +26,6 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
-const DAEMONSET: &str = "tidegate";
 /// The age of a node's lease at which its promise is withdrawn.
 const LEASE_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 /// Kubelet kills a pod after 30 s.
@@ -72,6 +71,9 @@ enum Command {
         /// How long a node's publisher may be silent before its promise is withdrawn
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         silence: u64,
+        /// The key of the taint that a node loses once its agent and publisher are ready
+        #[arg(long, value_name = "KEY")]
+        startup_taint: Option<String>,
     },
     /// Whether the DaemonSet is ready and each of its nodes has a publisher
     Check {
@@ -171,10 +173,15 @@ async fn act(command: Command) -> anyhow::Result<()> {
             run::run(settings, until_signal()?).await
         }
         Command::Explain { node, pod } => explain_pod(&node, &pod).await,
-        Command::Control { own, silence } => {
+        Command::Control {
+            own,
+            silence,
+            startup_taint,
+        } => {
             let settings = control::Settings {
                 namespace: own.namespace,
                 silence: Duration::from_secs(silence),
+                startup_taint,
             };
             let client = Client::try_default().await.context("the API server")?;
             control::run(client, settings, until_signal()?).await;
@@ -258,7 +265,11 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
 async fn check(namespace: &str) -> anyhow::Result<()> {
     let client = Client::try_default().await.context("the API server")?;
     let daemonsets = Api::<DaemonSet>::namespaced(client.clone(), namespace);
-    let status = daemonsets.get(DAEMONSET).await?.status.unwrap_or_default();
+    let status = daemonsets
+        .get(daemonset::NAME)
+        .await?
+        .status
+        .unwrap_or_default();
     let (ready, wanted) = (status.number_ready, status.desired_number_scheduled);
     let leases = Api::<Lease>::namespaced(client, namespace);
     let leases = leases.list(&ListParams::default()).await?;
@@ -320,25 +331,19 @@ async fn remove(namespace: &str) -> anyhow::Result<()> {
 async fn end_daemonset(client: &Client, namespace: &str) -> anyhow::Result<()> {
     let daemonsets = Api::<DaemonSet>::namespaced(client.clone(), namespace);
     match daemonsets
-        .delete(DAEMONSET, &DeleteParams::background())
+        .delete(daemonset::NAME, &DeleteParams::background())
         .await
     {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         other => drop(other.context("the DaemonSet")?),
     }
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    let is_of_daemonset = |pod: &Pod| {
-        let owners = pod.owner_references();
-        owners
-            .iter()
-            .any(|one| one.kind == "DaemonSet" && one.name == DAEMONSET)
-    };
     let deadline = Instant::now() + PODS_END;
     while pods
         .list(&ListParams::default())
         .await?
         .iter()
-        .any(is_of_daemonset)
+        .any(daemonset::owns)
     {
         if Instant::now() > deadline {
             // A node that is away does not end its pod.

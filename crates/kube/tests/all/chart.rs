@@ -62,6 +62,7 @@ fn an_uninstall_begins_with_the_withdrawal() {
 fn values_that_mean_nothing_are_refused() {
     for (value, says) in [
         ("evict=Enable", "must be one of 'DryRun', 'Enabled'"),
+        ("startupTaint=a key", "startupTaint"),
         ("imag.tag=1", "'imag' not allowed"),
         ("image.pullSecrets={registry}", "pullSecrets"),
     ] {
@@ -79,5 +80,10 @@ fn values_that_mean_nothing_are_refused() {
         r#"imagePullSecrets: [{"name":"registry"}]"#,
     ] {
         assert!(enabled.contains(line), "{line}");
+    }
+    let untouched = helm(&["--set", "startupTaint="]).text;
+    for word in ["startup-taint", "resources: [nodes]"] {
+        assert!(enabled.contains(word), "{word}");
+        assert!(!untouched.contains(word), "{word}");
     }
 }

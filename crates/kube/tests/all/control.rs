@@ -127,6 +127,47 @@ fn the_controller_only_deletes_what_is_ours() {
     }
 }
 
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
+    const KEY: &str = "tidegate.dev/agent-not-ready";
+    let bed = Bed::start(&["-nodes", "1"]);
+    let taint = |taint: &str| bed.kubectl(&["taint", "node", "node-0", taint]);
+    taint(&format!("{KEY}=:NoSchedule"));
+    taint("gpu=yes:NoSchedule");
+    bed.install(&["tidegate.yaml"]);
+    let mut command = bed.controller(&["control", "--startup-taint", KEY]);
+    let _controller = Keeper(command.spawn().expect("it starts"));
+    let keys = || bed.field(&["node", "node-0"], ".spec.taints[*].key");
+    std::thread::sleep(std::time::Duration::from_secs(10));
+    assert!(keys().contains(KEY), "no pod of the DaemonSet is there yet");
+    // The DaemonSet's pod comes with the label, and this control plane says at once that it is ready.
+    bed.kubectl(&["label", "node", "node-0", "kubernetes.io/os=linux"]);
+    bed.until(|| keys() == "gpu", "the taint is gone, and no other");
+
+    let token = bed.kubectl(&["-n", NAMESPACE, "create", "token", "tidegate-control"]);
+    for (patch, says) in [
+        (r#"{"spec":{"taints":null}}"#, "may write no other taint"),
+        (
+            r#"{"spec":{"unschedulable":true}}"#,
+            "nothing of a node but",
+        ),
+        (
+            r#"{"metadata":{"labels":{"a":"b"}}}"#,
+            "nothing of a node but",
+        ),
+    ] {
+        let as_controller = ["--token", token.trim(), "--username", ""];
+        let patch = ["patch", "node", "node-0", "--type=merge", "-p", patch];
+        let printed = bed.try_kubectl(&[&as_controller[..], &patch].concat());
+        assert!(
+            !printed.is_ok && printed.text.contains(says),
+            "{}",
+            printed.text
+        );
+    }
+}
+
 /// What the examples are about, on a node without a machine.
 const WORK: &str = "
 apiVersion: apps/v1

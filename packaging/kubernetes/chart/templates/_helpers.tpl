@@ -9,6 +9,9 @@ containers:
     image: {{ .values.image.repository }}:{{ .values.image.tag }}
     imagePullPolicy: {{ .values.image.pullPolicy }}
     command: [/tidegate-kube, {{ .command }}]
+{{- with .arguments }}
+    args: {{ toJson . }}
+{{- end }}
     env:
       - name: POD_NAMESPACE
         valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
