@@ -35,6 +35,11 @@ impl Agent {
         Ok(self.call(Client::status).await?.gates)
     }
 
+    /// The agent's own figures as Prometheus text.
+    pub async fn metrics(&self) -> Result<String, ApiError> {
+        self.call(|client| client.metrics("text/plain")).await
+    }
+
     pub async fn explain(&self, target: String) -> Result<ExplainView, ApiError> {
         self.call(move |client| client.explain(&target)).await
     }

@@ -17,6 +17,7 @@
 //! | [`tell`] | what is told of a pod: its events |
 //! | [`resize`] | which pods kubelet resizes now |
 //! | [`ready`] | whether this process does its work, for kubelet's probe |
+//! | [`metrics`] | what Prometheus scrapes, for callers that the cluster allows |
 //! | [`run`] | all of it, until a signal |
 
 pub mod agent;
@@ -27,6 +28,7 @@ pub mod explain;
 pub mod follow;
 pub mod gates;
 pub mod groups;
+pub mod metrics;
 pub mod node;
 pub mod policy;
 pub mod publish;

@@ -54,6 +54,12 @@ enum Command {
         /// Answer kubelet's readiness probe at this port of `POD_IP`
         #[arg(long, value_name = "PORT", requires = "pod_ip")]
         ready_port: Option<u16>,
+        /// Serve `/metrics` at this port of `POD_IP`, to callers that the cluster allows
+        #[arg(long, value_name = "PORT", requires = "pod_ip")]
+        metrics_port: Option<u16>,
+        /// By TLS, with tls.crt and tls.key of this folder
+        #[arg(long, value_name = "DIR", requires = "metrics_port")]
+        metrics_tls: Option<PathBuf>,
         #[arg(long, env = "POD_IP", hide = true)]
         pod_ip: Option<IpAddr>,
     },
@@ -159,6 +165,8 @@ async fn act(command: Command) -> anyhow::Result<()> {
             evict,
             with,
             ready_port,
+            metrics_port,
+            metrics_tls,
             pod_ip,
         } => {
             let settings = Settings {
@@ -169,6 +177,8 @@ async fn act(command: Command) -> anyhow::Result<()> {
                 evict,
                 constants: Constants::with(&with),
                 ready: pod_ip.zip(ready_port).map(SocketAddr::from),
+                metrics: pod_ip.zip(metrics_port).map(SocketAddr::from),
+                metrics_tls,
             };
             run::run(settings, until_signal()?).await
         }

@@ -1,4 +1,4 @@
-//! Whether this process does its work: kubelet asks by HTTP.
+//! Whether this process does its work: kubelet asks by HTTP, and Prometheus in figures.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,18 @@ pub struct Health(Arc<Mutex<State>>);
 struct State {
     renewed: Option<Instant>,
     agent: Option<String>,
+    figures: Figures,
+}
+
+/// What this process did in its last step, and since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// `None`: nothing is published.
+    pub published_milli: Option<u64>,
+    pub requested_milli: u64,
+    pub is_short: bool,
+    pub gates: usize,
+    pub evictions: u64,
 }
 
 impl Health {
@@ -28,6 +40,64 @@ impl Health {
     /// What the agent failed with in the last step.
     pub fn agent(&self, error: Option<String>) {
         self.state().agent = error;
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Figures)) {
+        change(&mut self.state().figures);
+    }
+
+    /// The figures as Prometheus text.
+    pub fn metrics(&self, now: Instant) -> String {
+        let (figures, renewed) = {
+            let state = self.state();
+            (state.figures, state.renewed)
+        };
+        let cpus = |milli: u64| milli as f64 / 1_000.0;
+        let age = renewed.map(|at| now.duration_since(at).as_secs_f64());
+        let mut text = String::new();
+        for (name, kind, help, value) in [
+            (
+                "published_cpus",
+                "gauge",
+                "Side CPU that the node's status promises; absent while nothing is published",
+                figures.published_milli.map(cpus),
+            ),
+            (
+                "requested_cpus",
+                "gauge",
+                "Side CPU that the node's pods request",
+                Some(cpus(figures.requested_milli)),
+            ),
+            (
+                "side_pressure",
+                "gauge",
+                "1 while the node's pods request more side CPU than main leaves",
+                Some(f64::from(u8::from(figures.is_short))),
+            ),
+            (
+                "pod_gates",
+                "gauge",
+                "Pods that have terms",
+                Some(figures.gates as f64),
+            ),
+            (
+                "lease_age_seconds",
+                "gauge",
+                "Time since the API server took the node's lease",
+                age,
+            ),
+            (
+                "evictions_total",
+                "counter",
+                "Pods that were told to move",
+                Some(figures.evictions as f64),
+            ),
+        ] {
+            let Some(value) = value else { continue };
+            let name = format!("tidegate_kube_{name}");
+            text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
+        }
+        text
     }
 
     pub fn fault(&self, now: Instant) -> Option<String> {
@@ -84,6 +154,30 @@ async fn answer(stream: TcpStream, health: Health) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_prometheus_text_and_what_is_not_known_is_absent() {
+        let health = Health::default();
+        let start = Instant::now();
+        let text = health.metrics(start);
+        assert!(!text.contains("published_cpus") && !text.contains("lease_age"));
+        health.renewed(start);
+        health.change(|figures| {
+            figures.published_milli = Some(1_500);
+            figures.is_short = true;
+            figures.evictions += 1;
+        });
+        let text = health.metrics(start + Duration::from_secs(4));
+        for line in [
+            "# TYPE tidegate_kube_published_cpus gauge",
+            "tidegate_kube_published_cpus 1.5",
+            "tidegate_kube_side_pressure 1",
+            "tidegate_kube_lease_age_seconds 4",
+            "tidegate_kube_evictions_total 1",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+    }
 
     #[test]
     fn it_is_ready_while_its_lease_is_taken_and_the_agent_answers() {

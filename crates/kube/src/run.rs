@@ -21,6 +21,7 @@ use crate::evict::{self, Answer, Mode};
 use crate::follow::NodeStores;
 use crate::gates::{AgentAnswers, Change, PodGate};
 use crate::groups;
+use crate::metrics::{Allowed, Metrics};
 use crate::node::{self, Sampler};
 use crate::policy::{self, Labels, Place, TidegatePolicy};
 use crate::publish::Publisher;
@@ -50,6 +51,10 @@ pub struct Settings {
     pub constants: Constants,
     /// Where kubelet asks whether this process is ready.
     pub ready: Option<SocketAddr>,
+    /// Where Prometheus scrapes.
+    pub metrics: Option<SocketAddr>,
+    /// The folder of a certificate for that address.
+    pub metrics_tls: Option<PathBuf>,
 }
 
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
@@ -58,6 +63,16 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
     let health = Health::default();
     if let Some(address) = settings.ready {
         health.clone().serve(address).await.context("readiness")?;
+    }
+    if let Some(address) = settings.metrics {
+        let metrics = Metrics {
+            client: client.clone(),
+            agent: Agent::at(settings.socket.clone()),
+            health: health.clone(),
+            tls: settings.metrics_tls.clone(),
+            allowed: Allowed::default(),
+        };
+        metrics.serve(address).await.context("metrics")?;
     }
     let followed = NodeStores::start(&client, &settings.node);
     tokio::pin!(ended);
@@ -212,6 +227,7 @@ impl Keeper {
             }
         }
         self.teller.keep(pods);
+        self.health.change(|figures| figures.gates = wanted.len());
         let is_same = |last: &Comparison| last.is_still(&wanted, status);
         if self.compared.as_ref().is_some_and(is_same) {
             return;
@@ -288,6 +304,11 @@ impl Keeper {
         let sample =
             status.and_then(|status| Some(self.sampler.take(status, node::shared_cpus()?)));
         let step = self.publisher.step(&node, pods, sample).await;
+        self.health.change(|figures| {
+            figures.published_milli = resource::standing_milli(&node);
+            figures.requested_milli = resource::bound(pods.iter().map(Arc::as_ref)).milli;
+            figures.is_short = step.is_short;
+        });
         if step.must_evict {
             self.move_one(pods, &step).await;
         }
@@ -311,7 +332,10 @@ impl Keeper {
             Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
                 ("DryRun", "it would move, were eviction enabled")
             }
-            Ok(Ok(Answer::Accepted)) => ("Evict", "it moves to another node"),
+            Ok(Ok(Answer::Accepted)) => {
+                self.health.change(|figures| figures.evictions += 1);
+                ("Evict", "it moves to another node")
+            }
         };
         let promise_milli = step.promise_milli.unwrap_or(0);
         let bound_milli = resource::bound(pods.iter().map(Arc::as_ref)).milli;

@@ -1,0 +1,257 @@
+//! `/metrics` on the pod's address, for callers that the cluster lets read it: the API server names
+//! the caller by its bearer token (TokenReview), and says whether it may get the non-resource URL
+//! `/metrics` (SubjectAccessReview), as kube-rbac-proxy has it.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tracing::warn;
+
+use crate::agent::Agent;
+use crate::ready::Health;
+
+const PATH: &str = "/metrics";
+/// Connections at once. Others wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 8;
+/// A connection lasts no longer. Prometheus waits for 10 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A caller that was allowed is not reviewed again for this long.
+const ALLOWED_FOR: Duration = Duration::from_secs(60);
+const ALLOWED_MAX: usize = 64;
+/// A refused caller keeps its connection for this long, so that the API server gets few reviews of
+/// tokens that somebody makes up.
+const REFUSAL_DELAY: Duration = Duration::from_secs(1);
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+pub struct Metrics {
+    pub client: Client,
+    pub agent: Agent,
+    pub health: Health,
+    /// The folder of `tls.crt` and `tls.key`. Without it the port is plain HTTP.
+    pub tls: Option<PathBuf>,
+    pub allowed: Allowed,
+}
+
+/// When each token was found to be allowed.
+#[derive(Default)]
+pub struct Allowed(Mutex<HashMap<String, Instant>>);
+
+enum Verdict {
+    Allowed,
+    /// No user has this token.
+    Unknown,
+    Forbidden(String),
+}
+
+impl Metrics {
+    pub async fn serve(self, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+        if let Some(folder) = &self.tls {
+            acceptor(folder)?;
+        }
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("{address}"))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(self);
+        tokio::spawn(async move {
+            let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+                let Ok((stream, _)) = listener.accept().await else {
+                    // Out of descriptors, most likely: Prometheus asks again.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                };
+                let conversation = Arc::clone(&shared).converse(stream);
+                tokio::spawn(async move {
+                    // A caller that is too slow, or leaves, has no answer to get.
+                    let _ = tokio::time::timeout(PATIENCE, conversation).await;
+                    drop(slot);
+                });
+            }
+        });
+        Ok(address)
+    }
+
+    async fn converse(self: Arc<Self>, stream: TcpStream) -> anyhow::Result<()> {
+        match &self.tls {
+            None => self.exchange(stream).await,
+            Some(folder) => {
+                // Whoever renews a certificate replaces its files: they are read each time.
+                let acceptor = acceptor(folder).inspect_err(|error| warn!("{error:#}"))?;
+                self.exchange(acceptor.accept(stream).await?).await
+            }
+        }
+    }
+
+    async fn exchange(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> anyhow::Result<()> {
+        let service = service_fn(async |request| Ok::<_, Infallible>(self.answer(request).await));
+        http1::Builder::new()
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+            .context("HTTP")
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        if request.uri().path() != PATH || request.method() != Method::GET {
+            return response(StatusCode::NOT_FOUND, format!("there is GET {PATH}\n"));
+        }
+        let value = request.headers().get(AUTHORIZATION);
+        let value = value.and_then(|value| value.to_str().ok());
+        let token = value.and_then(|value| value.strip_prefix("Bearer "));
+        let Some(token) = token.map(str::trim) else {
+            return response(StatusCode::UNAUTHORIZED, "send a bearer token\n".into());
+        };
+        if self.allowed.has(token, Instant::now()) {
+            return response(StatusCode::OK, self.text().await);
+        }
+        let (status, why) = match self.review(token).await {
+            Ok(Verdict::Allowed) => {
+                self.allowed.add(token, Instant::now());
+                return response(StatusCode::OK, self.text().await);
+            }
+            Ok(Verdict::Unknown) => (
+                StatusCode::UNAUTHORIZED,
+                "the API server does not know this token\n".to_owned(),
+            ),
+            Ok(Verdict::Forbidden(user)) => (
+                StatusCode::FORBIDDEN,
+                format!("{user} may not get the non-resource URL {PATH}\n"),
+            ),
+            Err(error) => {
+                warn!("metrics: a caller's token: {error:#}");
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the API server does not review the token\n".to_owned(),
+                )
+            }
+        };
+        tokio::time::sleep(REFUSAL_DELAY).await;
+        response(status, why)
+    }
+
+    async fn review(&self, token: &str) -> anyhow::Result<Verdict> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.to_owned()),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let reviews = Api::<TokenReview>::all(self.client.clone());
+        let reviewed = reviews.create(&PostParams::default(), &review).await;
+        let status = reviewed.context("TokenReview")?.status.unwrap_or_default();
+        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
+            return Ok(Verdict::Unknown);
+        };
+        let name = user.username.clone().unwrap_or_default();
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let reviewed = reviews
+            .create(&PostParams::default(), &access_review(user))
+            .await;
+        let status = reviewed.context("SubjectAccessReview")?.status;
+        Ok(match status.is_some_and(|status| status.allowed) {
+            true => Verdict::Allowed,
+            false => Verdict::Forbidden(name),
+        })
+    }
+
+    async fn text(&self) -> String {
+        let own = self.health.metrics(std::time::Instant::now());
+        match self.agent.metrics().await {
+            Ok(text) => text + &own,
+            // As the agent's own command has it.
+            Err(_) => format!("# TYPE tidegate_agent_up gauge\ntidegate_agent_up 0\n{own}"),
+        }
+    }
+}
+
+impl Allowed {
+    fn has(&self, token: &str, now: Instant) -> bool {
+        let allowed = self.0.lock().expect("nothing panics with it");
+        allowed
+            .get(token)
+            .is_some_and(|since| now.duration_since(*since) < ALLOWED_FOR)
+    }
+
+    fn add(&self, token: &str, now: Instant) {
+        let mut allowed = self.0.lock().expect("nothing panics with it");
+        allowed.retain(|_, since| now.duration_since(*since) < ALLOWED_FOR);
+        if allowed.len() < ALLOWED_MAX {
+            allowed.insert(token.to_owned(), now);
+        }
+    }
+}
+
+fn access_review(user: UserInfo) -> SubjectAccessReview {
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(PATH.to_owned()),
+                verb: Some("get".to_owned()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    }
+}
+
+fn acceptor(folder: &Path) -> anyhow::Result<TlsAcceptor> {
+    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    let chain = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.with_context(|| format!("{}", certificate.display()))?;
+    let key_of_chain =
+        PrivateKeyDer::from_pem_file(&key).with_context(|| format!("{}", key.display()))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .context("TLS")?
+        .with_no_client_auth()
+        .with_single_cert(chain, key_of_chain)
+        .with_context(|| format!("{}", certificate.display()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let text_format = "text/plain; version=0.0.4; charset=utf-8";
+    headers.insert(CONTENT_TYPE, text_format.parse().expect("it is ASCII"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, "Bearer".parse().expect("it is ASCII"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;
