@@ -153,6 +153,11 @@ impl RunDir {
         self.dir.join("agent.lock")
     }
 
+    /// Locked by an agent that waits to take over from the one that runs.
+    pub fn next_lock(&self) -> PathBuf {
+        self.dir.join("next.lock")
+    }
+
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")
     }

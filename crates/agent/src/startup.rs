@@ -54,6 +54,8 @@ pub struct Options {
     pub mode: Mode,
     pub sense: Option<Sense>,
     pub engine: Option<Engine>,
+    /// Wait for the agent that runs to end, instead of failing.
+    pub take_over: bool,
 }
 
 const PERIOD_EXACT_NS: u64 = 5_000_000;
@@ -108,7 +110,7 @@ struct Started {
 
 fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
-    let lock_file = take_lock(run_dir)?;
+    let lock_file = take_lock(run_dir, options.take_over)?;
     let (policy, config, files_refused) = kept_policy::at_start(run_dir)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
@@ -203,7 +205,7 @@ fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<SchedExtSupervis
     Ok(SchedExtSupervisor::new(kernel))
 }
 
-fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
+fn take_lock(run_dir: &RunDir, take_over: bool) -> Result<std::fs::File, StartError> {
     let dir = run_dir.dir();
     let wrong = |path: &Path| {
         let path = path.to_owned();
@@ -218,6 +220,14 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
     std::fs::set_permissions(dir, mode).map_err(wrong(dir))?;
     let path = run_dir.agent_lock();
     let file = open_lock(&path).map_err(wrong(&path))?;
+    if take_over {
+        // An agent that ends sees that this lock is taken, and keeps its limits for us.
+        let next_path = run_dir.next_lock();
+        let next = open_lock(&next_path).map_err(wrong(&next_path))?;
+        next.lock().map_err(wrong(&next_path))?;
+        file.lock().map_err(wrong(&path))?;
+        return Ok(file);
+    }
     let began = Instant::now();
     while file.try_lock().is_err() {
         // An agent that leaves no longer answers but is still tidying up; one that starts does not
@@ -334,7 +344,7 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
             _ = int.recv() => {}
         }
         // Before the gates are locked: systemd may take its time.
-        match is_restarted(agent.life.mode) {
+        match has_next_agent(&agent.runtime.kernel.run_dir, agent.life.mode) {
             true => {
                 info!("asked to leave for the next agent");
                 agent.hand_over();
@@ -377,6 +387,12 @@ fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
     if let Err(error) = std::thread::Builder::new().spawn(leave) {
         warn!("agent: it stays in the session that started it and may end with that: {error}");
     }
+}
+
+/// Whether another agent takes this one's place as soon as it has ended.
+fn has_next_agent(run_dir: &RunDir, mode: Mode) -> bool {
+    let waits = open_lock(&run_dir.next_lock()).is_ok_and(|file| file.try_lock().is_err());
+    waits || is_restarted(mode)
 }
 
 /// Whether this is a service that systemd starts again as soon as it has ended. Where systemd does

@@ -29,16 +29,36 @@ pub fn is_ready(pod: &Pod, namespace: &str) -> bool {
         && pod.metadata.deletion_timestamp.is_none()
 }
 
+/// Whether another ready pod of the DaemonSet is on the node of the pod called `own`: a rollout
+/// starts the next pod beside the one that it replaces. `pods` are the node's.
+pub fn has_other<'a>(pods: impl IntoIterator<Item = &'a Pod>, own: &str, namespace: &str) -> bool {
+    pods.into_iter()
+        .any(|pod| pod.name_any() != own && is_ready(pod, namespace))
+}
+
+/// Whether an older one is: that one does the node's work until kubelet is told to end it.
+pub fn has_older(pods: &[impl AsRef<Pod>], own: &str, namespace: &str) -> bool {
+    let age = |pod: &Pod| (pod.creation_timestamp().map(|at| at.0), pod.name_any());
+    let pods = || pods.iter().map(AsRef::as_ref);
+    let is_own =
+        |pod: &&Pod| pod.name_any() == own && pod.namespace().as_deref() == Some(namespace);
+    let Some(own_age) = pods().find(is_own).map(age) else {
+        return false;
+    };
+    has_other(pods().filter(|pod| age(pod) < own_age), own, namespace)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn is_ready_with(pointer: &str, value: Value) -> bool {
+    fn pod_with(name: &str, second: u8, pointer: &str, value: Value) -> Pod {
         let mut pod = json!({
             "metadata": {
-                "name": "tidegate-x",
+                "name": name,
+                "creationTimestamp": format!("2026-11-29T00:00:0{second}Z"),
                 "namespace": "tidegate",
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": NAME, "uid": "1"}],
                 "deletionTimestamp": null,
@@ -46,8 +66,34 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         });
         *pod.pointer_mut(pointer).expect("it has the field") = value;
-        let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        is_ready(&pod, "tidegate")
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn is_ready_with(pointer: &str, value: Value) -> bool {
+        is_ready(&pod_with("tidegate-x", 0, pointer, value), "tidegate")
+    }
+
+    #[test]
+    fn of_two_pods_on_a_node_the_older_works_until_it_is_to_end() {
+        let has = |first: Pod, own: &str| {
+            let next = pod_with("b", 5, "/metadata/namespace", json!("tidegate"));
+            let pods = [first, next].map(std::sync::Arc::new);
+            let has_other = has_other(pods.iter().map(AsRef::as_ref), own, "tidegate");
+            (has_older(&pods, own, "tidegate"), has_other)
+        };
+        let first = || pod_with("c", 1, "/metadata/namespace", json!("tidegate"));
+        assert_eq!(has(first(), "b"), (true, true));
+        assert_eq!(has(first(), "c"), (false, true));
+        let ends = pod_with(
+            "c",
+            1,
+            "/metadata/deletionTimestamp",
+            json!("2026-11-29T00:00:09Z"),
+        );
+        assert_eq!(has(ends, "b"), (false, false));
+        let of_tenant = pod_with("c", 1, "/metadata/namespace", json!("tenant"));
+        assert_eq!(has(of_tenant, "b"), (false, false));
+        assert!(!has(first(), "not-listed-yet").0);
     }
 
     #[test]

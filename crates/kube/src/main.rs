@@ -60,6 +60,8 @@ enum Command {
         /// By TLS, with tls.crt and tls.key of this folder
         #[arg(long, value_name = "DIR", requires = "metrics_port")]
         metrics_tls: Option<PathBuf>,
+        #[arg(long, env = "POD_NAME", hide = true)]
+        pod_name: Option<String>,
         #[arg(long, env = "POD_IP", hide = true)]
         pod_ip: Option<IpAddr>,
     },
@@ -167,6 +169,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
             ready_port,
             metrics_port,
             metrics_tls,
+            pod_name,
             pod_ip,
         } => {
             let settings = Settings {
@@ -179,6 +182,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
                 ready: pod_ip.zip(ready_port).map(SocketAddr::from),
                 metrics: pod_ip.zip(metrics_port).map(SocketAddr::from),
                 metrics_tls,
+                pod: pod_name,
             };
             run::run(settings, until_signal()?).await
         }

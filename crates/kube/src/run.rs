@@ -17,6 +17,7 @@ use tidegate_publish::{Constants, Step};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
+use crate::daemonset;
 use crate::evict::{self, Answer, Mode};
 use crate::follow::NodeStores;
 use crate::gates::{AgentAnswers, Change, PodGate};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The folder of a certificate for that address.
     pub metrics_tls: Option<PathBuf>,
+    /// The name of the pod that this process is in.
+    pub pod: Option<String>,
 }
 
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
@@ -90,7 +93,12 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
             () = &mut ended => break,
         }
     }
-    keeper.publisher.leave().await;
+    if keeper.has_successor() {
+        let node = &keeper.settings.node;
+        info!("node {node}: the next pod is ready; what is published stays");
+    } else {
+        keeper.publisher.leave().await;
+    }
     Ok(())
 }
 
@@ -143,6 +151,14 @@ impl Keeper {
         }
     }
 
+    /// Whether another pod of the DaemonSet goes on in this one's place.
+    fn has_successor(&self) -> bool {
+        let pods = self.followed.pods.state();
+        let Settings { namespace, pod, .. } = &self.settings;
+        let is_there = |own| daemonset::has_other(pods.iter().map(Arc::as_ref), own, namespace);
+        pod.as_deref().is_some_and(is_there)
+    }
+
     async fn step(&mut self) {
         let status = self.agent.status().await;
         if status.is_ok() != self.is_agent_there {
@@ -156,11 +172,16 @@ impl Keeper {
         self.health.agent(fault);
         let status = status.ok();
         let pods = self.followed.pods.state();
+        self.renew_lease();
+        let Settings { namespace, pod, .. } = &self.settings;
+        let waits = |own| daemonset::has_older(&pods, own, namespace);
+        if pod.as_deref().is_some_and(waits) {
+            return;
+        }
         if let Some(status) = &status {
             self.keep_gates(&pods, status).await;
         }
         self.publish(&pods, status.as_ref()).await;
-        self.renew_lease();
     }
 
     /// While this process lives and reaches the API server, nobody else withdraws what it promises.

@@ -168,6 +168,48 @@ fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
     }
 }
 
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn of_a_rollout_the_older_pod_works_and_what_it_published_stays() {
+    let bed = crate::bed::bed();
+    let daemonset = ["-n", NAMESPACE, "daemonset", "tidegate"];
+    let owner = bed.field(&daemonset, ".metadata.uid");
+    let pod = |name: &str| {
+        bed.apply(&format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {NAMESPACE}, ownerReferences: \
+             [{{apiVersion: apps/v1, kind: DaemonSet, name: tidegate, uid: {owner}}}]}}\n\
+             spec: {{nodeName: node-5, containers: [{{name: c, image: x}}]}}\n"
+        ));
+        let ready = [
+            "-n",
+            NAMESPACE,
+            "wait",
+            "--for=condition=Ready",
+            "pod",
+            name,
+        ];
+        bed.kubectl(&ready);
+    };
+    let agent = FakeAgent::start(4.0);
+    let keeper = |name: &str| bed.keeper_of_node("node-5", &agent, &["--pod-name", name]);
+    pod("rollout-1");
+    let first = keeper("rollout-1");
+    bed.until(|| bed.published("node-5") == "12k", "the first publishes");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    pod("rollout-2");
+    let next = keeper("rollout-2");
+    first.terminate();
+    assert_eq!(bed.published("node-5"), "12k", "it stays for the next pod");
+    agent.with(|state| state.main_cpus = 12.0);
+    std::thread::sleep(std::time::Duration::from_secs(10));
+    assert_eq!(bed.published("node-5"), "12k", "the older pod is ready");
+    bed.kubectl(&["-n", NAMESPACE, "delete", "pod", "rollout-1"]);
+    bed.until(|| bed.published("node-5") == "4k", "the next publishes");
+    next.terminate();
+    assert_eq!(bed.published("node-5"), "", "there is no other pod");
+    bed.kubectl(&["-n", NAMESPACE, "delete", "pod", "rollout-2"]);
+}
+
 /// What the examples are about, on a node without a machine.
 const WORK: &str = "
 apiVersion: apps/v1

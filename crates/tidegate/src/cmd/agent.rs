@@ -60,6 +60,11 @@ struct RunArgs {
     /// For a container with the machine's processes and cgroups.
     #[arg(long)]
     host_cgroups: bool,
+    /// Wait until the agent that runs ends, and take over its gates
+    ///
+    /// An agent that gets SIGTERM while another one waits keeps all limits for it.
+    #[arg(long, conflicts_with = "on_demand")]
+    take_over: bool,
 }
 
 /// A term's value that is one word of a few.
@@ -99,6 +104,7 @@ fn run(args: &RunArgs) -> Result<Exit, Failure> {
         mode,
         sense: args.sense,
         engine: args.engine,
+        take_over: args.take_over,
     };
     startup::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)

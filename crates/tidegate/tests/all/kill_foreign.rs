@@ -81,6 +81,58 @@ impl Process {
     }
 }
 
+/// An agent in the foreground, as in a container.
+fn agent(instance: &Instance) -> Background {
+    running(instance, &["agent", "run", "--service", "--take-over"])
+}
+
+/// What a rollout of the DaemonSet does, and its end.
+#[test]
+fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
+    let instance = or_skip!(Instance::new("take-over"));
+    let group = OtherGroup::new(&instance);
+    let fresh = group.values();
+    let in_control = |agent: &Background| {
+        let output = instance.output(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        status["pid"].as_u64() == Some(agent.pid().into())
+    };
+    let mut first = agent(&instance);
+    wait("the first agent", SOON, || in_control(&first));
+    instance.ok(&["set", &group.target(), "class=side", "quota=20%cpu"]);
+    // Side work begins at the tolerance.
+    let is_settled = || group.values().concat().contains("20000");
+    wait("its own quota", SOON, is_settled);
+    let limited = group.values();
+    assert_ne!(limited, fresh);
+    for nth in 0..kills() {
+        let next = agent(&instance);
+        let lock = instance.run_dir().join("next.lock");
+        let waits = || {
+            let file = std::fs::File::options().write(true).open(&lock);
+            file.is_ok_and(|file| file.try_lock().is_err())
+        };
+        wait("the next agent to wait", SOON, waits);
+        assert!(in_control(&first), "it only waits");
+        signal(first.pid() as i32, libc::SIGTERM);
+        let took = wait("the next agent", SOON, || {
+            assert_eq!(group.values(), limited, "hand-over {nth}");
+            in_control(&next)
+        });
+        assert!(took < LEASE, "the guardian would have acted: {took:?}");
+        assert!(first.0.wait().unwrap().success());
+        first = next;
+        let status = instance.json(&["status"]);
+        assert_eq!(status["alerts"], serde_json::json!([]), "{status:#}");
+        assert_eq!(status["gates"].as_array().map(Vec::len), Some(1));
+        assert_eq!(group.values(), limited);
+    }
+    signal(first.pid() as i32, libc::SIGTERM);
+    assert!(first.0.wait().unwrap().success());
+    assert_eq!(group.values(), fresh, "nobody waited");
+    assert_eq!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
+}
+
 /// `tidegate WORD`, until it is dropped.
 fn running(instance: &Instance, words: &[&str]) -> Background {
     use std::os::unix::process::CommandExt;
