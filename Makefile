@@ -1,11 +1,12 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results release docs install uninstall install-lab uninstall-lab deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results release docs install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
 LAB ?= target/release/tidegate-lab
+KUBE ?= target/release/tidegate-kube
 # systemd reads both /usr and /usr/local. Set it for another prefix.
 SYSTEMD_UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 # What is installed besides the command; the package has the same files.
@@ -153,8 +154,21 @@ uninstall-lab: ## Remove what install-lab put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate-lab $(MAN)/tidegate-lab.1 $(BASH)/tidegate-lab $(ZSH)/_tidegate-lab $(FISH)/tidegate-lab.fish
 	rm -rf $(DOC)-lab
 
-deb: setup-build ## Build the Debian packages in target/deb: tidegate and tidegate-lab, each with -dbgsym for its debug symbols
-	cargo build --profile dist --package tidegate --package tidegate-lab
+install-kube: ## After make image: the tidegate-kube command for administrators, its man pages and completions
+	@test -x $(KUBE) || { echo "tidegate-kube: install: nothing is built; run make image first" >&2; exit 1; }
+	install -D -m 755 $(KUBE) $(DESTDIR)$(PREFIX)/bin/tidegate-kube
+	install -d $(MAN)
+	$(KUBE) man --out $(MAN)
+	chmod 644 $(MAN)/tidegate-kube*.1
+	$(call completions,$(KUBE),tidegate-kube)
+	install -D -m 644 packaging/copyright $(DOC)-kube/copyright
+
+uninstall-kube: ## Remove what install-kube put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate-kube $(MAN)/tidegate-kube*.1 $(BASH)/tidegate-kube $(ZSH)/_tidegate-kube $(FISH)/tidegate-kube.fish
+	rm -rf $(DOC)-kube
+
+deb: setup-build ## Build the Debian packages in target/deb: tidegate, tidegate-lab and tidegate-kube, each with -dbgsym for its debug symbols
+	cargo build --profile dist --package tidegate --package tidegate-lab --package tidegate-kube
 	@BINARY=target/dist/tidegate DBGSYM=yes scripts/deb.sh
 
 clean: ## Remove build output

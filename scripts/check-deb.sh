@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the packages: two builds give the same bytes, lintian finds no error, and they have the files of `make install` and
-# `make install-lab`. Usage: scripts/check-deb.sh [BINARY], with its lab beside it as BINARY-lab. Ends with "N passed, N failed, N skipped".
+# Checks the packages: two builds give the same bytes, lintian finds no error, and they have the files of `make install`,
+# `make install-lab` and `make install-kube`. Usage: scripts/check-deb.sh [BINARY], beside BINARY-lab and BINARY-kube. Ends with "N passed, N failed, N skipped".
 set -eu
 binary=${1:-target/release/tidegate}
 work=$(mktemp -d)
@@ -35,7 +35,7 @@ twice() {
 # same_files PACKAGE INSTALL-TARGET
 same_files() {
 	installed=$work/installed-$1
-	make -s "$2" "DESTDIR=$installed" PREFIX=/usr "BINARY=$binary" "LAB=$binary-lab"
+	make -s "$2" "DESTDIR=$installed" PREFIX=/usr "BINARY=$binary" "LAB=$binary-lab" "KUBE=$binary-kube"
 	(cd "$installed" && find . -type f) | sort >"$work/installed.list"
 	dpkg-deb -c "$work/one/$1"_*.deb | awk '/^-/ { print $6 }' | sed 's/\.1\.gz$/.1/' | grep -v -e changelog -e lintian | sort >"$work/package.list"
 	diff "$work/installed.list" "$work/package.list" && make -s "un$2" "DESTDIR=$installed" PREFIX=/usr && [ -z "$(find "$installed" -type f)" ]
@@ -56,6 +56,7 @@ symbols() {
 check "two builds of one commit differ" twice
 check "tidegate and make install differ" same_files tidegate install
 check "tidegate-lab and make install-lab differ" same_files tidegate-lab install-lab
+check "tidegate-kube and make install-kube differ" same_files tidegate-kube install-kube
 check "the package of debug symbols" symbols
 if command -v lintian >/dev/null; then
 	check "lintian" lints

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes the Debian packages tidegate and tidegate-lab: the files of `make install` and `make install-lab`, and the control files of
-# packaging/debian. The same commit and the same binaries give the same bytes. Variables: BINARY (target/release/tidegate), LAB (its
-# name with -lab; empty: no such package), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb), DBGSYM (no; yes
+# Makes the Debian packages tidegate, tidegate-lab and tidegate-kube: the files of `make install`, `make install-lab` and
+# `make install-kube`, and the control files of packaging/debian. The same commit and the same binaries give the same bytes.
+# Variables: BINARY (target/release/tidegate), LAB and KUBE (its name with -lab and -kube; empty: no such package), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb), DBGSYM (no; yes
 # also makes the packages of debug symbols).
 set -eu
 umask 022
 BINARY=${BINARY:-target/release/tidegate}
 LAB=${LAB-$BINARY-lab}
+KUBE=${KUBE-$BINARY-kube}
 OUT=${OUT:-target/deb}
 VERSION=${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-1}
 for tool in dpkg-deb dpkg-shlibdeps strip; do
@@ -28,7 +29,7 @@ package() {
 	control=$tree/DEBIAN
 	doc=$tree/usr/share/doc/$name
 	install -d "$control"
-	make --no-print-directory -s "$2" "DESTDIR=$(realpath "$work")/debian/$name" PREFIX=/usr "BINARY=$BINARY" "LAB=$LAB"
+	make --no-print-directory -s "$2" "DESTDIR=$(realpath "$work")/debian/$name" PREFIX=/usr "BINARY=$BINARY" "LAB=$LAB" "KUBE=$KUBE"
 	strip --remove-section=.comment "$tree/usr/bin/$name"
 	gzip -9n "$tree"/usr/share/man/man1/*.1
 	cat >"$doc/changelog.Debian" <<END
@@ -63,3 +64,4 @@ END
 
 package tidegate install "$BINARY"
 [ -z "$LAB" ] || package tidegate-lab install-lab "$LAB"
+[ -z "$KUBE" ] || package tidegate-kube install-kube "$KUBE"

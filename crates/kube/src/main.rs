@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use clap::{Parser, Subcommand};
+use anyhow::{Context, anyhow, bail};
+use clap::{CommandFactory, Parser, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use tidegate_api::Exit;
+use tidegate_api::cli::{self, Failure};
 use tidegate_kube::agent::Agent;
 use tidegate_kube::evict::Mode;
 use tidegate_kube::policy::{self, Place, TidegatePolicy};
@@ -96,6 +98,10 @@ enum Command {
     },
     /// Print the definition of TidegatePolicy
     Crd,
+    #[command(hide = true)]
+    Completions(cli::completions::Args),
+    #[command(hide = true)]
+    Man(cli::man::Args),
 }
 
 #[derive(clap::Args)]
@@ -208,7 +214,13 @@ async fn act(command: Command) -> anyhow::Result<()> {
             println!("{}", serde_json::to_string_pretty(&TidegatePolicy::crd())?);
             Ok(())
         }
+        Command::Completions(args) => printed(cli::completions::main(&args, Cli::command())),
+        Command::Man(args) => printed(cli::man::main(&args, Cli::command())),
     }
+}
+
+fn printed(done: Result<Exit, Failure>) -> anyhow::Result<()> {
+    done.map(drop).map_err(|failure| anyhow!("{failure}"))
 }
 
 fn until_signal() -> anyhow::Result<impl Future<Output = ()>> {

@@ -358,6 +358,7 @@ fn packages(
             .current_dir(repository)
             .env("VERSION", version)
             .env("LAB", "")
+            .env("KUBE", "")
             .env("COMPRESS", "none")
             .env("OUT", repository.join("target/vm/deb"));
         if let Some((_, binary)) = binaries.first() {
