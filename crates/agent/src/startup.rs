@@ -1,7 +1,10 @@
 //! Becoming the agent: one at a time, away from any gate, with what an earlier agent left taken up.
 
 mod error;
+mod signals;
+mod take_over;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -46,6 +49,7 @@ use crate::systemd::{bus, own_unit};
 use crate::threads;
 use crate::view::SharedStatus;
 
+use self::signals::Signals;
 pub use crate::process::Mode;
 pub use error::StartError;
 
@@ -75,7 +79,7 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
         forget_starter();
         enter_own_manager();
     }
-    let result = start(run_dir, options).and_then(serve);
+    let result = live(run_dir, options);
     if let Err(why) = &result
         && options.mode == Mode::OnDemand
     {
@@ -83,6 +87,24 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
         let _ = writeln!(io::stdout(), "{why}");
     }
     result
+}
+
+fn live(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::of("tokio"))?;
+    let mut signals = None;
+    let lock_file = if options.take_over {
+        let signals = signals.insert(Signals::follow(&runtime).map_err(StartError::of("signals"))?);
+        match take_over::wait(run_dir, &runtime, signals)? {
+            Some(file) => file,
+            None => return Ok(()),
+        }
+    } else {
+        take_lock(run_dir)?
+    };
+    serve(start(run_dir, options, lock_file)?, &runtime, signals)
 }
 
 /// Leaves the caller's session and parentage: the starter may exec another program, whose child we
@@ -105,12 +127,10 @@ struct Started {
     listener: std::os::unix::net::UnixListener,
     housekeeping: Housekeeping,
     guardian_pid: Option<u32>,
-    _lock: std::fs::File,
+    _lock: File,
 }
 
-fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
-    GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
-    let lock_file = take_lock(run_dir, options.take_over)?;
+fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started, StartError> {
     let (policy, config, files_refused) = kept_policy::at_start(run_dir)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
@@ -205,7 +225,9 @@ fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<SchedExtSupervis
     Ok(SchedExtSupervisor::new(kernel))
 }
 
-fn take_lock(run_dir: &RunDir, take_over: bool) -> Result<std::fs::File, StartError> {
+/// The run directory, and the file of its agent's lock, which is not taken yet.
+fn open_agent_lock(run_dir: &RunDir) -> Result<File, StartError> {
+    GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
     let dir = run_dir.dir();
     let wrong = |path: &Path| {
         let path = path.to_owned();
@@ -219,15 +241,12 @@ fn take_lock(run_dir: &RunDir, take_over: bool) -> Result<std::fs::File, StartEr
     let mode = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(dir, mode).map_err(wrong(dir))?;
     let path = run_dir.agent_lock();
-    let file = open_lock(&path).map_err(wrong(&path))?;
-    if take_over {
-        // An agent that ends sees that this lock is taken, and keeps its limits for us.
-        let next_path = run_dir.next_lock();
-        let next = open_lock(&next_path).map_err(wrong(&next_path))?;
-        next.lock().map_err(wrong(&next_path))?;
-        file.lock().map_err(wrong(&path))?;
-        return Ok(file);
-    }
+    open_lock(&path).map_err(wrong(&path))
+}
+
+fn take_lock(run_dir: &RunDir) -> Result<File, StartError> {
+    let path = run_dir.agent_lock();
+    let file = open_agent_lock(run_dir)?;
     let began = Instant::now();
     while file.try_lock().is_err() {
         // An agent that leaves no longer answers but is still tidying up; one that starts does not
@@ -299,7 +318,11 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, StartErr
     Ok(listener)
 }
 
-fn serve(started: Started) -> Result<(), StartError> {
+fn serve(
+    started: Started,
+    runtime: &tokio::runtime::Runtime,
+    signals: Option<Signals>,
+) -> Result<(), StartError> {
     let Started {
         agent,
         listener,
@@ -309,14 +332,11 @@ fn serve(started: Started) -> Result<(), StartError> {
     } = started;
     let threads = threads::start(&agent, housekeeping).map_err(StartError::of("thread"))?;
     control_thread::pin_memory();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StartError::of("tokio"))?;
     let socket = agent.runtime.kernel.run_dir.socket();
     let served = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        leave_on_signals(Arc::clone(&agent))?;
+        let signals = signals.map_or_else(Signals::new, Ok)?;
+        leave_on(signals, Arc::clone(&agent));
         say_ready(agent.life.mode)?;
         leave_session(agent.life.mode, guardian_pid);
         server::serve(listener, Arc::clone(&agent)).await
@@ -333,16 +353,9 @@ fn serve(started: Started) -> Result<(), StartError> {
     served.map_err(StartError::of(&socket.display().to_string()))
 }
 
-/// A service manager ends us with SIGTERM, a person with Ctrl-C.
-fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
+fn leave_on(mut signals: Signals, agent: Arc<Agent>) {
     tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
+        signals.recv().await;
         // Before the gates are locked: systemd may take its time.
         match has_next_agent(&agent.runtime.kernel.run_dir, agent.life.mode) {
             true => {
@@ -355,7 +368,6 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
             }
         }
     });
-    Ok(())
 }
 
 /// A user can make groups below their own manager only. Where there is none, discovery says what
@@ -391,8 +403,7 @@ fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
 
 /// Whether another agent takes this one's place as soon as it has ended.
 fn has_next_agent(run_dir: &RunDir, mode: Mode) -> bool {
-    let waits = open_lock(&run_dir.next_lock()).is_ok_and(|file| file.try_lock().is_err());
-    waits || is_restarted(mode)
+    take_over::is_awaited(run_dir) || is_restarted(mode)
 }
 
 /// Whether this is a service that systemd starts again as soon as it has ended. Where systemd does

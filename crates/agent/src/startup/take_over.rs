@@ -1,0 +1,56 @@
+//! An agent that waits for the place of the one that runs, as during a rollout in Kubernetes. It
+//! holds a lock meanwhile, by which the other one, told to end, sees that limits are to stay.
+
+use std::fs::File;
+use std::time::Instant;
+
+use tokio::runtime::Runtime;
+use tracing::info;
+
+use super::signals::Signals;
+use super::{StartError, open_agent_lock};
+use crate::paths::{RunDir, open_lock};
+use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
+
+pub(super) fn is_awaited(run_dir: &RunDir) -> bool {
+    open_lock(&run_dir.next_lock()).is_ok_and(|file| file.try_lock().is_err())
+}
+
+/// Waits for the agent's lock. `None`: this process was told to end first.
+///
+/// Where both are told to end at once, as by an uninstall, the other one may still have seen us and
+/// hand over. So after the signal this waits on without being seen, takes over if it can, and then
+/// leaves as any agent does.
+pub(super) fn wait(
+    run_dir: &RunDir,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Result<Option<File>, StartError> {
+    let file = open_agent_lock(run_dir)?;
+    let next_path = run_dir.next_lock();
+    let mut next = Some(open_lock(&next_path).map_err(StartError::at(&next_path))?);
+    let mut is_seen = false;
+    let mut told: Option<Instant> = None;
+    while file.try_lock().is_err() {
+        // Another one may wait, too.
+        if let Some(next) = next.as_ref().filter(|_| !is_seen) {
+            is_seen = next.try_lock().is_ok();
+            if is_seen {
+                info!("another agent runs; this one waits for its place");
+            }
+        }
+        if told.is_some_and(|at| at.elapsed() >= LOCK_PATIENCE) {
+            return Ok(None);
+        }
+        if told.is_some() {
+            std::thread::sleep(LOCK_POLL);
+            continue;
+        }
+        let wait = async { tokio::time::timeout(LOCK_POLL, signals.recv()).await };
+        if runtime.block_on(wait).is_ok() {
+            next = None;
+            told = Some(Instant::now());
+        }
+    }
+    Ok(Some(file))
+}
