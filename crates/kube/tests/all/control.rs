@@ -58,13 +58,70 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
 
 /// What kubelet's probe gets.
 fn asked(port: &str) -> String {
+    got(port, "GET / HTTP/1.1\r\n\r\n")
+}
+
+fn got(port: &str, request: &str) -> String {
     let mut text = String::new();
     // The process may not listen yet.
     if let Ok(mut stream) = std::net::TcpStream::connect(format!("127.0.0.1:{port}")) {
-        let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_string(&mut text);
     }
     text
+}
+
+fn free_port() -> String {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    socket.local_addr().expect("it has one").port().to_string()
+}
+
+const ACCOUNTS: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: scraper, namespace: scrape}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: tenant, namespace: scrape}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: scraper}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: scraper}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
+subjects: [{kind: ServiceAccount, name: scraper, namespace: scrape}]
+";
+
+fn only_accounts_that_may_read_its_metrics(bed: &Bed, port: &str) {
+    bed.namespace("scrape", "");
+    bed.apply(ACCOUNTS);
+    let token = |account| bed.kubectl(&["-n", "scrape", "create", "token", account]);
+    let metrics = |token: &str| {
+        let bearer = format!("authorization: Bearer {}", token.trim());
+        got(
+            port,
+            &format!("GET /metrics HTTP/1.1\r\nhost: pod\r\n{bearer}\r\n\r\n"),
+        )
+    };
+    let scraper = token("scraper");
+    let has_all = || {
+        let text = metrics(&scraper);
+        text.starts_with("HTTP/1.1 200")
+            && text.contains("\ntidegate_agent_up 1\n")
+            && text.contains("\ntidegate_kube_published_cpus 12\n")
+    };
+    bed.until(has_all, "an account that may reads the figures of both");
+    let refused = metrics(&token("tenant"));
+    assert!(
+        refused.starts_with("HTTP/1.1 403") && refused.contains("scrape:tenant may not"),
+        "{refused}"
+    );
+    assert!(metrics("made-up").starts_with("HTTP/1.1 401"));
 }
 
 #[test]
@@ -73,14 +130,14 @@ fn a_publisher_is_ready_while_it_reaches_the_api_server_and_the_agent() {
     // The other tests' API server must not stop for so long.
     let bed = Bed::start(&["-nodes", "1"]);
     bed.install(&["tidegate.yaml"]);
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = socket.local_addr().expect("it has one").port().to_string();
-    drop(socket);
+    let [port, scraped] = [(); 2].map(|()| free_port());
     let agent = FakeAgent::start(4.0);
-    let probe = ["--pod-ip", "127.0.0.1", "--ready-port", &port];
-    let _keeper = bed.keeper_of_node("node-0", &agent, &probe);
+    let ports = ["--ready-port", &port, "--metrics-port", &scraped];
+    let ports = [&["--pod-ip", "127.0.0.1"][..], &ports].concat();
+    let _keeper = bed.keeper_of_node("node-0", &agent, &ports);
     let is_ready = || asked(&port).starts_with("HTTP/1.1 200");
     bed.until(is_ready, "it is ready");
+    only_accounts_that_may_read_its_metrics(&bed, &scraped);
     bed.during_an_outage(|| {
         let is_unready = || asked(&port).contains("has not taken the node's lease");
         bed.until(is_unready, "it is not ready without the API server");
