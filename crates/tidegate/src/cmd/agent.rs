@@ -60,7 +60,7 @@ struct RunArgs {
     /// For a container with the machine's processes and cgroups.
     #[arg(long)]
     host_cgroups: bool,
-    /// Wait until the agent that runs ends, and take over its gates
+    /// Wait for the running agent to end, and take its place
     ///
     /// An agent that gets SIGTERM while another one waits keeps all limits for it.
     #[arg(long, conflicts_with = "on_demand")]
