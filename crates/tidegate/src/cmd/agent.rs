@@ -63,7 +63,7 @@ struct RunArgs {
     /// Wait for the running agent to end, and take its place
     ///
     /// An agent that gets SIGTERM while another one waits keeps all limits for it.
-    #[arg(long, conflicts_with = "on_demand")]
+    #[arg(long, conflicts_with = "on_demand", hide_short_help = true)]
     take_over: bool,
 }
 
