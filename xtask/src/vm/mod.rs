@@ -4,6 +4,7 @@
 mod options;
 
 use options::{Action, Kernels, Options};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
@@ -112,9 +113,13 @@ fn fetch_only(repository: &Path, options: &Options) -> Result<u8, VmError> {
     Ok(code)
 }
 
-/// The tests asked for, by exact name or part of it; none named means all.
+/// The tests asked for, by name or, where none has that name, by part of it; none named means all.
 fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, VmError> {
-    let matches = |case: &Case, name: &String| case.name.contains(name.as_str());
+    let known: BTreeSet<String> = all.iter().map(|case| case.name.clone()).collect();
+    let matches = |case: &Case, name: &String| match known.contains(name) {
+        true => case.name == *name,
+        false => case.name.contains(name.as_str()),
+    };
     if let Some(name) = names
         .iter()
         .find(|name| !all.iter().any(|case| matches(case, name)))
