@@ -44,10 +44,15 @@ const CONNECTIONS_MAX: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A caller that was allowed is not reviewed again for this long.
 const ALLOWED_FOR: Duration = Duration::from_secs(60);
-const ALLOWED_MAX: usize = 64;
-/// A refused caller keeps its connection for this long, so that the API server gets few reviews of
-/// tokens that somebody makes up.
-const REFUSAL_DELAY: Duration = Duration::from_secs(1);
+/// For this long, its reviews do not count among those of new tokens.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
+/// A caller that was refused is not reviewed again for this long.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+const REMEMBERED_MAX: usize = 64;
+/// One new token is reviewed in this long: anybody can make them up.
+const REVIEW_PERIOD: Duration = Duration::from_secs(1);
+/// So many may be at once, after a pause.
+const REVIEW_BURST: u32 = 5;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 pub struct Metrics {
@@ -56,18 +61,36 @@ pub struct Metrics {
     pub health: Health,
     /// The folder of `tls.crt` and `tls.key`. Without it the port is plain HTTP.
     pub tls: Option<PathBuf>,
-    pub allowed: Allowed,
+    pub callers: Callers,
 }
 
-/// When each token was found to be allowed.
+/// What the API server said of callers, and how much more it may be asked.
 #[derive(Default)]
-pub struct Allowed(Mutex<HashMap<String, Instant>>);
+pub struct Callers(Mutex<Memory>);
 
+#[derive(Default)]
+struct Memory {
+    /// By the SHA-256 of the token.
+    verdicts: HashMap<Vec<u8>, (Verdict, Instant)>,
+    /// Until when the reviews that were granted use up the allowance.
+    spent_until: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 enum Verdict {
     Allowed,
     /// No user has this token.
     Unknown,
     Forbidden(String),
+}
+
+#[derive(Debug, PartialEq)]
+enum Recalled {
+    Verdict(Verdict),
+    /// The API server may be asked.
+    Review,
+    /// It was asked too often.
+    Later,
 }
 
 impl Metrics {
@@ -128,32 +151,39 @@ impl Metrics {
         let Some(token) = token.map(str::trim) else {
             return response(StatusCode::UNAUTHORIZED, "send a bearer token\n".into());
         };
-        if self.allowed.has(token, Instant::now()) {
-            return response(StatusCode::OK, self.text().await);
-        }
-        let (status, why) = match self.review(token).await {
-            Ok(Verdict::Allowed) => {
-                self.allowed.add(token, Instant::now());
-                return response(StatusCode::OK, self.text().await);
+        let digest = digest(token);
+        let verdict = match self.callers.recall(&digest, Instant::now()) {
+            Recalled::Verdict(verdict) => Ok(verdict),
+            Recalled::Review => {
+                let reviewed = self.review(token).await;
+                reviewed.inspect(|verdict| {
+                    self.callers
+                        .remember(digest, verdict.clone(), Instant::now());
+                })
             }
-            Ok(Verdict::Unknown) => (
+            Recalled::Later => {
+                let why = "too many new tokens at once: try again in a few seconds\n";
+                return response(StatusCode::SERVICE_UNAVAILABLE, why.into());
+            }
+        };
+        match verdict {
+            Ok(Verdict::Allowed) => response(StatusCode::OK, self.text().await),
+            Ok(Verdict::Unknown) => response(
                 StatusCode::UNAUTHORIZED,
-                "the API server does not know this token\n".to_owned(),
+                "the API server does not know this token\n".into(),
             ),
-            Ok(Verdict::Forbidden(user)) => (
+            Ok(Verdict::Forbidden(user)) => response(
                 StatusCode::FORBIDDEN,
                 format!("{user} may not get the non-resource URL {PATH}\n"),
             ),
             Err(error) => {
                 warn!("metrics: a caller's token: {error:#}");
-                (
+                response(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the API server does not review the token\n".to_owned(),
+                    "the API server does not review the token\n".into(),
                 )
             }
-        };
-        tokio::time::sleep(REFUSAL_DELAY).await;
-        response(status, why)
+        }
     }
 
     async fn review(&self, token: &str) -> anyhow::Result<Verdict> {
@@ -192,21 +222,58 @@ impl Metrics {
     }
 }
 
-impl Allowed {
-    fn has(&self, token: &str, now: Instant) -> bool {
-        let allowed = self.0.lock().expect("nothing panics with it");
-        allowed
-            .get(token)
-            .is_some_and(|since| now.duration_since(*since) < ALLOWED_FOR)
-    }
-
-    fn add(&self, token: &str, now: Instant) {
-        let mut allowed = self.0.lock().expect("nothing panics with it");
-        allowed.retain(|_, since| now.duration_since(*since) < ALLOWED_FOR);
-        if allowed.len() < ALLOWED_MAX {
-            allowed.insert(token.to_owned(), now);
+impl Verdict {
+    fn holds_for(&self) -> Duration {
+        match self {
+            Verdict::Allowed => ALLOWED_FOR,
+            Verdict::Unknown | Verdict::Forbidden(_) => REFUSED_FOR,
         }
     }
+}
+
+impl Callers {
+    fn recall(&self, digest: &[u8], now: Instant) -> Recalled {
+        let mut memory = self.0.lock().expect("nothing panics with it");
+        if let Some((verdict, at)) = memory.verdicts.get(digest) {
+            let age = now.duration_since(*at);
+            if age < verdict.holds_for() {
+                return Recalled::Verdict(verdict.clone());
+            }
+            // Whoever makes up tokens must not keep Prometheus out.
+            if *verdict == Verdict::Allowed && age < KNOWN_FOR {
+                return Recalled::Review;
+            }
+        }
+        let since = memory.spent_until.map_or(now, |until| until.max(now));
+        let until = since + REVIEW_PERIOD;
+        if until > now + REVIEW_PERIOD * REVIEW_BURST {
+            return Recalled::Later;
+        }
+        memory.spent_until = Some(until);
+        Recalled::Review
+    }
+
+    fn remember(&self, digest: Vec<u8>, verdict: Verdict, now: Instant) {
+        let mut memory = self.0.lock().expect("nothing panics with it");
+        memory.verdicts.retain(|of, (verdict, at)| {
+            let kept_for = match verdict {
+                Verdict::Allowed => KNOWN_FOR,
+                refusal => refusal.holds_for(),
+            };
+            *of != digest && now.duration_since(*at) < kept_for
+        });
+        if memory.verdicts.len() < REMEMBERED_MAX {
+            memory.verdicts.insert(digest, (verdict, now));
+        }
+    }
+}
+
+/// The SHA-256 of a token, by the TLS library.
+fn digest(token: &str) -> Vec<u8> {
+    let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
+    let suite = suite.expect("it is one of TLS 1.3");
+    let digest = suite.common.hash_provider.hash(token.as_bytes());
+    digest.as_ref().to_vec()
 }
 
 fn access_review(user: UserInfo) -> SubjectAccessReview {

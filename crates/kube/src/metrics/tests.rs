@@ -58,7 +58,7 @@ async fn start(tls: Option<PathBuf>) -> (Arc<ApiServer>, SocketAddr) {
         agent: Agent::at("/nonexistent/tidegate.sock".into()),
         health: Health::default(),
         tls,
-        allowed: Allowed::default(),
+        callers: Callers::default(),
     };
     let address = metrics.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     (server, address)
@@ -75,6 +75,10 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
 async fn get(address: SocketAddr, path: &str, header: &str) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     exchange(stream, &get_text(path, header)).await
+}
+
+fn bearer(token: &str) -> String {
+    format!("authorization: Bearer {token}\r\n")
 }
 
 fn get_text(path: &str, header: &str) -> String {
@@ -97,8 +101,7 @@ async fn only_a_caller_that_may_get_the_url_reads_the_figures() {
     }
     assert_eq!(server.count(), 0, "none of them costs a review");
     for (token, says) in [("made-up", "401"), ("tenant", "403"), ("scraper", "200")] {
-        let header = format!("authorization: Bearer {token}\r\n");
-        let answer = get(address, "/metrics", &header).await;
+        let answer = get(address, "/metrics", &bearer(token)).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {says} ")),
             "{token}: {answer}"
@@ -118,8 +121,8 @@ async fn only_a_caller_that_may_get_the_url_reads_the_figures() {
         })
     );
     let before = server.count();
-    let header = "authorization: Bearer scraper\r\n";
-    assert!(get(address, "/metrics", header).await.contains("200 OK"));
+    let again = get(address, "/metrics", &bearer("scraper")).await;
+    assert!(again.contains("200 OK"));
     assert_eq!(server.count(), before, "an allowed one is not asked again");
 }
 
@@ -129,9 +132,27 @@ async fn an_api_server_that_does_not_answer_lets_nobody_in() {
     server
         .is_away
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    let header = "authorization: Bearer scraper\r\n";
-    let answer = get(address, "/metrics", header).await;
+    let answer = get(address, "/metrics", &bearer("scraper")).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+}
+
+#[tokio::test]
+async fn made_up_tokens_cost_the_api_server_few_reviews() {
+    let (server, address) = start(None).await;
+    let began = std::time::Instant::now();
+    let mut later = 0;
+    for nth in 0..40 {
+        let answer = get(address, "/metrics", &bearer(&format!("made-up-{nth}"))).await;
+        later += usize::from(answer.starts_with("HTTP/1.1 503 "));
+        assert!(later > 0 || answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    assert!(later > 0 && server.count() == 40 - later);
+    assert!(server.count() <= REVIEW_BURST as usize + seconds + 1);
+    let before = server.count();
+    let again = get(address, "/metrics", &bearer("made-up-0")).await;
+    assert!(again.starts_with("HTTP/1.1 401 "), "{again}");
+    assert_eq!(server.count(), before, "a refused one is not asked again");
 }
 
 #[tokio::test]
@@ -149,17 +170,42 @@ async fn silent_callers_take_every_connection_for_a_while_at_most() {
 
 #[test]
 fn a_token_is_reviewed_again_after_a_while_and_few_are_remembered() {
-    let allowed = Allowed::default();
+    let callers = Callers::default();
     let start = Instant::now();
-    allowed.add("scraper", start);
-    assert!(allowed.has("scraper", start) && !allowed.has("other", start));
-    assert!(!allowed.has("scraper", start + ALLOWED_FOR));
-    for nth in 0..2 * ALLOWED_MAX {
-        allowed.add(&nth.to_string(), start);
+    let remember = |name: &str, verdict, now| callers.remember(digest(name), verdict, now);
+    let recall = |name: &str, now| callers.recall(&digest(name), now);
+    let allowed = || Recalled::Verdict(Verdict::Allowed);
+    remember("scraper", Verdict::Allowed, start);
+    assert_eq!(recall("scraper", start), allowed());
+    let tenant = Verdict::Forbidden("tenant".to_owned());
+    remember("tenant", tenant.clone(), start);
+    assert_eq!(recall("tenant", start), Recalled::Verdict(tenant));
+    assert_eq!(recall("tenant", start + REFUSED_FOR), Recalled::Review);
+
+    let later = start + ALLOWED_FOR;
+    for nth in 0..REVIEW_BURST {
+        assert_eq!(recall(&nth.to_string(), later), Recalled::Review);
     }
-    assert_eq!(allowed.0.lock().unwrap().len(), ALLOWED_MAX);
-    allowed.add("later", start + ALLOWED_FOR);
-    assert!(allowed.has("later", start + ALLOWED_FOR));
+    assert_eq!(recall("made-up", later), Recalled::Later);
+    assert_eq!(recall("scraper", later), Recalled::Review, "it is known");
+    assert_eq!(recall("new", later + REVIEW_PERIOD), Recalled::Review);
+    assert_eq!(recall("new", later + REVIEW_PERIOD), Recalled::Later);
+
+    for nth in 0..2 * REMEMBERED_MAX {
+        remember(&nth.to_string(), Verdict::Allowed, later);
+    }
+    remember("scraper", Verdict::Unknown, later);
+    assert_eq!(
+        recall("scraper", later),
+        Recalled::Verdict(Verdict::Unknown)
+    );
+    assert_eq!(
+        callers.0.lock().unwrap().verdicts.len(),
+        REMEMBERED_MAX,
+        "one takes its own place"
+    );
+    remember("late", Verdict::Allowed, later + KNOWN_FOR);
+    assert_eq!(recall("late", later + KNOWN_FOR), allowed());
 }
 
 /// The certificate is this test's own, for the name tidegate.test, until 2126.
