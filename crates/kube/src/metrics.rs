@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -16,7 +16,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -42,6 +42,8 @@ const PATH: &str = "/metrics";
 const CONNECTIONS_MAX: usize = 8;
 /// A connection lasts no longer. Prometheus waits for 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// For TLS and the head of a request: silent callers must not keep others out.
+const HEAD_PATIENCE: Duration = Duration::from_secs(2);
 /// A caller that was allowed is not reviewed again for this long.
 const ALLOWED_FOR: Duration = Duration::from_secs(60);
 /// For this long, its reviews do not count among those of new tokens.
@@ -59,9 +61,15 @@ pub struct Metrics {
     pub client: Client,
     pub agent: Agent,
     pub health: Health,
-    /// The folder of `tls.crt` and `tls.key`. Without it the port is plain HTTP.
-    pub tls: Option<PathBuf>,
+    /// Without it the port is plain HTTP.
+    pub tls: Option<Tls>,
     pub callers: Callers,
+}
+
+/// `tls.crt` and `tls.key` of a folder, as they were last read.
+pub struct Tls {
+    folder: PathBuf,
+    last: Mutex<Option<([SystemTime; 2], TlsAcceptor)>>,
 }
 
 /// What the API server said of callers, and how much more it may be asked.
@@ -95,8 +103,8 @@ enum Recalled {
 
 impl Metrics {
     pub async fn serve(self, address: SocketAddr) -> anyhow::Result<SocketAddr> {
-        if let Some(folder) = &self.tls {
-            acceptor(folder)?;
+        if let Some(tls) = &self.tls {
+            tls.acceptor()?;
         }
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("{address}"))?;
@@ -122,20 +130,27 @@ impl Metrics {
     }
 
     async fn converse(self: Arc<Self>, stream: TcpStream) -> anyhow::Result<()> {
+        let deadline = Instant::now() + HEAD_PATIENCE;
         match &self.tls {
-            None => self.exchange(stream).await,
-            Some(folder) => {
-                // Whoever renews a certificate replaces its files: they are read each time.
-                let acceptor = acceptor(folder).inspect_err(|error| warn!("{error:#}"))?;
-                self.exchange(acceptor.accept(stream).await?).await
+            None => self.exchange(stream, deadline).await,
+            Some(tls) => {
+                let acceptor = tls.acceptor().inspect_err(|error| warn!("{error:#}"))?;
+                let stream = tokio::time::timeout_at(deadline, acceptor.accept(stream)).await??;
+                self.exchange(stream, deadline).await
             }
         }
     }
 
-    async fn exchange(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> anyhow::Result<()> {
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        head_deadline: Instant,
+    ) -> anyhow::Result<()> {
         let service = service_fn(async |request| Ok::<_, Infallible>(self.answer(request).await));
         http1::Builder::new()
             .keep_alive(false)
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_deadline.saturating_duration_since(Instant::now()))
             .serve_connection(TokioIo::new(stream), service)
             .await
             .context("HTTP")
@@ -293,12 +308,38 @@ fn access_review(user: UserInfo) -> SubjectAccessReview {
     }
 }
 
-fn acceptor(folder: &Path) -> anyhow::Result<TlsAcceptor> {
-    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
-    let chain = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
+impl Tls {
+    pub fn of(folder: PathBuf) -> Self {
+        let last = Mutex::default();
+        Tls { folder, last }
+    }
+
+    /// Whoever renews a certificate replaces its files, which are then read again.
+    fn acceptor(&self) -> anyhow::Result<TlsAcceptor> {
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| self.folder.join(name));
+        let modified = [modified(&certificate)?, modified(&key)?];
+        let mut last = self.last.lock().expect("nothing panics with it");
+        if let Some((at, acceptor)) = &*last
+            && *at == modified
+        {
+            return Ok(acceptor.clone());
+        }
+        let acceptor = acceptor(&certificate, &key)?;
+        *last = Some((modified, acceptor.clone()));
+        Ok(acceptor)
+    }
+}
+
+fn modified(file: &Path) -> anyhow::Result<SystemTime> {
+    let modified = std::fs::metadata(file).and_then(|file| file.modified());
+    modified.with_context(|| format!("{}", file.display()))
+}
+
+fn acceptor(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
     let chain: Vec<_> = chain.with_context(|| format!("{}", certificate.display()))?;
     let key_of_chain =
-        PrivateKeyDer::from_pem_file(&key).with_context(|| format!("{}", key.display()))?;
+        PrivateKeyDer::from_pem_file(key).with_context(|| format!("{}", key.display()))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .context("TLS")?

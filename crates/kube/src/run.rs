@@ -22,7 +22,7 @@ use crate::evict::{self, Answer, Mode};
 use crate::follow::NodeStores;
 use crate::gates::{AgentAnswers, Change, PodGate};
 use crate::groups;
-use crate::metrics::{Callers, Metrics};
+use crate::metrics::{Callers, Metrics, Tls};
 use crate::node::{self, Sampler};
 use crate::policy::{self, Labels, Place, TidegatePolicy};
 use crate::publish::Publisher;
@@ -72,7 +72,7 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
             client: client.clone(),
             agent: Agent::at(settings.socket.clone()),
             health: health.clone(),
-            tls: settings.metrics_tls.clone(),
+            tls: settings.metrics_tls.clone().map(Tls::of),
             callers: Callers::default(),
         };
         metrics.serve(address).await.context("metrics")?;

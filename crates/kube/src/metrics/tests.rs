@@ -41,7 +41,7 @@ impl ApiServer {
     }
 }
 
-async fn start(tls: Option<PathBuf>) -> (Arc<ApiServer>, SocketAddr) {
+async fn start(tls: Option<Tls>) -> (Arc<ApiServer>, SocketAddr) {
     let server = Arc::<ApiServer>::default();
     let shared = Arc::clone(&server);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -75,6 +75,27 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
 async fn get(address: SocketAddr, path: &str, header: &str) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     exchange(stream, &get_text(path, header)).await
+}
+
+async fn tls_get(address: SocketAddr, header: &str) -> String {
+    let mut roots = RootCertStore::empty();
+    let certificate = CertificateDer::from_pem_file(certificates().join("tls.crt")).unwrap();
+    roots.add(certificate).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let name = "tidegate.test".try_into().unwrap();
+    let stream = connector.connect(name, stream).await.unwrap();
+    exchange(stream, &get_text("/metrics", header)).await
+}
+
+/// The certificate is these tests' own, for the name tidegate.test, until 2126.
+fn certificates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/metrics")
 }
 
 fn bearer(token: &str) -> String {
@@ -156,16 +177,23 @@ async fn made_up_tokens_cost_the_api_server_few_reviews() {
 }
 
 #[tokio::test]
-async fn silent_callers_take_every_connection_for_a_while_at_most() {
-    let (_server, address) = start(None).await;
-    let mut silent = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
-        silent.push(TcpStream::connect(address).await.unwrap());
+async fn silent_callers_take_every_connection_for_a_moment_at_most() {
+    for tls in [None, Some(Tls::of(certificates()))] {
+        let is_tls = tls.is_some();
+        let (_server, address) = start(tls).await;
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let began = std::time::Instant::now();
+        let answer = match is_tls {
+            true => tls_get(address, "").await,
+            false => get(address, "/metrics", "").await,
+        };
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        let waited = began.elapsed();
+        assert!(waited + Duration::from_secs(1) > HEAD_PATIENCE && waited < PATIENCE / 2);
     }
-    let began = std::time::Instant::now();
-    let answer = get(address, "/metrics", "").await;
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-    assert!(began.elapsed() + Duration::from_secs(1) > PATIENCE);
 }
 
 #[test]
@@ -208,34 +236,37 @@ fn a_token_is_reviewed_again_after_a_while_and_few_are_remembered() {
     assert_eq!(recall("late", later + KNOWN_FOR), allowed());
 }
 
-/// The certificate is this test's own, for the name tidegate.test, until 2126.
 #[tokio::test]
 async fn with_a_certificate_the_port_is_tls() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/metrics");
-    let (_server, address) = start(Some(folder.clone())).await;
-    let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_file(folder.join("tls.crt")).unwrap();
-    roots.add(certificate).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = TcpStream::connect(address).await.unwrap();
-    let connector = TlsConnector::from(Arc::new(config));
-    let name = "tidegate.test".try_into().unwrap();
-    let stream = connector.connect(name, stream).await.unwrap();
-    let request = get_text("/metrics", "authorization: Bearer scraper\r\n");
-    let answer = exchange(stream, &request).await;
+    let (_server, address) = start(Some(Tls::of(certificates()))).await;
+    let answer = tls_get(address, &bearer("scraper")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
-    let plain = get(address, "/metrics", "authorization: Bearer scraper\r\n").await;
+    let plain = get(address, "/metrics", &bearer("scraper")).await;
     assert!(!plain.contains("tidegate_kube"), "{plain}");
 }
 
-#[tokio::test]
-async fn a_certificate_that_cannot_be_read_is_told_at_the_start() {
-    let (_server, _) = start(None).await;
-    let error = acceptor(Path::new("/nonexistent")).err().unwrap();
+#[test]
+fn a_certificate_is_read_again_once_its_files_are_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["tls.crt", "tls.key"] {
+        std::fs::copy(certificates().join(name), folder.path().join(name)).unwrap();
+    }
+    let tls = Tls::of(folder.path().to_owned());
+    let first = tls.acceptor().unwrap();
+    let is_first = || Arc::ptr_eq(tls.acceptor().unwrap().config(), first.config());
+    assert!(is_first());
+    let key = std::fs::File::options()
+        .write(true)
+        .open(folder.path().join("tls.key"))
+        .unwrap();
+    key.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert!(!is_first());
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_told_at_the_start() {
+    let tls = Tls::of("/nonexistent".into());
+    let error = tls.acceptor().err().unwrap();
     assert!(format!("{error:#}").contains("/nonexistent/tls.crt"));
 }
