@@ -132,8 +132,12 @@ impl Controller {
             .collect();
         for node in self.nodes.state() {
             let name = node.name_any();
+            let lease = ObjectRef::new(&name).within(&self.settings.namespace);
+            let lease = self.leases.get(&lease);
+            let is_ready =
+                ready.contains(name.as_str()) && lease.is_some_and(|lease| is_of(&lease, &node));
             let patch = patch_without_taint(&node, key);
-            let Some(patch) = patch.filter(|_| ready.contains(name.as_str())) else {
+            let Some(patch) = patch.filter(|_| is_ready) else {
                 continue;
             };
             let api: Api<Node> = Api::all(self.client.clone());
@@ -220,6 +224,14 @@ fn patch_without_taint(node: &Node, key: &str) -> Option<Value> {
     })
 }
 
+/// Whether the node's publisher wrote the lease, and not that of an earlier node of its name, whose
+/// pod may still be there as a ready one.
+fn is_of(lease: &Lease, node: &Node) -> bool {
+    let uid = node.uid();
+    let owners = lease.owner_references();
+    owners.iter().any(|one| Some(&one.uid) == uid.as_ref())
+}
+
 fn renewed(lease: &Lease) -> Option<MicroTime> {
     lease.spec.as_ref()?.renew_time.clone()
 }
@@ -265,6 +277,23 @@ mod tests {
         );
         assert_eq!(without(&node(json!([other]))), None);
         assert_eq!(without(&node(Value::Null)), None);
+    }
+
+    #[test]
+    fn a_lease_is_of_the_node_that_owns_it_and_not_of_its_name() {
+        let node = |uid: Value| {
+            let node = json!({"metadata": {"name": "a", "uid": uid}});
+            serde_json::from_value::<Node>(node).expect("a node")
+        };
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "1"}]);
+        let lease = |owners: Value| {
+            let lease = json!({"metadata": {"name": "a", "ownerReferences": owners}});
+            serde_json::from_value::<Lease>(lease).expect("a lease")
+        };
+        assert!(is_of(&lease(owner.clone()), &node(json!("1"))));
+        assert!(!is_of(&lease(owner.clone()), &node(json!("2"))));
+        assert!(!is_of(&lease(owner), &node(Value::Null)));
+        assert!(!is_of(&lease(Value::Null), &node(json!("1"))));
     }
 
     #[test]
