@@ -96,6 +96,23 @@ fn the_operators_objects_have_the_rules_and_the_dashboard() {
 
 #[test]
 #[ignore = "needs helm: make kube"]
+fn all_pods_tolerate_the_startup_taint_whatever_else_they_tolerate() {
+    let narrowed = [
+        "--set",
+        "tolerations=null",
+        "--set-string",
+        "startupTaint=1",
+    ];
+    let text = helm(&narrowed).text;
+    let of_daemonset = "tolerations:\n        - key: \"1\"\n          operator: Exists\n";
+    assert!(text.contains(of_daemonset), "{text}");
+    // The controller, the hook and the check.
+    let others = text.matches(r#"- {key: "1", operator: Exists}"#).count();
+    assert_eq!(others, 3, "{text}");
+}
+
+#[test]
+#[ignore = "needs helm: make kube"]
 fn values_that_mean_nothing_are_refused() {
     for (value, says) in [
         ("evict=Enable", "must be one of 'DryRun', 'Enabled'"),
