@@ -119,6 +119,14 @@ fn values_that_mean_nothing_are_refused() {
         ("startupTaint=a key", "startupTaint"),
         ("imag.tag=1", "'imag' not allowed"),
         ("image.pullSecrets={registry}", "pullSecrets"),
+        (
+            "rollingUpdate.maxSurge=0",
+            "one of maxSurge and maxUnavailable",
+        ),
+        (
+            "rollingUpdate.maxUnavailable=10%",
+            "one of maxSurge and maxUnavailable",
+        ),
     ] {
         let refused = helm(&["--set", value]);
         assert!(
@@ -135,6 +143,8 @@ fn values_that_mean_nothing_are_refused() {
     ] {
         assert!(enabled.contains(line), "{line}");
     }
+    let without_surge = "rollingUpdate.maxSurge=0,rollingUpdate.maxUnavailable=1";
+    assert!(helm(&["--set", without_surge]).is_ok);
     let untouched = helm(&["--set", "startupTaint="]).text;
     for word in ["startup-taint", "resources: [nodes]"] {
         assert!(enabled.contains(word), "{word}");
