@@ -87,6 +87,10 @@ fn the_operators_objects_have_the_rules_and_the_dashboard() {
     ] {
         assert!(closed.contains(line), "{line}");
     }
+    let labelled = ["--set", "metrics.labels.release=prometheus"];
+    let labelled = helm(&[&only[..], &api, &labelled].concat()).text;
+    let labels = r#"  labels: {"release":"prometheus"}"#;
+    assert_eq!(labelled.matches(labels).count(), 2, "{labelled}");
     let off = helm(&[&api[..], &["--set", "metrics.enabled=false"]].concat()).text;
     for word in ["9471", "tokenreviews", "PodMonitor"] {
         assert!(plain.contains(word) || closed.contains(word), "{word}");
@@ -119,6 +123,7 @@ fn values_that_mean_nothing_are_refused() {
         ("startupTaint=a key", "startupTaint"),
         ("imag.tag=1", "'imag' not allowed"),
         ("image.pullSecrets={registry}", "pullSecrets"),
+        ("metrics.labels.release=1", "want string"),
         (
             "rollingUpdate.maxSurge=0",
             "one of maxSurge and maxUnavailable",
