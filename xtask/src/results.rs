@@ -114,17 +114,19 @@ fn repeat(repository: &Path, name: &str, command: &str) -> anyhow::Result<Value>
             program
         }
     };
-    let report = said(&mut program, repository)?;
-    match words[..] {
-        ["cargo", "xtask", "vm", ..] => of_guest(repository, &words[3..], &report),
-        _ => serde_json::from_str(&report).with_context(|| format!("the JSON of {command}")),
+    if let ["cargo", "xtask", "vm", ..] = words[..] {
+        // A case that misses its bound is published as well.
+        let output = program.current_dir(repository).output()?;
+        return of_guest(repository, &words[3..], &String::from_utf8(output.stdout)?);
     }
+    let report = said(&mut program, repository)?;
+    serde_json::from_str(&report).with_context(|| format!("the JSON of {command}"))
 }
 
 /// What the cases of the VM have measured: lines of a name, a value and a unit.
 fn of_guest(repository: &Path, words: &[&str], output: &str) -> anyhow::Result<Value> {
     let mut fetch = Command::new("cargo");
-    fetch.args(["xtask", "vm", "--fetch"]).args(&words[1..]);
+    fetch.args(["xtask", "vm", "fetch"]).args(&words[1..]);
     let kernel = said(&mut fetch, repository)?;
     let version = kernel.split(' ').nth(1).unwrap_or_default();
     let headline: Vec<Value> = output.lines().filter_map(measured).collect();
