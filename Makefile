@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results release docs install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results picture release docs install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -90,8 +90,11 @@ fuzz: setup-test ## Fuzz the parsers (needs `cargo install cargo-fuzz`; RUNS=100
 	@set -e; for target in $$(cargo fuzz list --fuzz-dir crates/fuzz); do mkdir -p target/fuzz/corpus/$$target; \
 		TMPDIR=/dev/shm cargo fuzz run $(FUZZ) $$target target/fuzz/corpus/$$target crates/fuzz/corpus/$$target -- -runs=$(or $(RUNS),10000000); done
 
-results: setup-test lab build ## Repeat the runs of docs/results and write their tables (half an hour; goes on where it stopped)
+results: setup-test lab build ## Repeat the runs of docs/results and write their tables (as root on a quiet machine, with nginx and ffmpeg; 90 min; goes on where it stopped)
 	cargo xtask results $(RUN)
+
+picture: build ## Record docs/tour.svg: top and explain as a terminal shows them (as root; needs asciinema and svg-term-cli)
+	scripts/picture.sh
 
 soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
