@@ -1,26 +1,9 @@
-# what: quotas and hard caps of their own hold to a thousandth over 10 s, in any class, nested and beside a moving quota, two halves of a CPU
+# what: quotas and hard caps of their own hold to a thousandth over 10 s, in any class, nested and beside a moving quota
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long 7.3
 # needs: tidegate
-# seconds: 130
-# Two halves of one CPU: what the loop misses in a period while the other one runs, it gets in the next ones.
-tidegate run --quota 50ms -- vmtool burn &
-loop=$!
-tidegate run --quota 50ms -- vmtool duty 45 20000 &
-rests=$!
-gate_soon $loop $MAIN
-gate_soon $rests $MAIN
-loop_group=$(cgroup_of $loop | cut -c 2-)
-rests_group=$(cgroup_of $rests | cut -c 2-)
-seen 10 "$loop_group" "$rests_group"
-measure half_of_a_loop "$(of "$loop_group")" %
-measure half_of_what_rests "$(of "$rests_group")" %
-within "half a CPU of a loop" "$(of "$loop_group")" 49.5 50.1
-within "half a CPU of what wants 45 %" "$(of "$rests_group")" 44.5 45.1
-finish $loop $rests
-gone_soon
-
+# seconds: 110
 tidegate run --quota 30ms --period 100ms -- vmtool burn &
 quota=$!
 tidegate run --main --headroom 0% --cap 200‰ -- vmtool burn &
