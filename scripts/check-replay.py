@@ -49,7 +49,7 @@ def shares(arm):
 
 async def walk(folder, groups, background):
     load, task = await incident.start_web(folder, background)
-    background.append(incident.start_batch(groups))
+    background.append(incident.start(incident.batch_words(), groups))
     await asyncio.sleep(5)
     recordings = {"no gate": folder / "none.tgr"}
     await record(recordings["no gate"])

@@ -119,12 +119,12 @@ def batch_words():
     return ["stress-ng", "--cpu", str(2 * os.cpu_count()), "--quiet"]
 
 
-def start_batch(groups):
+def start(words, groups):
     def enter():
         for group in groups:
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
-    return subprocess.Popen(batch_words(), preexec_fn=enter, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL)
 
 
 async def until(what, seconds, found):
@@ -158,7 +158,7 @@ async def night(folder, groups, background):
     await asyncio.sleep(20)
     say(f"03:00  quiet: 99 of 100 requests take at most {load.p99_ms(began + 2):.1f} ms")
     began = time.time()
-    background.append(start_batch(groups))
+    background.append(start(batch_words(), groups))
     earlier = alerts(run_dir)
     if earlier:
         sys.exit(f"incident: an alert before the batch job began: this machine is not quiet ({earlier[-1].name})")

@@ -8,6 +8,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import time
 
 import incident
@@ -31,14 +32,6 @@ def groups_of(name):
     return [root / f"{incident.BATCH}-{name}" for root in roots]
 
 
-def start(words, groups):
-    def enter():
-        for group in groups:
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
-    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL)
-
-
 def cpu_s(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -49,7 +42,7 @@ async def one_round(load, arm):
     encode = None
     if ARMS[arm]:
         group, words = ARMS[arm]
-        encode = start([*words, *incident.batch_words()], groups_of(group))
+        encode = incident.start([*words, *incident.batch_words()], groups_of(group))
     await asyncio.sleep(WARM_S)
     began, used_s = time.time(), cpu_s(encode.pid) if encode else 0.0
     await asyncio.sleep(SECONDS)
@@ -75,11 +68,13 @@ async def walk(folder, _groups, background):
     for name in ("web", "batch"):
         for group in groups_of(name):
             group.mkdir(exist_ok=True)
-            if name == "batch" and (group / "cpu.idle").exists():
-                (group / "cpu.idle").write_text("1")
+    idle = [group / "cpu.idle" for group in groups_of("batch") if (group / "cpu.idle").exists()]
+    if not idle:
+        sys.exit("nginx: this kernel has no cpu.idle, which an arm needs; use Linux 5.15 or newer")
+    idle[0].write_text("1")
     # An agent that is there from the beginning is in every arm.
     background.append(subprocess.Popen([*OWN, "sleep", "100000"]))
-    background.append(start(incident.site(folder), groups_of("web")))
+    background.append(incident.start(incident.site(folder), groups_of("web")))
     await incident.until("nginx", 10, lambda: (folder / "pid").exists())
     load = incident.Load()
     task = asyncio.create_task(load.run())

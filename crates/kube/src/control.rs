@@ -224,8 +224,8 @@ fn patch_without_taint(node: &Node, key: &str) -> Option<Value> {
     })
 }
 
-/// Whether the node's publisher wrote the lease, and not that of an earlier node of its name, whose
-/// pod may still be there as a ready one.
+/// Whether this node's publisher wrote the lease. The lease and the ready pod of an earlier node
+/// with the same name can remain for a while.
 fn is_of(lease: &Lease, node: &Node) -> bool {
     let uid = node.uid();
     let owners = lease.owner_references();

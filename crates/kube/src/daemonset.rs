@@ -36,7 +36,8 @@ pub fn has_other<'a>(pods: impl IntoIterator<Item = &'a Pod>, own: &str, namespa
         .any(|pod| pod.name_any() != own && is_ready(pod, namespace))
 }
 
-/// Whether an older one is: that one does the node's work until kubelet is told to end it.
+/// Whether an older pod is ready on the node. The older pod does the node's work until it is
+/// deleted.
 pub fn has_older(pods: &[impl AsRef<Pod>], own: &str, namespace: &str) -> bool {
     let age = |pod: &Pod| (pod.creation_timestamp().map(|at| at.0), pod.name_any());
     let pods = || pods.iter().map(AsRef::as_ref);

@@ -51,7 +51,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// A caller that was refused is not reviewed again for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 const REMEMBERED_MAX: usize = 64;
-/// One new token is reviewed in this long: anybody can make them up.
+/// The API server reviews one unknown token per period, because any caller can invent tokens.
 const REVIEW_PERIOD: Duration = Duration::from_secs(1);
 /// So many may be at once, after a pause.
 const REVIEW_BURST: u32 = 5;
@@ -254,7 +254,7 @@ impl Callers {
             if age < verdict.holds_for() {
                 return Recalled::Verdict(verdict.clone());
             }
-            // Whoever makes up tokens must not keep Prometheus out.
+            // Invented tokens must not use up the reviews of Prometheus.
             if *verdict == Verdict::Allowed && age < KNOWN_FOR {
                 return Recalled::Review;
             }
@@ -314,7 +314,7 @@ impl Tls {
         Tls { folder, last }
     }
 
-    /// Whoever renews a certificate replaces its files, which are then read again.
+    /// Reads the files again when their modification time has changed, as after a renewal.
     fn acceptor(&self) -> anyhow::Result<TlsAcceptor> {
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| self.folder.join(name));
         let modified = [modified(&certificate)?, modified(&key)?];

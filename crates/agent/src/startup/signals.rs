@@ -27,7 +27,7 @@ impl Signals {
         Self::new()
     }
 
-    /// Waits until this process is told to end. Once it is, this always returns at once.
+    /// Waits for a signal to end. After the first signal, every call returns at once.
     pub(super) async fn recv(&mut self) {
         if !self.is_told {
             tokio::select! {

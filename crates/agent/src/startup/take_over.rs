@@ -18,8 +18,8 @@ pub(super) fn is_awaited(run_dir: &RunDir) -> bool {
 
 /// Waits for the agent's lock. `None`: this process was told to end first.
 ///
-/// Where both are told to end at once, as by an uninstall, the other one may still have seen us and
-/// hand over. So after the signal this waits on without being seen, takes over if it can, and then
+/// An uninstall tells both agents to end at once, and the other agent may still have seen us and hand
+/// over. After the signal, this agent therefore waits on unseen, takes over if it can, and then
 /// leaves as any agent does.
 pub(super) fn wait(
     run_dir: &RunDir,

@@ -100,7 +100,7 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
     };
     let mut first = agent(&instance);
     wait("the first agent", SOON, || in_control(&first));
-    // Not of side work, whose quota moves with the machine's load.
+    // A gate of side work would not do: its quota moves with the machine's load.
     instance.ok(&["set", &group.target(), "quota=20%cpu"]);
     let limited = group.values();
     assert_ne!(limited, fresh);
@@ -136,7 +136,7 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
         assert_eq!(status["gates"].as_array().map(Vec::len), Some(1));
         assert_eq!(group.values(), limited);
     }
-    // One that waits is told to end: alone, and then with the other one, at whichever moment.
+    // A waiting agent gets the signal alone, and then together with the running one.
     let mut next = waiting(&first);
     signal(next.pid() as i32, libc::SIGTERM);
     assert!(next.0.wait().unwrap().success());
