@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use tidegate_agent::has_records;
 use tidegate_agent::paths::RunDir;
 use tidegate_api::{RunReply, RunRequest};
-use tidegate_terms::{Class, Config, Source, Terms};
+use tidegate_terms::{Class, Config, Source, Term, Terms};
 
 use crate::connect;
 use crate::exec;
@@ -30,8 +30,7 @@ Examples:
       side work keeps 40 % of the machine idle while the server runs
 
 Without a class the command is side work, unless it is only limited (--quota,
---cap) or hinted (--latency). --headroom goes with side and main: the largest of
-all gates counts.
+--cap) or hinted (--latency). The largest --headroom of all gates counts.
 Fails with 125 before CMD starts, 126 if CMD cannot be executed, 127 if it is
 not found; else ends as CMD does.";
 
@@ -71,7 +70,7 @@ pub struct Args {
 
 /// Comes back only if there is no command to become.
 pub fn main(mut args: Args) -> Result<Exit, Failure> {
-    let is_side_by_default = is_side_by_default(&resolved(&args.terms)?);
+    let is_side_by_default = is_side_by_default(&args.terms)?;
     if is_side_by_default {
         args.terms.0.insert("class", "side", Source::RunFlag);
     }
@@ -175,9 +174,23 @@ fn resolved(flags: &TermFlags) -> Result<Terms, Failure> {
     terms.map_err(|error| Failure::from(error).before_run())
 }
 
-/// The command becomes side work because it has neither class, limit nor hint.
-fn is_side_by_default(terms: &Terms) -> bool {
-    terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default()
+/// The command becomes side work because it has no class, and either neither limit nor hint or a
+/// term that neutral work does not take.
+fn is_side_by_default(flags: &TermFlags) -> Result<bool, Failure> {
+    let has = |term: &Term| flags.0.0.contains_key(term.name());
+    if has(&Term::Class) {
+        return Ok(false);
+    }
+    let is_for_neutral = |term: &Term| term.classes().contains(&Class::Neutral);
+    if Term::ALL
+        .iter()
+        .filter(|term| has(term))
+        .any(|term| !is_for_neutral(term))
+    {
+        return Ok(true);
+    }
+    let terms = resolved(flags)?;
+    Ok(!terms.is_bounded() && terms.latency.is_default())
 }
 
 fn place(args: &Args) -> Result<RunReply, Failure> {

@@ -41,6 +41,10 @@ fn a_command_without_terms_is_side_work() {
     assert!(groups.contains("side/cat"), "{groups}");
     let said = ends_with(&instance.output(&["run", "--quota", "50%", "true"]), 0);
     assert!(!said.contains("side work"), "{said}");
+    // The second example of `run --help`.
+    let kept = ["run", "--headroom", "30%", "--tolerance", "2%", "true"];
+    let said = ends_with(&instance.output(&kept), 0);
+    assert!(said.contains("run: side work, which yields"), "{said}");
     instance.fails(&["run", "--side", "--headrom", "30%", "true"], 125);
     instance.gone();
 }
