@@ -37,5 +37,15 @@ mkdir -p "$work/$tree/.cargo"
 tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c "$tree" |
 	xz -T0 -6 >"$out/$tree-source.tar.xz"
 
+# What each program is made of.
+if command -v cargo-cyclonedx >/dev/null; then
+	(cd "$work/$tree" && cargo cyclonedx --quiet --format json --spec-version 1.5 --describe binaries --no-build-deps)
+	for program in crates/tidegate/tidegate crates/kube/tidegate-kube lab/bench/tidegate-lab; do
+		sed "s|$work/$tree/||g" "$work/$tree/${program}_bin.cdx.json" >"$out/${program##*/}-$version.cdx.json"
+	done
+else
+	echo "skipped: no cargo-cyclonedx, so no bills of materials"
+fi
+
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 cat "$out/SHA256SUMS"
