@@ -52,9 +52,7 @@ struct slot {
 		   */
 	u64 base_ns;
 	u64 ran_ns[CLASSES];
-	u64 pid; /* who runs since, as far as was seen */
-	u64 switches;
-	u64 lookups;	 /* of a group not met before */
+	u64 pid;	 /* who runs since, as far as was seen */
 	u64 hidden;	 /* times that another task than `pid` turned out to run */
 	u64 hidden_idle; /* of those, times that `pid` was the idle task */
 	/* Turns that side work has while other work can run, if they are ended. */
@@ -62,7 +60,7 @@ struct slot {
 	u64 gave_way;
 	u64 gave_way_ns; /* their length */
 	u64 ended;	 /* times that one was interrupted */
-	u64 unused;
+	u64 unused[3];
 	struct waits waits[2]; /* of neutral tasks, of main's */
 };
 
@@ -159,7 +157,7 @@ static __attribute__((noinline)) u32 learn(struct cgroup_subsys_state *css, u64 
 	return class;
 }
 
-INLINE u32 class_of(struct task_struct *task, struct slot *slot, u64 generation)
+INLINE u32 class_of(struct task_struct *task, u64 generation)
 {
 	struct cgroup_subsys_state *css;
 	struct seen *all;
@@ -182,7 +180,6 @@ INLINE u32 class_of(struct task_struct *task, struct slot *slot, u64 generation)
 		word = *(volatile u64 *)&bucket[1];
 	if (word >> 2 == tag)
 		return word & 3;
-	slot->lookups++;
 	return learn(css, bucket, tag);
 }
 
@@ -219,7 +216,7 @@ INLINE u32 ran_class(struct task_struct *task, struct slot *slot, u64 generation
 	slot->hidden++;
 	if (ran == IDLE)
 		slot->hidden_idle++;
-	return class_of(task, slot, generation);
+	return class_of(task, generation);
 }
 
 /* floor(log2(x)) in five comparisons, for x < 2^32. */
@@ -293,14 +290,13 @@ INLINE u32 change(struct slot *slot, struct control *shared, struct task_struct 
 		  struct task_struct *to, bool is_switch)
 {
 	u32 ran = ran_class(from, slot, shared->generation);
-	u32 class = class_of(to, slot, shared->generation);
+	u32 class = class_of(to, shared->generation);
 
 	turn(slot, ran, class);
 	/* NEUTRAL and MAIN are even. */
 	if (is_switch && !(ran & 1))
 		count_wait(from, &slot->waits[ran >> 1 & 1], shared->late_after_ns);
 	slot->pid = to->pid;
-	slot->switches += is_switch;
 	return ran;
 }
 

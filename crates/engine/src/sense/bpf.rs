@@ -32,9 +32,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 use super::object::{SenseSkel, failed, load};
 use super::online::Online;
 use super::settled::Withheld;
-use super::slots::{
-    CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally, Turns,
-};
+use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Turns};
 use super::steal::StealMeter;
 use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
@@ -80,7 +78,8 @@ pub struct BpfSensor {
     moves_ns: u64,
     /// The last sample failed half way: the next one's difference is not to be used.
     broken: bool,
-    tally: Tally,
+    /// Switches away from any task, and away from the idle task, that were found hidden so far.
+    hidden: [u64; 2],
     /// After how long a CPU is looked at again, by the class that runs there.
     look_after_ns: [u64; CLASSES],
     /// When a switch away from a busy task, and away from the idle task, was last found hidden.
@@ -162,7 +161,7 @@ impl BpfSensor {
             moves_seen: 0,
             moves_ns: 0,
             broken: false,
-            tally: Tally::default(),
+            hidden: [0; 2],
             look_after_ns: LOOK_AFTER_USUAL_NS,
             hidden_ns: [0; 2],
             ends_turns: false,
@@ -170,11 +169,6 @@ impl BpfSensor {
             _links: Vec::new(),
             skel,
         })
-    }
-
-    pub fn tally(&self) -> Tally {
-        let all = self.slots.all().iter().map(Slot::tally);
-        all.fold(Tally::default(), std::ops::Add::add)
     }
 
     /// Has `cpu` look at what it runs, by an interrupt. A CPU that just went offline is no error:
@@ -232,15 +226,16 @@ impl BpfSensor {
 
     /// Adapts how soon CPUs are looked at again to whether the kernel hides switches.
     fn watch_hidden(&mut self, now_ns: u64) {
-        let tally = self.tally();
-        let grew = [
-            tally.hidden > self.tally.hidden,
-            tally.hidden_idle > self.tally.hidden_idle,
-        ];
-        self.tally = tally;
+        let mut hidden = [0; 2];
+        for slot in self.slots.all() {
+            for (sum, count) in hidden.iter_mut().zip(slot.hidden()) {
+                *sum += count;
+            }
+        }
+        let before = std::mem::replace(&mut self.hidden, hidden);
         for class in 0..CLASSES {
             let kind = usize::from(class == IDLE);
-            if grew[kind] {
+            if hidden[kind] > before[kind] {
                 self.hidden_ns[kind] = now_ns;
                 self.look_after_ns[class] = LOOK_AFTER_HIDDEN_NS[class];
             } else if now_ns.saturating_sub(self.hidden_ns[kind]) > HIDDEN_MEMORY_NS {

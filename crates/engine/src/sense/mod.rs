@@ -64,7 +64,7 @@ use tidegate_terms::Sense;
 pub use bpf::BpfSensor;
 pub use meters::Meters;
 pub use object::KernelTypes;
-pub use slots::{Tally, Turns};
+pub use slots::Turns;
 pub use usage::UsageSensor;
 pub use waits::{WAIT_BUCKETS, WaitHistogram, Waits, percentile_ns};
 

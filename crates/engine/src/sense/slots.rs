@@ -37,22 +37,20 @@ pub struct Slot {
     base_ns: AtomicU64,
     ran_ns: [AtomicU64; CLASSES],
     _pid: AtomicU64,
-    switches: AtomicU64,
-    lookups: AtomicU64,
     hidden: AtomicU64,
     hidden_idle: AtomicU64,
     _waiting: AtomicU64,
     gave_way: AtomicU64,
     gave_way_ns: AtomicU64,
     ended: AtomicU64,
-    _unused: AtomicU64,
+    _unused: [AtomicU64; 3],
     waits: [WaitSlot; 2],
 }
 
 const _: () = {
     assert!(size_of::<Slot>() == size_of::<types::slot>());
     assert!(offset_of!(Slot, ran_ns) == offset_of!(types::slot, ran_ns));
-    assert!(offset_of!(Slot, switches) == offset_of!(types::slot, switches));
+    assert!(offset_of!(Slot, hidden) == offset_of!(types::slot, hidden));
     assert!(offset_of!(Slot, hidden_idle) == offset_of!(types::slot, hidden_idle));
     assert!(offset_of!(Slot, waits) == offset_of!(types::slot, waits));
     assert!(size_of::<WaitSlot>() == size_of::<types::waits>());
@@ -148,13 +146,10 @@ impl Slot {
         sum.ended += self.ended.load(Ordering::Relaxed);
     }
 
-    pub fn tally(&self) -> Tally {
-        Tally {
-            switches: self.switches.load(Ordering::Relaxed),
-            lookups: self.lookups.load(Ordering::Relaxed),
-            hidden: self.hidden.load(Ordering::Relaxed),
-            hidden_idle: self.hidden_idle.load(Ordering::Relaxed),
-        }
+    /// Switches that the kernel did not report, as far as noticed, and those of them that were away
+    /// from the idle task.
+    pub fn hidden(&self) -> [u64; 2] {
+        [&self.hidden, &self.hidden_idle].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -165,31 +160,6 @@ pub struct Turns {
     pub ns: u64,
     /// How often one was interrupted, so that the other work runs again.
     pub ended: u64,
-}
-
-/// Counts of the BPF program, of one CPU or of all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub switches: u64,
-    /// Of those, how many had to look the task's group up.
-    pub lookups: u64,
-    /// Switches that the kernel did not tell, as far as noticed.
-    pub hidden: u64,
-    /// Of those, switches away from the idle task.
-    pub hidden_idle: u64,
-}
-
-impl std::ops::Add for Tally {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            switches: self.switches + other.switches,
-            lookups: self.lookups + other.lookups,
-            hidden: self.hidden + other.hidden,
-            hidden_idle: self.hidden_idle + other.hidden_idle,
-        }
-    }
 }
 
 /// A BPF array map in our address space. `T` is made of atomics only, as the kernel writes too.
@@ -252,15 +222,13 @@ mod tests {
             base_ns: base.into(),
             ran_ns: ran.map(AtomicU64::new),
             _pid: 0.into(),
-            switches: 0.into(),
-            lookups: 0.into(),
             hidden: 0.into(),
             hidden_idle: 0.into(),
             _waiting: 0.into(),
             gave_way: 0.into(),
             gave_way_ns: 0.into(),
             ended: 0.into(),
-            _unused: 0.into(),
+            _unused: Default::default(),
             waits: Default::default(),
         }
     }
