@@ -7,7 +7,6 @@ mod caps;
 mod confinement;
 mod confinement_v2;
 mod cpuset_controller;
-mod deaths;
 mod events;
 mod fake_scheduler;
 mod faults;
