@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -19,13 +19,10 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 
 /// Limits that may move at once: the side root and foreign groups, as the side pods of a large node.
 pub const SLOTS: usize = 512;
-/// As many as a file of an earlier version has; it grows when it is opened.
-const SLOTS_MIN: usize = 128;
 const WORDS_PER_SLOT: usize = 8;
 const HEADER_WORDS: usize = 8;
 const WORDS: usize = HEADER_WORDS + SLOTS * WORDS_PER_SLOT;
 const BYTES: usize = WORDS * 8;
-const BYTES_MIN: usize = (HEADER_WORDS + SLOTS_MIN * WORDS_PER_SLOT) * 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"tidemov1");
 const NO_LIMIT: u64 = u64::MAX;
 /// Words of a slot: the entry's id, then three words each for the two limits.
@@ -93,28 +90,6 @@ impl Moving {
         Ok(moving)
     }
 
-    /// Opens an existing file, for the guardian and for repair.
-    pub fn open_existing(path: &Path) -> Result<Self, MovingError> {
-        let moving = Self::map(path, false)?;
-        if moving.is_valid() {
-            Ok(moving)
-        } else {
-            Err(MovingError::Garbage {
-                path: path.to_path_buf(),
-            })
-        }
-    }
-
-    /// Without a file: nothing survives the process.
-    pub fn in_memory() -> Self {
-        let words = MmapMut::map_anon(BYTES).expect("a page of memory");
-        let moving = Self {
-            words: words.into(),
-        };
-        moving.word(0).store(MAGIC, Ordering::Release);
-        moving
-    }
-
     fn map(path: &Path, create: bool) -> Result<Self, MovingError> {
         let make = if create {
             OFlags::CREATE | OFlags::EXCL
@@ -125,7 +100,7 @@ impl Moving {
         let fd =
             rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io(path, "open"))?;
         let size = rustix::fs::fstat(&fd).map_err(io(path, "stat"))?.st_size;
-        if create || size == BYTES_MIN as i64 {
+        if create {
             rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, BYTES as u64)
                 .map_err(io(path, "allocate"))?;
         } else if size != BYTES as i64 {
@@ -260,7 +235,7 @@ mod tests {
             assert!(moving.note(7, &a, &b));
             assert!(!moving.note(8, &a, &b), "no slot, no write");
         }
-        let moving = Moving::open_existing(&path).unwrap();
+        let moving = Moving::open(&path).unwrap();
         assert_eq!(
             moving.get(7),
             Some(MovingSlot {
@@ -274,30 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_earlier_version_grows_and_keeps_its_slots() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ledger.moving");
-        let limit = Bandwidth::limit(1_000, 100_000);
-        Moving::open(&path).unwrap().take(7, &limit).unwrap();
-        let file = std::fs::File::options().write(true).open(&path).unwrap();
-        file.set_len(BYTES_MIN as u64).unwrap();
-        let moving = Moving::open(&path).unwrap();
-        assert!(moving.get(7).is_some());
-        for entry in 1_000..1_000 + SLOTS as u64 - 1 {
-            moving.take(entry, &limit).unwrap();
-        }
-    }
-
-    #[test]
     fn a_file_of_another_layout_is_made_anew() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger.moving");
         for garbage in [vec![], vec![1u8; 100], vec![0u8; BYTES]] {
             std::fs::write(&path, &garbage).unwrap();
-            assert!(matches!(
-                Moving::open_existing(&path),
-                Err(MovingError::Garbage { .. })
-            ));
             Moving::open(&path)
                 .unwrap()
                 .take(1, &Bandwidth::unlimited())
@@ -309,7 +265,8 @@ mod tests {
 
     #[test]
     fn slots_are_finite_and_used_again() {
-        let moving = Moving::in_memory();
+        let dir = tempfile::tempdir().unwrap();
+        let moving = Moving::open(&dir.path().join("ledger.moving")).unwrap();
         for entry in 1..=SLOTS as u64 {
             moving.take(entry, &Bandwidth::unlimited()).unwrap();
         }
@@ -329,7 +286,8 @@ mod tests {
             period_us: quota_us * 3,
             burst_us: quota_us / 2,
         };
-        let moving = Moving::in_memory();
+        let dir = tempfile::tempdir().unwrap();
+        let moving = Moving::open(&dir.path().join("ledger.moving")).unwrap();
         moving.take(1, &at(1_000)).unwrap();
         let slot = moving.find(1).unwrap();
         for standing in [1_000, 5_000, 2_000, 9_000] {
