@@ -59,7 +59,6 @@ pub struct RunReply {
     /// What the caller should know and did not ask (a term that cannot be enforced here).
     pub notes: Vec<String>,
     /// The fifo of the gate's jobserver, if it has one.
-    #[serde(default)]
     pub jobserver: Option<PathBuf>,
 }
 

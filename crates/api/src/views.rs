@@ -92,7 +92,6 @@ pub struct GateView {
     /// The gate inside which it was started, if any.
     pub parent: Option<String>,
     /// The rule of the policy that gives it terms, if any.
-    #[serde(default)]
     pub rule: Option<String>,
     /// Processes in it now.
     pub processes: u64,
@@ -109,35 +108,25 @@ pub struct GateView {
     /// Time throttled, as the kernel counts.
     pub throttled_seconds: f64,
     /// Its latency hint, if it has one.
-    #[serde(default)]
     pub latency: Option<LatencyView>,
     /// Its soft cap's bucket, where it has one; none while the sched_ext engine keeps the cap
     /// ([`GateCounts::cap`]).
-    #[serde(default)]
     pub cap: Option<CapView>,
     /// Periods in which the same group ran, as the kernel counts.
-    #[serde(default)]
     pub nr_periods: u64,
     /// Periods in which it used saved quota.
-    #[serde(default)]
     pub nr_bursts: u64,
     /// Saved quota that it used.
-    #[serde(default)]
     pub burst_us: u64,
     /// The limit that holds it back, and the kernel's counts that say so.
-    #[serde(default)]
     pub held: HeldView,
     /// Jobs that its jobserver lets it run at once, if it has one.
-    #[serde(default)]
     pub jobs: Option<u32>,
     /// What its own quota and hard cap come to.
-    #[serde(default)]
     pub own_limit: Option<LimitView>,
     /// What enforces the terms at this moment.
-    #[serde(default)]
     pub engine: String,
     /// What the sched_ext engine counts of it, while that is in force.
-    #[serde(default)]
     pub sched_ext: Option<GateCounts>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
@@ -185,7 +174,6 @@ pub struct LoopView {
     /// CPUs that the agent's process used in that window.
     pub agent_cpus: f64,
     /// The last minute, or the time since the agent started.
-    #[serde(default)]
     pub agent_window_seconds: f64,
 }
 
@@ -214,17 +202,14 @@ pub struct StatusView {
     /// What enforces the terms at this moment: `cgroup` or `sched_ext`.
     pub engine: String,
     /// The scheduler, where the engine sched_ext was asked for.
-    #[serde(default)]
     pub sched_ext: Option<SchedExtView>,
     /// `bpf` or `usage`.
     pub sensing: String,
     /// Why not `bpf`, when it is not.
     pub sensing_note: Option<String>,
     /// Counts the policies that were put in force since the agent started.
-    #[serde(default)]
     pub policy_generation: u64,
     /// The policy files were refused when they were last read: the policy before is in force.
-    #[serde(default)]
     pub policy_refused: bool,
     /// Seconds since the agent started.
     pub uptime_seconds: f64,
@@ -241,11 +226,9 @@ pub struct StatusView {
     /// Which gate (or default) asked for the headroom.
     pub headroom_from: String,
     /// How long main waits to run, where a gate has an objective.
-    #[serde(default)]
     pub objective: Option<ObjectiveView>,
     /// What other work waits behind side work; absent where the kernel cannot tell (BPF sensing,
     /// 6.10).
-    #[serde(default)]
     pub behind_side: Option<BehindSideView>,
     /// Everything but side and idle, over the last second.
     pub main_cpus: f64,
@@ -254,10 +237,8 @@ pub struct StatusView {
     /// Idle, over the last second.
     pub idle_cpus: f64,
     /// Where side work runs, in words.
-    #[serde(default)]
     pub cpuset: String,
     /// Holders of locks that main waited for; none where this is turned off.
-    #[serde(default)]
     pub lock_boost: Option<LockBoostView>,
     /// The last control step's decision on side work.
     pub decision: Decision,
@@ -278,13 +259,10 @@ pub struct StatusView {
     /// The lease.
     pub lease_seconds: f64,
     /// The measurement that runs (`tidegate measure`), if any.
-    #[serde(default)]
     pub measuring: Option<MeasuringView>,
     /// Where it is recorded; none while it is not.
-    #[serde(default)]
     pub recording: Option<RecordingView>,
     /// Sums since start.
-    #[serde(default)]
     pub totals: TotalsView,
     /// Every gate.
     pub gates: Vec<GateView>,
@@ -313,7 +291,6 @@ pub struct ObjectiveView {
     /// The objective and its gate.
     pub from: String,
     /// What is held against it: `run_delay`, or `reported` (`tidegate report`).
-    #[serde(default)]
     pub figure: String,
     /// Headroom found on top of what was asked, of the machine.
     pub extra_ratio: f64,
@@ -337,7 +314,6 @@ pub struct ObjectiveView {
     pub vain: u32,
     /// Objectives of other gates: one is in force, that of the shortest time, of a wait or of a
     /// reported latency.
-    #[serde(default)]
     pub unused: Vec<String>,
 }
 
@@ -362,7 +338,6 @@ pub struct ExplainView {
     /// The arithmetic of the allowance, line by line.
     pub arithmetic: Vec<String>,
     /// The same as numbers.
-    #[serde(default)]
     pub sum: Vec<SumLineView>,
     /// Who uses the machine.
     pub users: Vec<UserView>,
@@ -488,7 +463,6 @@ pub struct TotalsView {
     pub step_lateness: HistogramView,
     /// How long tasks waited to run, by class: `main`, and `neutral` for what no gate names. Empty
     /// where the sensor cannot tell.
-    #[serde(default)]
     pub run_delay: BTreeMap<String, HistogramView>,
 }
 
@@ -523,7 +497,6 @@ pub struct GateCounts {
     /// The longest.
     pub delay_longest_us: f64,
     /// Its cap, if it has one.
-    #[serde(default)]
     pub cap: Option<CapCounts>,
 }
 

@@ -34,7 +34,6 @@ pub struct SchedExtView {
     /// What it could not be told.
     pub update_error: Option<String>,
     /// While it is in force, what became of all quotas since it was loaded.
-    #[serde(default)]
     pub quotas: Option<QuotaCounts>,
 }
 
