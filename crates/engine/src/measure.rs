@@ -11,6 +11,8 @@
 //! - **Gates**: a round has two blocks. A coin for each gate decides whether it is free in the first
 //!   or in the second; in the other it is held at the tolerance.
 
+use tidegate_api::{EffectView, IntervalView};
+
 use crate::sense::{WAIT_BUCKETS, Waits};
 
 pub const BLOCK_NS: u64 = 500_000_000;
@@ -348,50 +350,25 @@ pub struct Data {
     blocks: Vec<Block>,
 }
 
-/// An estimate with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Interval {
-    pub estimate: f64,
-    pub lower: f64,
-    pub upper: f64,
-}
-
-impl Interval {
-    fn around(estimate: f64, reach: f64) -> Self {
-        Self {
-            estimate,
-            lower: estimate - reach,
-            upper: estimate + reach,
-        }
-    }
-
-    fn half(&self) -> f64 {
-        (self.upper - self.lower) / 2.0
-    }
-
-    fn map(self, change: impl Fn(f64) -> f64) -> Self {
-        Self {
-            estimate: change(self.estimate),
-            lower: change(self.lower),
-            upper: change(self.upper),
-        }
+fn around(estimate: f64, reach: f64) -> IntervalView {
+    IntervalView {
+        estimate,
+        lower: estimate - reach,
+        upper: estimate + reach,
     }
 }
 
-/// What a level, or a gate, costs main.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effect {
-    pub rounds: usize,
-    /// How much longer a piece of main's work takes than at the reference: 0.1 is a tenth.
-    pub slowdown: Interval,
-    /// By how much the share of late runs is larger.
-    pub late: Interval,
-    /// What side work used at the level; what the gate used more than at its tolerance.
-    pub side_cpus: f64,
-    /// Seconds a second that other work stood behind side work at the level; none of a gate.
-    pub behind_side: Option<f64>,
-    /// Main's CPU time over that at the reference.
-    pub cpu_ratio: f64,
+fn half(interval: &IntervalView) -> f64 {
+    (interval.upper - interval.lower) / 2.0
+}
+
+/// The ratio less 1 of an interval of logarithms.
+fn ratio_less_one(logs: &IntervalView) -> IntervalView {
+    IntervalView {
+        estimate: logs.estimate.exp_m1(),
+        lower: logs.lower.exp_m1(),
+        upper: logs.upper.exp_m1(),
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -403,16 +380,16 @@ pub struct Findings {
     /// What side work used at the reference.
     pub reference_side_cpus: f64,
     /// For each level or gate, in order; none where there are too few rounds.
-    pub effects: Vec<Option<Effect>>,
+    pub effects: Vec<Option<EffectView>>,
 }
 
 impl Findings {
     /// How many times as long a measurement had to be for intervals of ±3 %, and of ±0.75 % for the
     /// share of late runs; none where they are narrow enough.
     pub fn times_longer(&self) -> Option<f64> {
-        let too_wide = |effect: &Effect| {
-            let slowdown = effect.slowdown.half() / WANTED_HALF;
-            slowdown.max(effect.late.half() / WANTED_LATE_HALF)
+        let too_wide = |effect: &EffectView| {
+            let slowdown = half(&effect.slowdown_ratio) / WANTED_HALF;
+            slowdown.max(half(&effect.late_ratio) / WANTED_LATE_HALF)
         };
         let widest = self.effects.iter().flatten().map(too_wide);
         let widest = widest.fold(0.0, f64::max);
@@ -450,7 +427,7 @@ impl Data {
         }
     }
 
-    fn of_level(&self, level: usize, late_after_ns: f64) -> Option<Effect> {
+    fn of_level(&self, level: usize, late_after_ns: f64) -> Option<EffectView> {
         let rounds = self.blocks.chunks_exact(self.switched.blocks_per_round());
         let pairs: Vec<(&Block, &Block)> = rounds
             .map(|round| (&round[level], &round[0]))
@@ -474,18 +451,18 @@ impl Data {
         ])?;
         let freedom = pairs.len() - 1;
         let side = Sum::of(pairs.iter().map(|(high, _)| *high));
-        Some(Effect {
-            rounds: pairs.len(),
-            slowdown: slowdown(runnable, stretch, cpu, freedom),
-            late: late_difference(&pairs, late_after_ns),
+        Some(EffectView {
+            rounds: pairs.len() as u64,
+            slowdown_ratio: slowdown(runnable, stretch, cpu, freedom),
+            late_ratio: late_difference(&pairs, late_after_ns),
             side_cpus: side.side_ns / side.used_ns.max(1.0),
-            behind_side: Some(side.behind_side_ns / side.used_ns.max(1.0)),
-            cpu_ratio: cpu.log.exp(),
+            behind_side_ratio: Some(side.behind_side_ns / side.used_ns.max(1.0)),
+            main_cpu_ratio: cpu.log.exp(),
         })
     }
 
     /// A linear model of each pair's difference: gates that differ between its blocks add up.
-    fn of_gates(&self, count: usize, late_after_ns: f64) -> Vec<Option<Effect>> {
+    fn of_gates(&self, count: usize, late_after_ns: f64) -> Vec<Option<EffectView>> {
         let pairs = self.blocks.chunks_exact(2);
         let pairs: Vec<&[Block]> = pairs
             .filter(|pair| pair.iter().all(|block| block.cpu_ns > 0))
@@ -528,18 +505,18 @@ impl Data {
         let freedom = pairs.len() - count;
         let reach = t_quantile(Z, freedom);
         let effect = |gate: usize| {
-            Some(Effect {
-                rounds: pairs.len(),
-                slowdown: slowdown(
+            Some(EffectView {
+                rounds: pairs.len() as u64,
+                slowdown_ratio: slowdown(
                     runnable.log_of(gate)?,
                     stretch.log_of(gate)?,
                     cpu.log_of(gate)?,
                     freedom,
                 ),
-                late: Interval::around(late.effects[gate], reach * late.errors[gate]),
+                late_ratio: around(late.effects[gate], reach * late.errors[gate]),
                 side_cpus: side.effects[gate],
-                behind_side: None,
-                cpu_ratio: cpu.log_of(gate)?.log.exp(),
+                behind_side_ratio: None,
+                main_cpu_ratio: cpu.log_of(gate)?.log.exp(),
             })
         };
         (0..count).map(effect).collect()
@@ -608,12 +585,12 @@ fn log_ratio(terms: &[(f64, &Vec<f64>)]) -> Option<LogRatio> {
 /// others, and at least the stretch's (R over CPU time), since side work makes no CPU faster. An
 /// open main is R's; one with a fixed set of callers, whose arrivals fall as it slows down, is the
 /// stretch's. So it is the larger of both, unless main surely got faster.
-fn slowdown(runnable: LogRatio, stretch: LogRatio, cpu: LogRatio, freedom: usize) -> Interval {
+fn slowdown(runnable: LogRatio, stretch: LogRatio, cpu: LogRatio, freedom: usize) -> IntervalView {
     let reach = t_quantile(Z, freedom);
-    let of = |ratio: LogRatio| Interval::around(ratio.log, reach * ratio.error);
+    let of = |ratio: LogRatio| around(ratio.log, reach * ratio.error);
     let (of_runnable, of_stretch, of_cpu) = (of(runnable), of(stretch), of(cpu));
     if of_runnable.upper < 0.0 {
-        return of_runnable.map(f64::exp_m1);
+        return ratio_less_one(&of_runnable);
     }
     let estimate = match of_cpu.lower <= 0.0 && of_cpu.upper >= 0.0 {
         // Both say the same: their mean, each by its certainty.
@@ -623,16 +600,15 @@ fn slowdown(runnable: LogRatio, stretch: LogRatio, cpu: LogRatio, freedom: usize
         }
         false => runnable.log.max(stretch.log),
     };
-    let interval = Interval {
+    ratio_less_one(&IntervalView {
         estimate,
         lower: of_runnable.lower.max(of_stretch.lower),
         upper: of_runnable.upper.max(of_stretch.upper),
-    };
-    interval.map(f64::exp_m1)
+    })
 }
 
 /// By how much the share of late runs is larger at the level than at the reference.
-fn late_difference(pairs: &[(&Block, &Block)], late_after_ns: f64) -> Interval {
+fn late_difference(pairs: &[(&Block, &Block)], late_after_ns: f64) -> IntervalView {
     let counts = |block: &Block| [block.waits_above(late_after_ns), block.waits_all()];
     let counts: Vec<[[f64; 2]; 2]> = pairs
         .iter()
@@ -649,7 +625,7 @@ fn late_difference(pairs: &[(&Block, &Block)], late_after_ns: f64) -> Interval {
     let squares: f64 = counts.iter().map(|pair| adds(pair).powi(2)).sum();
     let error = (squares / (count * (count - 1.0))).sqrt();
     let reach = t_quantile(Z, counts.len() - 1);
-    Interval::around(shares[0] - shares[1], reach * error)
+    around(shares[0] - shares[1], reach * error)
 }
 
 /// What each gate adds to a figure while it is free, and the figure while all are held.

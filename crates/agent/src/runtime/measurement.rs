@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use tidegate_api::{
-    ApiError, EffectView, ErrorKind, IntervalView, MeasureRequest, MeasureView, MeasuredGateView,
+    ApiError, EffectView, ErrorKind, MeasureRequest, MeasureView, MeasuredGateView,
     MeasuredLevelView, MeasuringView,
 };
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::clock::since_1970;
 use tidegate_engine::control::{SwitchedGate, SwitchedQuota};
 use tidegate_engine::ledger::{Change, Fallback};
-use tidegate_engine::measure::{Data, Effect, Experiment, Findings, Interval, State, Switched};
+use tidegate_engine::measure::{Data, Experiment, Findings, State, Switched};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::warn;
@@ -410,10 +410,14 @@ fn found(view: &mut MeasureView, switched: &Switched, data: &Data, tells_turns: 
     view.main_cpus = findings.main_cpus;
     view.reference_side_cpus = findings.reference_side_cpus;
     view.late_after_us = findings.late_after_ns / 1e3;
+    let of_this_kernel = |effect: EffectView| EffectView {
+        behind_side_ratio: effect.behind_side_ratio.filter(|_| tells_turns),
+        ..effect
+    };
     let effects = findings
         .effects
         .iter()
-        .map(|effect| Some(effect_view(effect.as_ref()?, tells_turns)));
+        .map(|effect| effect.map(of_this_kernel));
     match switched {
         Switched::Levels(levels_ppm) => {
             let levels = levels_ppm.iter().zip(effects);
@@ -430,25 +434,6 @@ fn found(view: &mut MeasureView, switched: &Switched, data: &Data, tells_turns: 
         }
     }
     findings
-}
-
-fn interval_view(interval: &Interval) -> IntervalView {
-    IntervalView {
-        estimate: interval.estimate,
-        lower: interval.lower,
-        upper: interval.upper,
-    }
-}
-
-fn effect_view(effect: &Effect, tells_turns: bool) -> EffectView {
-    EffectView {
-        rounds: effect.rounds as u64,
-        slowdown_ratio: interval_view(&effect.slowdown),
-        late_ratio: interval_view(&effect.late),
-        side_cpus: effect.side_cpus,
-        behind_side_ratio: effect.behind_side.filter(|_| tells_turns),
-        main_cpu_ratio: effect.cpu_ratio,
-    }
 }
 
 pub(crate) fn none_yet() -> ApiError {

@@ -15,7 +15,7 @@ pub struct IntervalView {
 }
 
 /// What a level of headroom, or a gate, costs main.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EffectView {
     /// Rounds that were used.
     pub rounds: u64,

@@ -121,7 +121,7 @@ impl Synthetic {
         block
     }
 
-    fn level(&mut self, harm: f64, late: f64) -> Effect {
+    fn level(&mut self, harm: f64, late: f64) -> EffectView {
         let rounds = TWO_MINUTES_S * 1_000_000_000 / BLOCK_NS / 2;
         let blocks = (0..rounds)
             .flat_map(|_| {
@@ -146,13 +146,13 @@ struct Score {
 }
 
 impl Score {
-    fn add(&mut self, interval: &Interval, truth: f64) {
+    fn add(&mut self, interval: &IntervalView, truth: f64) {
         let holds = |value: f64| interval.lower <= value && value <= interval.upper;
         self.runs += 1.0;
         self.held += f64::from(u8::from(holds(truth)));
         self.alarms += f64::from(u8::from(!holds(0.0)));
         self.estimates += interval.estimate;
-        self.halves += interval.half();
+        self.halves += half(interval);
     }
 
     fn line(&self) -> String {
@@ -176,8 +176,8 @@ fn intervals_hold_a_known_slowdown_and_find_none_where_there_is_none() {
                 let mut score = Score::default();
                 for seed in 0..seeds() {
                     let effect = Synthetic::new(main, per_second, seed).level(harm, 0.02);
-                    score.add(&effect.slowdown, harm);
-                    all.add(&effect.slowdown, harm);
+                    score.add(&effect.slowdown_ratio, harm);
+                    all.add(&effect.slowdown_ratio, harm);
                 }
                 let what = format!("{main:?}, {harm}, {per_second}/s: {}", score.line());
                 eprintln!("{what}");
@@ -200,7 +200,7 @@ fn a_longer_tail_is_found_beside_an_unchanged_mean() {
         let mut score = Score::default();
         for seed in 0..seeds() {
             let effect = Synthetic::new(Main::OpenDelayed, per_second, seed).level(0.0, late);
-            score.add(&effect.late, late - 0.02);
+            score.add(&effect.late_ratio, late - 0.02);
         }
         let what = format!("{late}, {per_second}/s: {}", score.line());
         eprintln!("{what}");
@@ -232,7 +232,7 @@ fn of_two_gates_the_one_that_harms_is_named() {
             }
             let found = Data { switched, blocks }.findings();
             for (at, score) in scores.iter_mut().enumerate() {
-                score.add(&found.effects[at].unwrap().slowdown, harms[at]);
+                score.add(&found.effects[at].unwrap().slowdown_ratio, harms[at]);
             }
         }
         for (at, score) in scores.iter().enumerate() {
@@ -335,7 +335,7 @@ fn a_block_that_was_mostly_void_is_left_out_with_its_pair() {
         }
     });
     let effects = done.data().findings().effects;
-    let rounds: Vec<usize> = effects.iter().flatten().map(|one| one.rounds).collect();
+    let rounds: Vec<u64> = effects.iter().flatten().map(|one| one.rounds).collect();
     assert_eq!(rounds, [9, 10]);
 }
 
@@ -375,5 +375,9 @@ fn it_ends_when_its_client_is_silent_and_keeps_what_it_has() {
     assert!(matches!(experiment.state(), State::Ended(why) if why.contains("2 s")));
     assert!(experiment.data().rounds() >= 6);
     let effect = experiment.data().findings().effects[0].unwrap();
-    assert_eq!(effect.slowdown, Interval::default(), "nothing differed");
+    assert_eq!(
+        effect.slowdown_ratio,
+        IntervalView::default(),
+        "nothing differed"
+    );
 }

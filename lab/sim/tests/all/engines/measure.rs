@@ -96,7 +96,7 @@ fn a_measured_slowdown_is_that_of_two_whole_runs() {
                 .unwrap();
             let log = measured.log.lock().unwrap();
             let effect = log.findings.as_ref().unwrap().effects[0].unwrap();
-            let found = effect.slowdown;
+            let found = effect.slowdown_ratio;
             println!("{slower_ppm} ppm, seed {seed}: {truth:.3}, measured {found:.3?}");
             held += u32::from((found.lower - SLACK..=found.upper + SLACK).contains(&truth));
             assert!(effect.side_cpus > 1.2, "{effect:?}");
