@@ -7,7 +7,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError, Control, Demand, QuotaTarget};
-use tidegate_engine::quota_planner::{QuotaPlanner, QuotaPlannerConfig};
+use tidegate_engine::quota_planner::{QuotaPlanner, QuotaPlannerConfig, WriteBudget};
 use tidegate_engine::sense::{Counters, Group, SenseError, Sensor};
 use tidegate_law::HeadroomDecision;
 
@@ -124,7 +124,9 @@ fn control_step(criterion: &mut Criterion) {
 
 fn planner(criterion: &mut Criterion) {
     criterion.bench_function("planner", |bencher| {
-        let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
+        let config = QuotaPlannerConfig::default();
+        let mut budget = WriteBudget::new(config.writes_per_s_max);
+        let mut planner = QuotaPlanner::new(config);
         let mut now_ns = 0;
         bencher.iter(|| {
             now_ns += STEP_NS;
@@ -136,7 +138,7 @@ fn planner(criterion: &mut Criterion) {
                 allowance_ucpu: 1_600_000 * tenths,
                 ..HeadroomDecision::default()
             };
-            black_box(planner.step(now_ns, &decision, CPUS))
+            black_box(planner.step(now_ns, &decision, CPUS, &mut budget))
         });
     });
 }

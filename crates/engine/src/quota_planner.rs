@@ -82,7 +82,7 @@ const CLEAR_NS: u64 = 50_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaReason {
-    /// Nothing of ours stands: first write, adoption, an outside write.
+    /// Nothing of ours stands: first write, an outside write.
     Initial,
     Cut,
     Lower,
@@ -146,7 +146,6 @@ pub struct QuotaPlanner {
     refuted: bool,
     /// CPU time per second that recent writes gave away, a mean over a second.
     charge_ucpu: u64,
-    budget: WriteBudget,
     /// The group's own limit, which is written as it is where the allowance leaves all of it.
     own: Option<Bandwidth>,
 }
@@ -154,7 +153,6 @@ pub struct QuotaPlanner {
 impl QuotaPlanner {
     /// A planner under which nothing stands yet: its first step writes.
     pub fn new(cfg: QuotaPlannerConfig) -> Self {
-        let budget = WriteBudget::new(cfg.writes_per_s_max);
         Self {
             cfg,
             standing: None,
@@ -166,7 +164,6 @@ impl QuotaPlanner {
             urgent: false,
             refuted: false,
             charge_ucpu: 0,
-            budget,
             own: None,
         }
     }
@@ -181,7 +178,7 @@ impl QuotaPlanner {
         self.standing_for_ucpu
     }
 
-    /// Writes again in the next step: after adoption, a failed write, the guardian's fallback, or
+    /// Writes again in the next step: after a failed write, the guardian's fallback, or
     /// an outside write.
     pub fn invalidate(&mut self) {
         self.standing = None;
@@ -212,41 +209,9 @@ impl QuotaPlanner {
         self.own
     }
 
-    /// Takes `found` for what stands (adoption of a quota that is known to be ours).
-    pub fn adopt(&mut self, found: Bandwidth) {
-        self.standing = Some(found);
-        self.standing_for_ucpu = found.rate_ucpu().unwrap_or(FREE_UCPU);
-    }
-
-    /// Writes asked for in the second before `now_ns`.
-    pub fn writes_last_second(&self, now_ns: u64) -> u32 {
-        self.budget.used(now_ns)
-    }
-
-    pub fn last_reason(&self) -> Option<QuotaReason> {
-        self.last_reason
-    }
-
-    /// What recent writes give side work on top of the quota, on average over about a second.
-    pub fn charge_ucpu(&self) -> u64 {
-        self.charge_ucpu
-    }
-
-    /// One step with a budget of its own. `now_ns` is monotonic; `cpus` is the number of CPUs on
-    /// which the group may run.
+    /// One step, within the budget of all planners. `now_ns` is monotonic; `cpus` is the number of
+    /// CPUs on which the group may run.
     pub fn step(
-        &mut self,
-        now_ns: u64,
-        decision: &HeadroomDecision,
-        cpus: u32,
-    ) -> Option<QuotaPlan> {
-        let mut budget = std::mem::replace(&mut self.budget, WriteBudget::new(0));
-        let plan = self.step_shared(now_ns, decision, cpus, &mut budget);
-        self.budget = budget;
-        plan
-    }
-
-    pub fn step_shared(
         &mut self,
         now_ns: u64,
         decision: &HeadroomDecision,
@@ -395,7 +360,7 @@ impl QuotaPlanner {
     }
 }
 
-/// A budget of writes in any second, for one planner or for several that share it.
+/// A budget of writes in any second, for all planners.
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
     per_s_max: u32,

@@ -363,7 +363,7 @@ impl Quotas {
             let was = target.standing();
             let plan = target
                 .planner
-                .step_shared(now_ns, &decision, cpus, &mut self.budget);
+                .step(now_ns, &decision, cpus, &mut self.budget);
             let Some(plan) = plan else { continue };
             if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
                 target.planner.invalidate();
@@ -396,4 +396,4 @@ impl Quotas {
 
 mod relief;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

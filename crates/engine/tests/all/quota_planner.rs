@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::quota_planner::{
-    QuotaPlanner, QuotaPlannerConfig, QuotaReason, WriteBudget, bandwidth_for,
+    QuotaPlan, QuotaPlanner, QuotaPlannerConfig, QuotaReason, WriteBudget, bandwidth_for,
 };
 use tidegate_law::{HeadroomDecision, Reason};
 
@@ -26,46 +26,66 @@ fn track(allowance_ucpu: u64) -> HeadroomDecision {
     decision(allowance_ucpu, Reason::Track)
 }
 
+/// A planner of a group on two CPUs with a budget of its own.
+struct Alone {
+    planner: QuotaPlanner,
+    budget: WriteBudget,
+}
+
+impl Alone {
+    fn new() -> Self {
+        Self {
+            planner: QuotaPlanner::new(QuotaPlannerConfig::default()),
+            budget: WriteBudget::new(5),
+        }
+    }
+
+    fn step(&mut self, now_ns: u64, decision: &HeadroomDecision) -> Option<QuotaPlan> {
+        self.planner.step(now_ns, decision, 2, &mut self.budget)
+    }
+}
+
 /// A planner under which `allowance_ucpu` stands for two seconds; the time then.
-fn standing(allowance_ucpu: u64) -> (QuotaPlanner, u64) {
-    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
+fn standing(allowance_ucpu: u64) -> (Alone, u64) {
+    let mut planner = Alone::new();
     for step in 0..400 {
-        planner.step(step * 5 * MS, &track(allowance_ucpu), 2);
+        planner.step(step * 5 * MS, &track(allowance_ucpu));
     }
     (planner, 2_000 * MS)
 }
 
 #[test]
 fn the_first_step_writes_and_the_same_value_is_never_written_again() {
-    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
-    let plan = planner.step(0, &track(20_000), 2).unwrap();
+    let mut planner = Alone::new();
+    let plan = planner.step(0, &track(20_000)).unwrap();
     assert_eq!(
         (plan.bandwidth, plan.reason),
         (Bandwidth::limit(1_000, 50_000), QuotaReason::Initial)
     );
     for step in 1..2_000 {
         assert_eq!(
-            planner.step(step * 5 * MS, &track(20_000), 2),
+            planner.step(step * 5 * MS, &track(20_000)),
             None,
             "never rewritten at the floor"
         );
     }
-    assert_eq!(planner.standing(), Some(Bandwidth::limit(1_000, 50_000)));
+    assert_eq!(
+        planner.planner.standing(),
+        Some(Bandwidth::limit(1_000, 50_000))
+    );
 }
 
 #[test]
 fn a_cut_is_written_at_once_but_not_twice_within_the_gap() {
     let (mut planner, now) = standing(800_000);
-    let plan = planner
-        .step(now, &decision(300_000, Reason::Cut), 2)
-        .unwrap();
+    let plan = planner.step(now, &decision(300_000, Reason::Cut)).unwrap();
     assert_eq!(plan.reason, QuotaReason::Cut);
     assert_eq!(
-        planner.step(now + 5 * MS, &decision(20_000, Reason::Floor), 2),
+        planner.step(now + 5 * MS, &decision(20_000, Reason::Floor)),
         None
     );
     let plan = planner
-        .step(now + 10 * MS, &decision(20_000, Reason::Floor), 2)
+        .step(now + 10 * MS, &decision(20_000, Reason::Floor))
         .unwrap();
     assert_eq!(
         (plan.reason, plan.bandwidth),
@@ -76,41 +96,35 @@ fn a_cut_is_written_at_once_but_not_twice_within_the_gap() {
 #[test]
 fn a_bad_sample_is_written_as_a_cut() {
     let (mut planner, now) = standing(800_000);
-    let plan = planner
-        .step(now, &decision(20_000, Reason::Stale), 2)
-        .unwrap();
+    let plan = planner.step(now, &decision(20_000, Reason::Stale)).unwrap();
     assert_eq!(plan.bandwidth, Bandwidth::limit(1_000, 50_000));
 }
 
 #[test]
 fn a_raise_waits_and_a_ramp_is_written_at_its_end() {
     let (mut planner, now) = standing(400_000);
-    planner
-        .step(now, &decision(100_000, Reason::Cut), 2)
-        .unwrap();
+    planner.step(now, &decision(100_000, Reason::Cut)).unwrap();
     for ms in (5..250).step_by(5) {
         assert_eq!(
-            planner.step(now + ms * MS, &track(400_000), 2),
+            planner.step(now + ms * MS, &track(400_000)),
             None,
             "{ms} ms"
         );
     }
     assert_eq!(
-        planner.step(now + 250 * MS, &decision(300_000, Reason::Ramp), 2),
+        planner.step(now + 250 * MS, &decision(300_000, Reason::Ramp)),
         None
     );
-    let plan = planner.step(now + 255 * MS, &track(400_000), 2).unwrap();
+    let plan = planner.step(now + 255 * MS, &track(400_000)).unwrap();
     assert_eq!(plan.reason, QuotaReason::Raise);
 }
 
 #[test]
 fn a_refuted_cut_is_taken_back_without_waiting() {
     let (mut planner, now) = standing(400_000);
-    planner
-        .step(now, &decision(100_000, Reason::Cut), 2)
-        .unwrap();
+    planner.step(now, &decision(100_000, Reason::Cut)).unwrap();
     let plan = planner
-        .step(now + 25 * MS, &decision(400_000, Reason::Restore), 2)
+        .step(now + 25 * MS, &decision(400_000, Reason::Restore))
         .unwrap();
     assert_eq!(plan.reason, QuotaReason::Raise);
 }
@@ -118,79 +132,53 @@ fn a_refuted_cut_is_taken_back_without_waiting() {
 #[test]
 fn small_changes_are_not_worth_a_write() {
     let (mut planner, now) = standing(800_000);
-    let stood = planner.standing();
+    let stood = planner.planner.standing();
     for step in 0..400 {
         let wobble = [0, 4_000, 7_000, 2_000][step as usize % 4];
         assert_eq!(
-            planner.step(now + step * 5 * MS, &track(796_000 + wobble), 2),
+            planner.step(now + step * 5 * MS, &track(796_000 + wobble)),
             None
         );
     }
-    assert_eq!(planner.standing(), stood);
+    assert_eq!(planner.planner.standing(), stood);
 }
 
 #[test]
 fn what_a_write_gives_away_is_taken_off_the_next_quota() {
-    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
-    planner.step(0, &track(800_000), 2).unwrap();
+    let mut planner = Alone::new();
+    planner.step(0, &track(800_000)).unwrap();
     // Half a tick on each of two CPUs and three quarters as much of the pool; main leaves 70 %.
-    assert_eq!(planner.charge_ucpu(), 4_900);
-    let plan = planner.step(300 * MS, &track(900_000), 2).unwrap();
-    let rate = plan.bandwidth.rate_ucpu().unwrap();
-    assert!((896_000..897_000).contains(&rate), "{rate}");
+    let plan = planner.step(300 * MS, &track(900_000)).unwrap();
+    // Of 4,900 millionths of a CPU, 70 % are left after 300 ms.
+    assert_eq!(plan.bandwidth, Bandwidth::limit(8_965, 10_000));
 }
 
 #[test]
 fn whoever_writes_beside_us_is_answered_once_told() {
     let (mut planner, now) = standing(800_000);
-    planner.invalidate();
-    let plan = planner.step(now, &track(800_000), 2).unwrap();
+    planner.planner.invalidate();
+    let plan = planner.step(now, &track(800_000)).unwrap();
     assert_eq!(plan.reason, QuotaReason::Initial);
-    assert_eq!(planner.step(now + 20 * MS, &track(800_000), 2), None);
-
-    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
-    planner.adopt(Bandwidth::limit(8_000, 10_000));
-    assert_eq!(
-        planner.step(now, &track(800_000), 2),
-        None,
-        "an adopted quota is not rewritten"
-    );
-    planner.adopt(Bandwidth::unlimited());
-    assert!(
-        planner.step(now, &track(800_000), 2).is_some(),
-        "no limit is never left standing"
-    );
+    assert_eq!(planner.step(now + 20 * MS, &track(800_000)), None);
 }
 
 #[test]
 fn a_shared_budget_is_one_for_all() {
+    let mut planners: Vec<QuotaPlanner> = (0..8).map(|_| standing(100_000).0.planner).collect();
     let mut budget = WriteBudget::new(5);
-    let mut planners: Vec<QuotaPlanner> = (0..8)
-        .map(|_| QuotaPlanner::new(QuotaPlannerConfig::default()))
-        .collect();
+    let mut step = |planner: &mut QuotaPlanner, at_ms: u64, decision: &HeadroomDecision| {
+        planner.step(at_ms * MS, decision, 2, &mut budget).is_some()
+    };
+    let raises = planners
+        .iter_mut()
+        .filter_map(|planner| step(planner, 2_005, &track(900_000)).then_some(()));
+    assert_eq!(raises.count(), 5, "large raises may use the budget up");
+    let cut = decision(20_000, Reason::Cut);
     for planner in &mut planners {
-        planner.adopt(Bandwidth::limit(1_000, 10_000));
+        assert!(step(planner, 2_505, &cut), "cuts are never refused");
     }
-    let mut raises = 0;
-    for planner in &mut planners {
-        raises += usize::from(
-            planner
-                .step_shared(5 * MS, &track(900_000), 2, &mut budget)
-                .is_some(),
-        );
-    }
-    assert_eq!(raises, 5, "large raises may use the budget up");
-    for planner in &mut planners {
-        // Cuts are never refused.
-        planner.adopt(Bandwidth::limit(9_000, 10_000));
-        assert!(
-            planner
-                .step_shared(505 * MS, &decision(20_000, Reason::Cut), 2, &mut budget)
-                .is_some()
-        );
-    }
-    assert_eq!(budget.used(506 * MS), 13);
-    assert_eq!(budget.used(1_506 * MS), 0);
+    assert_eq!(budget.used(2_506 * MS), 13);
+    assert_eq!(budget.used(3_506 * MS), 0);
 }
 
 proptest! {
@@ -218,21 +206,21 @@ proptest! {
     ) {
         let reasons = [Reason::Warmup, Reason::Ramp, Reason::Track, Reason::Cut, Reason::Floor,
                        Reason::Stale, Reason::Restore, Reason::Skip];
-        let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
+        let mut planner = Alone::new();
         let (mut now, mut writes, mut refuted) = (0, Vec::<u64>::new(), false);
         for (allowance, reason, wait_ms) in steps {
             now += wait_ms * MS;
             let decision = decision(allowance.max(20_000), reasons[usize::from(reason)]);
-            let before = planner.standing();
+            let before = planner.planner.standing();
             refuted |= decision.reason == Reason::Restore;
-            if let Some(plan) = planner.step(now, &decision, 2) {
+            if let Some(plan) = planner.step(now, &decision) {
                 prop_assert_ne!(Some(plan.bandwidth), before);
                 prop_assert!(writes.last().is_none_or(|last| now - last >= 10 * MS));
                 writes.push(now);
                 let used = writes.iter().filter(|at| now - **at < 1_000 * MS).count();
                 let is_free = plan.reason == QuotaReason::Cut || std::mem::take(&mut refuted);
                 prop_assert!(used <= 5 || is_free, "{used} writes");
-                prop_assert_eq!(planner.writes_last_second(now) as usize, used);
+                prop_assert_eq!(planner.budget.used(now) as usize, used);
             }
         }
     }
