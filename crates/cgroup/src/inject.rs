@@ -16,12 +16,11 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sched_attr::{SchedWrite, TaskSched};
-use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::layer::Layer;
+use crate::{KernelFs, KfsError, KfsResult, Op};
 
 const VARIABLE: &str = "TIDEGATE_FAULT";
 
@@ -95,31 +94,6 @@ impl<F: KernelFs> FaultyFs<F> {
     pub fn new(inner: F, plan: FaultPlan) -> Self {
         Self { inner, plan }
     }
-
-    fn change(
-        &self,
-        op: Op,
-        path: &Path,
-        change: impl FnOnce(&F) -> KfsResult<()>,
-    ) -> KfsResult<()> {
-        let count = CHANGES.fetch_add(1, Ordering::SeqCst) + 1;
-        let due = count == self.plan.nth.max(1);
-        match self.plan.what {
-            What::Errno(errno) if due && self.plan.strike(op, path) => {
-                return Err(KfsError::new(op, path, refusal(op, errno)));
-            }
-            What::Errno(_) => return change(&self.inner),
-            _ => {}
-        }
-        if due && self.plan.nth == 0 && self.plan.strike(op, path) {
-            self.plan.what.befall();
-        }
-        let done = change(&self.inner);
-        if due && self.plan.nth > 0 && self.plan.strike(op, path) {
-            self.plan.what.befall();
-        }
-        done
-    }
 }
 
 impl What {
@@ -154,91 +128,33 @@ fn raise(signal: i32) {
     }
 }
 
-impl<F: KernelFs> KernelFs for FaultyFs<F> {
-    fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
-        self.inner.read_into(path, buffer)
-    }
-    fn write(&self, path: &Path, value: &str) -> KfsResult<()> {
-        self.change(Op::Write, path, |fs| fs.write(path, value))
-    }
-    fn mkdir(&self, path: &Path) -> KfsResult<()> {
-        self.change(Op::Mkdir, path, |fs| fs.mkdir(path))
-    }
-    fn rmdir(&self, path: &Path) -> KfsResult<()> {
-        self.change(Op::Rmdir, path, |fs| fs.rmdir(path))
-    }
-    fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>> {
-        self.inner.list(path)
-    }
-    fn stat(&self, path: &Path) -> KfsResult<FileStat> {
-        self.inner.stat(path)
-    }
-    fn access_write(&self, path: &Path) -> KfsResult<()> {
-        self.inner.access_write(path)
-    }
-    fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        self.change(Op::Replace, path, |fs| fs.replace(path, contents))
-    }
-    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        self.change(Op::Append, path, |fs| fs.append(path, contents))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
-        self.change(Op::Rename, from, |fs| fs.rename(from, to))
-    }
-    fn unlink(&self, path: &Path) -> KfsResult<()> {
-        self.change(Op::Unlink, path, |fs| fs.unlink(path))
-    }
-    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
-        self.inner.sched(tid)
-    }
-    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
-        let path = task_path(tid);
-        self.change(Op::SchedSet, &path, |fs| fs.set_sched(tid, write))
-    }
-    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
-        self.inner.pidfd(pid)
-    }
-    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
-        self.inner.has_programs(dir)
-    }
-}
+impl<F: KernelFs> Layer for FaultyFs<F> {
+    type Inner = F;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn inner(&self) -> &F {
+        &self.inner
+    }
 
-    #[test]
-    fn a_plan_is_for_one_subcommand() {
-        let plan = FaultPlan::parse("agent:12:kill:/run/x:y/mark", "agent").unwrap();
-        assert_eq!((plan.nth, plan.what), (12, What::Signal(libc::SIGKILL)));
-        assert_eq!(plan.mark, Path::new("/run/x:y/mark"));
-        let refused = FaultPlan::parse("repair:0:28:/m", "repair").unwrap();
-        assert_eq!(refused.what, What::Errno(libc::ENOSPC));
-        let panics = FaultPlan::parse("repair:0:panic:/m", "repair").unwrap();
-        assert_eq!(panics.what, What::Panic);
-        for (text, word) in [
-            ("agent:12:kill:/m", "guardian"),
-            ("agent:12:kill", "agent"),
-            ("agent:x:kill:/m", "agent"),
-            ("agent:1:eat:/m", "agent"),
-            ("", "agent"),
-        ] {
-            assert_eq!(FaultPlan::parse(text, word), None, "{text}");
+    fn around<T>(&self, op: Op, path: &Path, act: impl FnOnce(&F) -> KfsResult<T>) -> KfsResult<T> {
+        if !op.is_change() {
+            return act(&self.inner);
         }
-    }
-
-    #[test]
-    fn one_plan_strikes_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let plan = FaultPlan {
-            nth: 1,
-            what: What::Errno(libc::EIO),
-            mark: dir.path().join("mark"),
-        };
-        let path = Path::new("/sys/x");
-        assert!(plan.strike(Op::Write, path));
-        assert!(!plan.strike(Op::Write, path), "the mark stands");
-        let said = std::fs::read_to_string(&plan.mark).unwrap();
-        assert!(said.ends_with(" write /sys/x\n"), "{said}");
+        let count = CHANGES.fetch_add(1, Ordering::SeqCst) + 1;
+        let due = count == self.plan.nth.max(1);
+        match self.plan.what {
+            What::Errno(errno) if due && self.plan.strike(op, path) => {
+                return Err(KfsError::new(op, path, refusal(op, errno)));
+            }
+            What::Errno(_) => return act(&self.inner),
+            _ => {}
+        }
+        if due && self.plan.nth == 0 && self.plan.strike(op, path) {
+            self.plan.what.befall();
+        }
+        let done = act(&self.inner);
+        if due && self.plan.nth > 0 && self.plan.strike(op, path) {
+            self.plan.what.befall();
+        }
+        done
     }
 }

@@ -14,6 +14,7 @@ pub mod group;
 pub mod group_path;
 #[cfg(debug_assertions)]
 mod inject;
+mod layer;
 pub mod nodes;
 mod programs;
 mod real;
@@ -50,6 +51,22 @@ pub enum Op {
     SchedGet,
     SchedSet,
     Programs,
+}
+
+impl Op {
+    pub fn is_change(self) -> bool {
+        matches!(
+            self,
+            Self::Write
+                | Self::Mkdir
+                | Self::Rmdir
+                | Self::Replace
+                | Self::Append
+                | Self::Rename
+                | Self::Unlink
+                | Self::SchedSet
+        )
+    }
 }
 
 impl fmt::Display for Op {
@@ -244,59 +261,5 @@ pub trait KernelFs: Send + Sync {
     /// names it.
     fn exists(&self, path: &Path) -> bool {
         !matches!(self.stat(path), Err(error) if error.is_gone() || error.errno == libc::ENOTDIR)
-    }
-}
-
-impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
-    fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
-        (**self).read_into(path, buffer)
-    }
-    fn write(&self, path: &Path, value: &str) -> KfsResult<()> {
-        (**self).write(path, value)
-    }
-    fn mkdir(&self, path: &Path) -> KfsResult<()> {
-        (**self).mkdir(path)
-    }
-    fn rmdir(&self, path: &Path) -> KfsResult<()> {
-        (**self).rmdir(path)
-    }
-    fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>> {
-        (**self).list(path)
-    }
-    fn subdirs(&self, path: &Path) -> KfsResult<Vec<String>> {
-        (**self).subdirs(path)
-    }
-    fn stat(&self, path: &Path) -> KfsResult<FileStat> {
-        (**self).stat(path)
-    }
-    fn access_write(&self, path: &Path) -> KfsResult<()> {
-        (**self).access_write(path)
-    }
-    fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        (**self).replace(path, contents)
-    }
-    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        (**self).append(path, contents)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
-        (**self).rename(from, to)
-    }
-    fn unlink(&self, path: &Path) -> KfsResult<()> {
-        (**self).unlink(path)
-    }
-    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
-        (**self).sched(tid)
-    }
-    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
-        (**self).set_sched(tid, write)
-    }
-    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
-        (**self).pidfd(pid)
-    }
-    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
-        (**self).has_programs(dir)
-    }
-    fn is_machine(&self) -> bool {
-        (**self).is_machine()
     }
 }

@@ -62,7 +62,7 @@ impl Strike {
         let says_gone = matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV));
         let ends = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
         let refusal = matches!(self, Strike::Errno(_));
-        refusal && op == Op::Access || says_gone && (ends || !changes(op))
+        refusal && op == Op::Access || says_gone && (ends || !op.is_change())
     }
 
     /// Between two changes nothing that lasts happens: there, a death at one look is a death at
@@ -70,9 +70,9 @@ impl Strike {
     fn is_worth(self, op: Op, after_a_change: bool, nth: usize) -> bool {
         let short = match self {
             // Each change meets two of the seven.
-            Strike::Errno(errno) => changes(op) && (nth as u64 + errno as u64).is_multiple_of(4),
-            Strike::Death => changes(op) || after_a_change,
-            Strike::Freeze => changes(op) || nth.is_multiple_of(8),
+            Strike::Errno(errno) => op.is_change() && (nth as u64 + errno as u64).is_multiple_of(4),
+            Strike::Death => op.is_change() || after_a_change,
+            Strike::Freeze => op.is_change() || nth.is_multiple_of(8),
         };
         !self.is_answer(op) && (short || everything())
     }
@@ -91,20 +91,6 @@ impl Strike {
             ..Rule::nth(nth, 0)
         }
     }
-}
-
-fn changes(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Write
-            | Op::Mkdir
-            | Op::Rmdir
-            | Op::Replace
-            | Op::Append
-            | Op::Rename
-            | Op::Unlink
-            | Op::SchedSet
-    )
 }
 
 fn everything() -> bool {
@@ -168,7 +154,7 @@ fn strike_all(
     assert!(log.len() as u64 > first + 5, "{kind:?}: it does something");
     for (nth, (op, path)) in log.iter().enumerate().skip(first as usize) {
         for strike in STRIKES {
-            let before_op = log[..nth].last().is_some_and(|(op, _)| changes(*op));
+            let before_op = log[..nth].last().is_some_and(|(op, _)| op.is_change());
             if !strike.is_worth(*op, before_op, nth) {
                 continue;
             }
@@ -231,7 +217,7 @@ fn only_repair(bed: &Bed) -> Vec<String> {
         super::PIDS[super::life::SIDE],
         super::PIDS[super::life::MAIN],
     ] {
-        bed.fs.inner().end_process(pid);
+        bed.fake.end_process(pid);
     }
     let report = bed.repair(After::End);
     let left = bed.left_behind(&fresh(bed.kind));

@@ -5,13 +5,12 @@
 //! to count the operations and then once for each (operation, errno).
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::sched_attr::{SchedWrite, TaskSched};
-use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::layer::Layer;
+use crate::{KernelFs, KfsError, KfsResult, Op};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -208,17 +207,23 @@ impl<F: KernelFs> FaultFs<F> {
             }
         }
     }
-
-    fn gate(&self, op: Op, path: &Path) -> KfsResult<()> {
-        match self.judge(op, path) {
-            Verdict::Fail(errno) => Err(KfsError::new(op, path, errno)),
-            _ => Ok(()),
-        }
-    }
 }
 
-impl<F: KernelFs> KernelFs for FaultFs<F> {
-    fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
+impl<F: KernelFs> Layer for FaultFs<F> {
+    type Inner = F;
+
+    fn inner(&self) -> &F {
+        &self.inner
+    }
+
+    fn around<T>(&self, op: Op, path: &Path, act: impl FnOnce(&F) -> KfsResult<T>) -> KfsResult<T> {
+        match self.judge(op, path) {
+            Verdict::Fail(errno) => Err(KfsError::new(op, path, errno)),
+            _ => act(&self.inner),
+        }
+    }
+
+    fn around_read(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
         match self.judge(Op::Read, path) {
             Verdict::Fail(errno) => return Err(KfsError::new(Op::Read, path, errno)),
             Verdict::Garbage(text) => {
@@ -232,61 +237,5 @@ impl<F: KernelFs> KernelFs for FaultFs<F> {
             Verdict::Go => self.inner.read_into(path, buffer)?,
         }
         Ok(())
-    }
-    fn write(&self, path: &Path, value: &str) -> KfsResult<()> {
-        self.gate(Op::Write, path)?;
-        self.inner.write(path, value)
-    }
-    fn mkdir(&self, path: &Path) -> KfsResult<()> {
-        self.gate(Op::Mkdir, path)?;
-        self.inner.mkdir(path)
-    }
-    fn rmdir(&self, path: &Path) -> KfsResult<()> {
-        self.gate(Op::Rmdir, path)?;
-        self.inner.rmdir(path)
-    }
-    fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>> {
-        self.gate(Op::List, path)?;
-        self.inner.list(path)
-    }
-    fn stat(&self, path: &Path) -> KfsResult<FileStat> {
-        self.gate(Op::Stat, path)?;
-        self.inner.stat(path)
-    }
-    fn access_write(&self, path: &Path) -> KfsResult<()> {
-        self.gate(Op::Access, path)?;
-        self.inner.access_write(path)
-    }
-    fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        self.gate(Op::Replace, path)?;
-        self.inner.replace(path, contents)
-    }
-    fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        self.gate(Op::Append, path)?;
-        self.inner.append(path, contents)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
-        self.gate(Op::Rename, from)?;
-        self.inner.rename(from, to)
-    }
-    fn unlink(&self, path: &Path) -> KfsResult<()> {
-        self.gate(Op::Unlink, path)?;
-        self.inner.unlink(path)
-    }
-    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
-        self.gate(Op::SchedGet, &task_path(tid))?;
-        self.inner.sched(tid)
-    }
-    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
-        self.gate(Op::SchedSet, &task_path(tid))?;
-        self.inner.set_sched(tid, write)
-    }
-    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
-        self.gate(Op::Stat, &task_path(pid))?;
-        self.inner.pidfd(pid)
-    }
-    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
-        self.gate(Op::Programs, dir)?;
-        self.inner.has_programs(dir)
     }
 }
