@@ -17,12 +17,7 @@ impl State {
             "notify_on_release",
             "cgroup.clone_children",
         ];
-        let has = |controller: &str| {
-            self.mounts[mount]
-                .controllers
-                .iter()
-                .any(|one| one == controller)
-        };
+        let has = |controller: &str| self.mounts[mount].has(controller);
         if has("cpu") {
             names.extend([
                 "cpu.cfs_quota_us",
@@ -96,22 +91,17 @@ impl State {
 
     /// `cpu_cgroup_can_attach`: with RT_GROUP_SCHED a group without RT runtime takes no real-time
     /// thread, and the whole process stays.
+    fn refuses_real_time(&self, mount: usize, dir: &Path) -> bool {
+        self.mounts[mount].has("cpu") && self.rt_group_sched && !self.is_root(dir)
+    }
+
     fn v1_enter(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
-        let has_cpu = self.mounts[mount]
-            .controllers
-            .iter()
-            .any(|one| one == "cpu");
         let pid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
-        let process = self.procs.get(&pid);
-        let real_time = process.is_some_and(|process| {
-            process.facts.real_time
-                || process
-                    .facts
-                    .threads
-                    .iter()
-                    .any(|(_, real_time)| *real_time)
+        let real_time = self.procs.get(&pid).is_some_and(|process| {
+            let facts = &process.facts;
+            facts.real_time || facts.threads.iter().any(|(_, real_time)| *real_time)
         });
-        if has_cpu && self.rt_group_sched && real_time && !self.is_root(dir) {
+        if real_time && self.refuses_real_time(mount, dir) {
             return Err(libc::EINVAL);
         }
         self.cpuset_takes(mount, dir)?;
@@ -119,16 +109,12 @@ impl State {
     }
 
     fn v1_enter_alone(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
-        let has_cpu = self.mounts[mount]
-            .controllers
-            .iter()
-            .any(|one| one == "cpu");
         let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
         let real_time = self.procs.values().any(|process| {
             let first = process.facts.pid == tid && process.facts.real_time;
             first || process.facts.threads.contains(&(tid, true))
         });
-        if has_cpu && self.rt_group_sched && real_time && !self.is_root(dir) {
+        if real_time && self.refuses_real_time(mount, dir) {
             return Err(libc::EINVAL);
         }
         self.enter_alone(mount, dir, value)

@@ -106,10 +106,7 @@ impl State {
 
     /// v1: a group without CPUs or memory nodes takes no process in.
     pub(super) fn cpuset_takes(&self, mount: usize, dir: &Path) -> Result<(), i32> {
-        let has = self.mounts[mount]
-            .controllers
-            .iter()
-            .any(|one| one == "cpuset");
+        let has = self.mounts[mount].has("cpuset");
         let group = self.groups.get(dir).ok_or(libc::ENOENT)?;
         if has && !self.is_root(dir) && (group.cpus.is_empty() || group.mems.is_empty()) {
             return Err(libc::ENOSPC);

@@ -10,7 +10,13 @@ pub(super) struct Mount {
     pub controllers: Vec<String>,
 }
 
-#[derive(Debug)]
+impl Mount {
+    pub fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|one| one == controller)
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Group {
     pub ino: u64,
     pub quota_us: Option<u64>,
@@ -36,22 +42,7 @@ impl Group {
     pub fn new(ino: u64) -> Self {
         let mut group = Self {
             ino,
-            quota_us: None,
-            period_us: 0,
-            burst_us: 0,
-            idle: false,
-            frozen: false,
-            shares: 0,
-            weight: 0,
-            usage_ns: 0,
-            nr_periods: 0,
-            nr_throttled: 0,
-            throttled_ns: 0,
-            cpus: Vec::new(),
-            mems: String::new(),
-            threaded: false,
-            subtree: BTreeSet::new(),
-            has_program: false,
+            ..Self::default()
         };
         group.reset_cpu();
         group

@@ -14,7 +14,6 @@ mod sched;
 mod tree;
 mod unified;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,15 +69,9 @@ impl FakeFs {
 
     pub fn with_mounts(mounts: &[(u8, &str, &[&str])]) -> Self {
         let mut state = State {
-            mounts: Vec::new(),
-            groups: BTreeMap::new(),
-            files: BTreeMap::new(),
-            procs: BTreeMap::new(),
             next_ino: 1,
-            read_only: false,
-            hidden: BTreeSet::new(),
             rt_group_sched: true,
-            sched: Default::default(),
+            ..State::default()
         };
         for (version, path, controllers) in mounts {
             let controllers = controllers.iter().map(|one| (*one).to_owned()).collect();

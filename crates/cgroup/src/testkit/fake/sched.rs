@@ -19,22 +19,12 @@ struct Task {
     custom_ns: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sched {
     tasks: BTreeMap<i32, Task>,
-    has_slices: bool,
+    lacks_slices: bool,
     /// Who was written to, in order.
     written: Vec<i32>,
-}
-
-impl Default for Sched {
-    fn default() -> Self {
-        Self {
-            tasks: BTreeMap::new(),
-            has_slices: true,
-            written: Vec::new(),
-        }
-    }
 }
 
 impl Sched {
@@ -76,7 +66,11 @@ impl Sched {
             policy: task.policy,
             reset_on_fork: task.reset_on_fork,
             nice: task.nice,
-            slice_ns: if self.has_slices && told { slice_ns } else { 0 },
+            slice_ns: if told && !self.lacks_slices {
+                slice_ns
+            } else {
+                0
+            },
         })
     }
 
@@ -128,7 +122,7 @@ impl FakeFs {
 
     /// This kernel takes no slices (before 6.12).
     pub fn without_slices(&self) {
-        self.state().sched.has_slices = false;
+        self.state().sched.lacks_slices = true;
     }
 
     /// Makes a task what a test wants; `slice_ns` is a slice of its own.

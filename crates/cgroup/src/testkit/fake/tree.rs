@@ -10,7 +10,7 @@ use super::procfs::Procfs;
 use super::sched::Sched;
 use crate::{DirEntry, FileStat};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub mounts: Vec<Mount>,
     pub groups: BTreeMap<PathBuf, Group>,
@@ -197,40 +197,25 @@ impl State {
     }
 
     pub fn list(&self, path: &Path) -> Result<Vec<DirEntry>, i32> {
-        let mut entries: Vec<DirEntry> = Vec::new();
+        let entry = |name: &str, is_dir| DirEntry {
+            name: name.to_owned(),
+            is_dir,
+        };
+        let plain = self.files.keys().filter(|file| file.parent() == Some(path));
+        let plain = plain.filter_map(|file| Some(entry(file.file_name()?.to_str()?, false)));
+        let mut entries: Vec<DirEntry>;
         if self.groups.contains_key(path) {
             let mount = self.mount_of(path).ok_or(libc::ENOENT)?;
-            let files = self.file_names(mount, path);
-            entries.extend(files.into_iter().map(|name| DirEntry {
-                name: name.to_owned(),
-                is_dir: false,
-            }));
-            let plain = self.files.keys().filter(|file| file.parent() == Some(path));
-            let names = plain.filter_map(|file| file.file_name()?.to_str());
-            entries.extend(names.map(|name| DirEntry {
-                name: name.to_owned(),
-                is_dir: false,
-            }));
-            let names = self
+            let files = self.file_names(mount, path).into_iter();
+            let children = self
                 .children(path)
-                .filter_map(|child| child.file_name()?.to_str());
-            entries.extend(names.map(|name| DirEntry {
-                name: name.to_owned(),
-                is_dir: true,
-            }));
+                .filter_map(|child| Some(entry(child.file_name()?.to_str()?, true)));
+            let files = files.map(|name| entry(name, false));
+            entries = files.chain(plain).chain(children).collect();
         } else if let Some(names) = self.procfs().list(path) {
-            entries.extend(
-                names
-                    .into_iter()
-                    .map(|name| DirEntry { name, is_dir: true }),
-            );
+            entries = names.iter().map(|name| entry(name, true)).collect();
         } else {
-            let plain = self.files.keys().filter(|file| file.parent() == Some(path));
-            let names = plain.filter_map(|file| file.file_name()?.to_str());
-            entries.extend(names.map(|name| DirEntry {
-                name: name.to_owned(),
-                is_dir: false,
-            }));
+            entries = plain.collect();
             if entries.is_empty() {
                 return Err(libc::ENOENT);
             }

@@ -28,23 +28,17 @@ impl State {
             "cgroup.threads",
             "cpu.stat",
         ];
-        let cpuset = self
-            .controllers_of(mount, dir)
-            .iter()
-            .any(|one| one == "cpuset");
-        if cpuset {
+        let controllers = self.controllers_of(mount, dir);
+        let has = |controller: &str| controllers.iter().any(|one| one == controller);
+        if has("cpuset") {
             names.extend(super::cpuset::V2_FILES_ALSO_AT_ROOT);
         }
         if !self.is_root(dir) {
             names.extend(["cgroup.type", "cgroup.events"]);
-            if cpuset {
+            if has("cpuset") {
                 names.extend(super::cpuset::V2_FILES);
             }
-            if self
-                .controllers_of(mount, dir)
-                .iter()
-                .any(|one| one == "cpu")
-            {
+            if has("cpu") {
                 names.extend(["cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"]);
             }
         }
