@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::{CgroupVersion, Hierarchy};
 use crate::group_path::GroupPath;
 use crate::{KernelFs, KfsError};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
     /// `None` where it could not be found out.
     pub present: Option<bool>,
@@ -39,7 +37,7 @@ impl Feature {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     pub quota: Feature,
     pub burst: Feature,

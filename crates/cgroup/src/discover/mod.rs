@@ -8,8 +8,6 @@ mod place;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::cpus::{self, CpusError};
 use crate::group_path::GroupPath;
 use crate::{KernelFs, KfsError};
@@ -47,32 +45,21 @@ pub enum DiscoverError {
     Base { base: String, why: String },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CgroupVersion {
     /// One hierarchy a controller (or several).
     V1,
     V2,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    V1,
-    V2,
-    /// Both are mounted; cpu is on the one that `version` says.
-    Mixed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Writable {
     /// By asking access(2) for the directory and its files.
     Yes,
     No(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     pub controllers: Vec<String>,
     pub mount: PathBuf,
@@ -100,10 +87,9 @@ impl Hierarchy {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub version: CgroupVersion,
-    pub layout: Layout,
     pub cpu: Hierarchy,
     /// The hierarchy with cpuacct, on v1 where it is mounted apart from cpu.
     pub cpuacct: Option<Hierarchy>,
@@ -209,12 +195,6 @@ pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, Discov
         CgroupVersion::V2 => place::cpu_enabled(fs, &cpu),
     };
     let features = features::look(fs, version, &cpu);
-    let has = |wanted: u8| mounts.iter().any(|mount| mount.version == wanted);
-    let layout = match (has(1), has(2)) {
-        (true, true) => Layout::Mixed,
-        (true, false) => Layout::V1,
-        _ => Layout::V2,
-    };
     let systemd = fs.exists(Path::new("/run/systemd/system"));
     if systemd && version == CgroupVersion::V2 && cpu.base.is_root() {
         notes.push(
@@ -230,7 +210,6 @@ pub fn discover(fs: &dyn KernelFs, base: Option<&str>) -> Result<Machine, Discov
     }
     Ok(Machine {
         version,
-        layout,
         cpuset_mount: place::find_cpuset(fs, &mounts, version),
         cpu,
         cpuacct,

@@ -2,19 +2,14 @@
 
 use std::path::Path;
 
-use tidegate_cgroup::discover::{
-    CgroupVersion, DiscoverError, Layout, Writable, discover, probe_features,
-};
+use tidegate_cgroup::discover::{CgroupVersion, DiscoverError, Writable, discover, probe_features};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, FaultFs, Rule, SELF_PID};
 use tidegate_cgroup::{KernelFs, Op};
 
 #[test]
 fn mixed_as_on_the_build_machine() {
     let machine = discover(&FakeFs::mixed(), None).unwrap();
-    assert_eq!(
-        (machine.version, machine.layout),
-        (CgroupVersion::V1, Layout::Mixed)
-    );
+    assert_eq!(machine.version, CgroupVersion::V1);
     assert_eq!(machine.cpu.mount, Path::new("/sys/fs/cgroup/cpu"));
     assert_eq!(
         machine.cpuacct.as_ref().unwrap().mount,
@@ -30,10 +25,7 @@ fn mixed_as_on_the_build_machine() {
 #[test]
 fn v1_with_cpu_and_cpuacct_together() {
     let machine = discover(&FakeFs::v1(), None).unwrap();
-    assert_eq!(
-        (machine.version, machine.layout),
-        (CgroupVersion::V1, Layout::V1)
-    );
+    assert_eq!(machine.version, CgroupVersion::V1);
     assert!(machine.cpuacct.is_none(), "one group serves both");
     assert_eq!(machine.used().count(), 1);
 }
@@ -56,10 +48,7 @@ fn v1_without_cpuacct_says_so() {
 fn v2_without_and_with_cpu_handed_down() {
     let fs = FakeFs::v2();
     let machine = discover(&fs, None).unwrap();
-    assert_eq!(
-        (machine.version, machine.layout),
-        (CgroupVersion::V2, Layout::V2)
-    );
+    assert_eq!(machine.version, CgroupVersion::V2);
     assert!(
         machine.cpu_enabled.is_present(),
         "{}",
@@ -102,10 +91,7 @@ fn cpu_on_v2_beside_other_controllers_on_v1() {
         (2, "/sys/fs/cgroup/unified", &["cpu", "io"]),
     ]);
     let machine = discover(&fs, None).unwrap();
-    assert_eq!(
-        (machine.version, machine.layout),
-        (CgroupVersion::V2, Layout::Mixed)
-    );
+    assert_eq!(machine.version, CgroupVersion::V2);
     assert_eq!(machine.cpu.mount, Path::new("/sys/fs/cgroup/unified"));
 }
 
@@ -319,14 +305,4 @@ fn every_operation_may_fail() {
             }
         }
     }
-}
-
-#[test]
-fn the_machine_can_be_printed() {
-    let machine = discover(&FakeFs::mixed(), None).unwrap();
-    let text = serde_json::to_string_pretty(&machine).unwrap();
-    assert_eq!(
-        serde_json::from_str::<tidegate_cgroup::discover::Machine>(&text).unwrap(),
-        machine
-    );
 }
