@@ -196,13 +196,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC*") {
-            let _ = Bandwidth::parse_max(&text);
-            let _ = Bandwidth::parse_v1_quota(&text);
-            let _ = Bandwidth::parse_us(&text);
-        }
-
-        #[test]
         fn round_trips(quota in proptest::option::of(0..u64::MAX / 2), period_us in 0..u64::MAX) {
             let bandwidth = Bandwidth { quota_us: quota, period_us, burst_us: 0 };
             prop_assert_eq!(Bandwidth::parse_max(&bandwidth.format_max()).unwrap(), bandwidth);
