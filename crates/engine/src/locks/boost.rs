@@ -127,31 +127,6 @@ fn put_back(fs: &dyn KernelFs, lifted: &Lifted) -> KfsResult<()> {
 mod tests {
     use super::*;
     use tidegate_cgroup::RealFs;
-    use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
-
-    #[test]
-    fn a_holder_goes_first_and_comes_back_as_it_was() {
-        let fake = FakeFs::v2();
-        for pid in [11, 12, 13, 14] {
-            fake.add_process(FakeProcess::new(pid));
-        }
-        fake.set_task(11, NORMAL, 5, None);
-        fake.set_task(12, BATCH, 0, Some(300_000));
-        fake.set_task(13, IDLE, 0, None);
-        fake.make_real_time(14);
-        let before: Vec<_> = (11..14).map(|tid| fake.task(tid)).collect();
-        let first = Boost {
-            turn_ns: 5_000_000,
-            ..Boost::plan(&fake, &[11, 12, 13, 99])
-        };
-        assert_eq!(first.tasks.len(), 3);
-        give(&fake, &first).unwrap();
-        assert!(first.is_ours(&fake.sched(11).unwrap()));
-        assert_eq!(take(&fake, &first), Undone::default());
-        assert_eq!(take(&fake, &first), Undone::default(), "idempotent");
-        let after: Vec<_> = (11..14).map(|tid| fake.task(tid)).collect();
-        assert_eq!(after, before);
-    }
 
     #[test]
     fn the_running_kernel_gives_a_turn_and_takes_it_back() {

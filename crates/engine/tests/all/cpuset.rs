@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_cgroup::cpus;
-use tidegate_cgroup::discover::{CgroupVersion, discover};
+use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::{GatherReport, GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 use tidegate_cgroup::{KernelFs, RealFs};
@@ -43,44 +43,6 @@ fn v1() -> (Arc<FakeFs>, Groups, GroupPath) {
 
 fn v2() -> (Arc<FakeFs>, Groups, GroupPath) {
     bed(FakeFs::v2())
-}
-
-#[test]
-fn v1_confines_by_a_group_of_its_own() {
-    let (fake, groups, root) = v1();
-    assert!(!groups.has_cpuset(&root));
-    groups.open_cpuset(&root).unwrap();
-    assert_eq!(groups.cpuset(&root).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-    groups.set_cpuset(&root, &[2, 3, 6, 7]).unwrap();
-    let gathered = groups.gather_cpuset(&root).unwrap();
-    assert_eq!(
-        gathered,
-        GatherReport {
-            moved: 2,
-            others: 0
-        }
-    );
-    assert_eq!(
-        fake.text("/sys/fs/cgroup/cpuset/tg-side/cpuset.cpus"),
-        "2-3,6-7"
-    );
-    assert_eq!(fake.text("/sys/fs/cgroup/cpuset/tg-side/cpuset.mems"), "0");
-    assert_eq!(
-        fake.text("/sys/fs/cgroup/cpuset/tg-side/cgroup.procs"),
-        "201\n202"
-    );
-    assert_eq!(
-        groups.gather_cpuset(&root).unwrap(),
-        GatherReport::default(),
-        "again is nothing"
-    );
-    groups.close_cpuset(&root).unwrap();
-    assert!(!groups.has_cpuset(&root));
-    assert!(
-        fake.text("/sys/fs/cgroup/cpuset/cgroup.procs")
-            .contains("201\n202")
-    );
-    groups.close_cpuset(&root).unwrap();
 }
 
 #[test]
@@ -122,18 +84,6 @@ fn v1_lets_out_who_has_left_the_group() {
     );
     assert_eq!(fake.text(confined), "202");
     assert!(fake.text("/proc/201/cgroup").contains("cpuset:/\n"));
-}
-
-#[test]
-fn v1_takes_the_cpuset_away_with_the_group() {
-    let (fake, groups, root) = v1();
-    groups.open_cpuset(&root).unwrap();
-    groups.gather_cpuset(&root).unwrap();
-    for pid in PIDS {
-        fake.end_process(pid);
-    }
-    groups.remove(&root).unwrap();
-    assert!(!fake.exists(Path::new("/sys/fs/cgroup/cpuset/tg-side")));
 }
 
 #[test]
@@ -182,80 +132,35 @@ fn a_machine_without_the_controller_says_so() {
     assert!(groups.cpuset_refusal().unwrap().contains("cpuset"));
 }
 
-/// What an agent writes down, its death, and what whoever comes after finds.
-fn after_death(
-    (fake, groups, root): (Arc<FakeFs>, Groups, GroupPath),
-    outside: Option<&str>,
-) -> (Outcome, Arc<FakeFs>, Groups, GroupPath) {
-    let dir = tempfile::tempdir().unwrap();
-    let moving = || Moving::open(&dir.path().join("moving")).unwrap();
-    let open = || {
-        Ledger::open(
-            Arc::clone(&fake) as Arc<dyn KernelFs>,
-            Path::new("/run/tg"),
-            moving(),
-            &groups,
-        )
-        .unwrap()
-        .0
-    };
-    let mut ledger = open();
-    let was = if groups.has_cpuset(&root) {
-        groups.cpuset(&root).unwrap()
-    } else {
-        Vec::new()
-    };
-    ledger
-        .record(NewEntry {
-            gate: String::new(),
-            group: root.clone(),
-            group_id: groups.id(&root).unwrap(),
-            change: Change::Cpuset {
-                previous: was.clone(),
-                was,
-                ours: vec![6, 7],
-            },
-            fallback: Fallback::Stay,
-        })
-        .unwrap();
-    groups.open_cpuset(&root).unwrap();
-    groups.set_cpuset(&root, &[6, 7]).unwrap();
-    groups.gather_cpuset(&root).unwrap();
-    if let Some(cpus) = outside {
-        let file = groups.cpuset_dir(&root).join("cpuset.cpus");
-        fake.write(&file, cpus).unwrap();
-    }
-    drop(ledger);
-    let mut ledger = open();
-    let outcomes = ledger.restore_all(&groups);
-    (outcomes[0].1.clone(), fake, groups, root)
-}
-
-#[test]
-fn whoever_comes_after_a_death_takes_it_off() {
-    for bed in [v1(), v2()] {
-        let (outcome, _, groups, root) = after_death(bed, None);
-        assert_eq!(outcome, Outcome::Restored);
-        match groups.version() {
-            CgroupVersion::V1 => assert!(!groups.has_cpuset(&root)),
-            CgroupVersion::V2 => {
-                assert!(groups.is_every_cpu(&groups.cpuset(&root).unwrap()));
-            }
-        }
-    }
-    let (outcome, fake, groups, root) = after_death(v2(), Some("1-2"));
-    assert!(matches!(outcome, Outcome::NotOurs { .. }), "{outcome:?}");
-    assert_eq!(groups.cpuset(&root).unwrap(), [1, 2]);
-    drop(fake);
-}
-
+/// An agent writes down what it confines and dies: whoever comes after puts back what stood before.
 #[test]
 fn what_stood_before_us_comes_back() {
     let (fake, groups, root) = v2();
     groups.open_cpuset(&root).unwrap();
     groups.set_cpuset(&root, &[0, 1, 2]).unwrap();
-    let (outcome, _, groups, root) = after_death((fake, groups, root), None);
-    assert_eq!(outcome, Outcome::Restored);
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let moving = Moving::open(&dir.path().join("moving")).unwrap();
+        let fs = Arc::clone(&fake) as Arc<dyn KernelFs>;
+        Ledger::open(fs, Path::new("/run/tg"), moving, &groups)
+            .unwrap()
+            .0
+    };
+    let change = Change::Cpuset {
+        was: vec![0, 1, 2],
+        previous: vec![0, 1, 2],
+        ours: vec![6, 7],
+    };
+    let entry = NewEntry {
+        gate: String::new(),
+        group: root.clone(),
+        group_id: groups.id(&root).unwrap(),
+        change,
+        fallback: Fallback::Stay,
+    };
+    open().record(entry).unwrap();
+    groups.set_cpuset(&root, &[6, 7]).unwrap();
+    assert_eq!(open().restore_all(&groups)[0].1, Outcome::Restored);
     assert_eq!(groups.cpuset(&root).unwrap(), [0, 1, 2]);
 }
 

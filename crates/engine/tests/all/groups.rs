@@ -13,61 +13,6 @@ use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 use crate::support::{Bed, path};
 
 #[test]
-fn a_gate_is_a_group_in_each_v1_hierarchy() {
-    let bed = Bed::new(FakeFs::mixed());
-    let leaf = path("/tidegate-side/ffmpeg");
-    assert!(bed.groups.create(&leaf).unwrap());
-    for dir in ["cpu/tidegate-side/ffmpeg", "cpuacct/tidegate-side/ffmpeg"] {
-        assert!(
-            bed.fs.exists(&Path::new("/sys/fs/cgroup").join(dir)),
-            "{dir}"
-        );
-    }
-    bed.fs
-        .inner()
-        .add_usage_ns("/sys/fs/cgroup/cpuacct/tidegate-side/ffmpeg", 77);
-    assert_eq!(bed.groups.usage_ns(&leaf).unwrap(), Some(77));
-    bed.fs
-        .inner()
-        .add_throttled("/sys/fs/cgroup/cpu/tidegate-side/ffmpeg", 3, 500);
-    let stat = bed.groups.cpu_stat(&leaf).unwrap();
-    assert_eq!((stat.nr_throttled, stat.throttled_ns), (3, 500));
-    assert!(bed.groups.remove(&path("/tidegate-side")).unwrap());
-    assert!(
-        !bed.fs
-            .exists(Path::new("/sys/fs/cgroup/cpuacct/tidegate-side"))
-    );
-}
-
-#[test]
-fn v2_enables_cpu_on_the_way_down() {
-    let bed = Bed::new(FakeFs::v2());
-    let leaf = path("/tidegate-side/ffmpeg");
-    bed.groups.create(&leaf).unwrap();
-    assert_eq!(
-        bed.fs.inner().text("/sys/fs/cgroup/cgroup.subtree_control"),
-        "cpu"
-    );
-    assert_eq!(
-        bed.fs
-            .inner()
-            .text("/sys/fs/cgroup/tidegate-side/cgroup.subtree_control"),
-        "cpu"
-    );
-    assert_eq!(bed.groups.bandwidth(&leaf).unwrap(), Bandwidth::unlimited());
-    bed.fs
-        .inner()
-        .add_usage_ns("/sys/fs/cgroup/tidegate-side/ffmpeg", 9_000);
-    assert_eq!(bed.groups.usage_ns(&leaf).unwrap(), Some(9_000));
-    bed.fs
-        .inner()
-        .add_throttled("/sys/fs/cgroup/tidegate-side/ffmpeg", 3, 5_000);
-    assert_eq!(bed.groups.cpu_stat(&leaf).unwrap().throttled_ns, 5_000);
-    let again = bed.written(|| assert!(!bed.groups.create(&leaf).unwrap()));
-    assert!(again.is_empty(), "idempotent: {again:?}");
-}
-
-#[test]
 fn v2_says_why_cpu_cannot_be_handed_down() {
     let bed = Bed::new(FakeFs::v2());
     bed.fs.mkdir(Path::new("/sys/fs/cgroup/a")).unwrap();
@@ -109,52 +54,6 @@ fn a_change_of_quota_is_one_write() {
             1
         );
     }
-}
-
-#[test]
-fn burst_goes_down_first_and_up_last() {
-    for (fake, burst, quota) in [
-        (FakeFs::mixed(), "cpu.cfs_burst_us", "cpu.cfs_quota_us"),
-        (FakeFs::v2(), "cpu.max.burst", "cpu.max"),
-    ] {
-        let bed = Bed::new(fake);
-        let group = path("/g");
-        bed.groups.create(&group).unwrap();
-        let wide = Bandwidth {
-            burst_us: 15_000,
-            ..Bandwidth::limit(20_000, 100_000)
-        };
-        let up = bed.written(|| {
-            bed.groups.set_bandwidth(&group, None, wide).unwrap();
-        });
-        assert_eq!(up, [quota, burst]);
-        let down = bed.written(|| {
-            bed.groups
-                .set_bandwidth(&group, None, Bandwidth::limit(5_000, 100_000))
-                .unwrap();
-        });
-        assert_eq!(down, [burst, quota]);
-    }
-}
-
-#[test]
-fn v1_refuses_a_child_above_its_parent_and_nothing_changes() {
-    let bed = Bed::new(FakeFs::mixed());
-    let (parent, child) = (path("/p"), path("/p/c"));
-    bed.groups.create(&child).unwrap();
-    bed.groups
-        .set_bandwidth(&parent, None, Bandwidth::limit(10_000, 100_000))
-        .unwrap();
-    let error = bed
-        .groups
-        .set_bandwidth(&child, None, Bandwidth::limit(2_000, 10_000))
-        .unwrap_err();
-    assert_eq!(error.errno(), Some(libc::EINVAL));
-    assert_eq!(
-        bed.groups.bandwidth(&child).unwrap(),
-        Bandwidth::unlimited(),
-        "the period is back, too"
-    );
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
-use tidegate_cgroup::bandwidth::Bandwidth;
-use tidegate_cgroup::group::{GroupError, GroupPath, Placement, PlacementUndo};
+use tidegate_cgroup::group::{GroupError, GroupPath, PlacementUndo};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Rule};
 use tidegate_cgroup::{KernelFs, Op};
 
-use crate::support::{Bed, ERRNOS, path};
+use crate::support::{Bed, path};
 
 #[test]
 fn process_zero_would_be_ourselves() {
@@ -21,35 +20,6 @@ fn process_zero_would_be_ourselves() {
         ));
     }
     assert!(bed.groups.procs(&path("/s")).unwrap().is_empty());
-}
-
-#[test]
-fn a_process_is_moved_whole_or_not_at_all() {
-    let scenario = |errno: Option<(u64, i32)>| {
-        let bed = Bed::new(FakeFs::mixed());
-        bed.fs.inner().add_process(FakeProcess::new(7));
-        bed.groups.create(&path("/s/x")).unwrap();
-        let before = bed.places_of(7);
-        let start = bed.fs.count();
-        if let Some((nth, errno)) = errno {
-            bed.fs.add(Rule::nth(start + nth, errno));
-        }
-        let result = bed.groups.place(&path("/s/x"), 7);
-        (before, bed.places_of(7), result, bed.fs.count() - start)
-    };
-    let (_, after, result, operations) = scenario(None);
-    assert!(
-        result.is_ok() && after.contains("1:cpu:/s/x\n2:cpuacct:/s/x"),
-        "{after}"
-    );
-    for nth in 1..=operations {
-        for errno in ERRNOS {
-            let (before, after, result, _) = scenario(Some((nth, errno)));
-            let error = result.unwrap_err();
-            assert_eq!(before, after, "{error}");
-            assert!(error.to_string().contains('/'), "names the file: {error}");
-        }
-    }
 }
 
 #[test]
@@ -117,60 +87,6 @@ fn service() -> Bed {
 }
 
 #[test]
-fn v2_limits_a_process_in_place() {
-    let bed = service();
-    let plan = bed
-        .groups
-        .plan_in_place(7, "tidegate-job", &path("/unused"))
-        .unwrap();
-    let placed = bed
-        .groups
-        .place_in_place(7, "tidegate-job", &path("/unused"))
-        .unwrap();
-    assert_eq!(plan, placed);
-    assert_eq!(placed.group, path("/app/tidegate-job"));
-    assert_eq!(
-        (placed.made_group, placed.enabled_cpu_in.clone()),
-        (true, Some(path("/app")))
-    );
-    assert_eq!(
-        bed.fs
-            .inner()
-            .text("/sys/fs/cgroup/app/tidegate-job/cgroup.type"),
-        "threaded"
-    );
-    assert_eq!(
-        bed.fs.inner().text("/sys/fs/cgroup/app/cgroup.procs"),
-        "7\n8",
-        "still the unit's"
-    );
-    assert_eq!(bed.groups.procs(&placed.group).unwrap(), [7]);
-    bed.groups
-        .set_bandwidth(&placed.group, None, Bandwidth::limit(1_000, 100_000))
-        .unwrap();
-
-    assert_eq!(
-        bed.groups.place_back(&placed).unwrap(),
-        PlacementUndo::Moved
-    );
-    assert!(!bed.groups.exists(&placed.group));
-    assert_eq!(
-        bed.fs
-            .inner()
-            .text("/sys/fs/cgroup/app/cgroup.subtree_control"),
-        ""
-    );
-    assert_eq!(
-        bed.fs.inner().text("/sys/fs/cgroup/app/cgroup.type"),
-        "domain"
-    );
-    assert_eq!(
-        bed.groups.place_back(&placed).unwrap(),
-        PlacementUndo::AtHome
-    );
-}
-
-#[test]
 fn v2_cannot_split_a_group_that_hands_down_memory() {
     let bed = service();
     let fs = bed.fs.inner();
@@ -230,39 +146,6 @@ fn others_limits_below_survive_our_leaving() {
         bed.fs.inner().text("/sys/fs/cgroup/app/theirs/cpu.weight"),
         "7"
     );
-}
-
-#[test]
-fn in_place_with_one_refusal_anywhere_leaves_the_process_at_home() {
-    let run = |fault: Option<(u64, i32)>| -> (Bed, Result<Placement, GroupError>, u64) {
-        let bed = service();
-        let start = bed.fs.count();
-        if let Some((nth, errno)) = fault {
-            bed.fs.add(Rule::nth(start + nth, errno));
-        }
-        let result = bed
-            .groups
-            .place_in_place(7, "tidegate-job", &path("/unused"));
-        let operations = bed.fs.count() - start;
-        (bed, result, operations)
-    };
-    let operations = run(None).2;
-    for nth in 1..=operations {
-        for errno in ERRNOS {
-            let (bed, result, _) = run(Some((nth, errno)));
-            if let Err(error) = result {
-                assert_eq!(
-                    bed.groups.group_of(7).unwrap(),
-                    Some(path("/app")),
-                    "op {nth}: {error}"
-                );
-                assert!(
-                    !bed.groups.exists(&path("/app/tidegate-job")),
-                    "op {nth}: {error}"
-                );
-            }
-        }
-    }
 }
 
 #[test]

@@ -3,51 +3,12 @@
 use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
-use tidegate_cgroup::bandwidth::Bandwidth;
+use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
-use tidegate_cgroup::target::ProcessRef;
-use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Rule};
-use tidegate_cgroup::{KernelFs, Op};
-use tidegate_engine::ledger::{
-    Change, Entry, FILE, Fallback, Ledger, LedgerError, NewEntry, Outcome, fall_back, own_groups,
-    restore, standing_differs,
-};
+use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
+use tidegate_engine::ledger::{Change, FILE, Fallback, Outcome, own_groups, standing_differs};
 
 use crate::support::{Bed, OURS, RUN, THEIRS, path};
-
-#[test]
-fn a_limit_is_put_back_only_while_it_is_ours() {
-    for make in [FakeFs::mixed, FakeFs::v2] {
-        let bed = Bed::new(make());
-        let group = bed.foreign();
-        let (mut ledger, _) = bed.open();
-        let id = bed.limit(&mut ledger, &group, Fallback::Restore);
-        let entry = ledger.get(id).unwrap().clone();
-        assert_eq!(
-            standing_differs(&bed.groups, ledger.moving(), &entry).unwrap(),
-            None
-        );
-
-        let outside = Bandwidth::limit(7_000, 20_000);
-        bed.groups.set_bandwidth(&group, None, outside).unwrap();
-        let found = standing_differs(&bed.groups, ledger.moving(), &entry)
-            .unwrap()
-            .unwrap();
-        assert_eq!(found, "7000 us per 20000 us");
-        assert_eq!(
-            restore(&bed.groups, ledger.moving(), &entry),
-            Outcome::NotOurs { found }
-        );
-        assert_eq!(bed.groups.bandwidth(&group).unwrap(), outside, "left alone");
-
-        bed.groups.set_bandwidth(&group, None, OURS).unwrap();
-        assert_eq!(ledger.restore_all(&bed.groups).len(), 1);
-        assert_eq!(bed.groups.bandwidth(&group).unwrap(), THEIRS);
-        assert!(ledger.entries().len() == 0);
-        ledger.close().unwrap();
-        assert!(!bed.fs.exists(&Path::new(RUN).join(FILE)));
-    }
-}
 
 #[test]
 fn a_service_manager_that_resets_the_limit_is_noticed() {
@@ -124,44 +85,6 @@ fn a_weight_that_another_program_set_stays() {
 }
 
 #[test]
-fn fallbacks_do_what_they_say_and_again_nothing() {
-    let floor = Bandwidth::limit(2_000, 100_000);
-    for (fallback, dead_seconds, stands) in [
-        (Fallback::Floor { bandwidth: floor }, 0, floor),
-        (Fallback::Restore, 0, THEIRS),
-        (Fallback::Hold { seconds: 30 }, 29, OURS),
-        (Fallback::Hold { seconds: 30 }, 30, THEIRS),
-        (Fallback::Stay, 1_000, OURS),
-    ] {
-        let bed = Bed::new(FakeFs::mixed());
-        let group = bed.foreign();
-        let (mut ledger, _) = bed.open();
-        bed.limit(&mut ledger, &group, fallback);
-        drop(ledger);
-        // The guardian, beside a ledger it did not write.
-        let (ledger, _) = bed.open();
-        for _ in 0..2 {
-            for entry in ledger.entries() {
-                fall_back(&bed.groups, ledger.moving(), entry, dead_seconds);
-            }
-            assert_eq!(
-                bed.groups.bandwidth(&group).unwrap(),
-                stands,
-                "{fallback:?}"
-            );
-        }
-        // The next agent can still put back what stood before.
-        let (mut ledger, _) = bed.open();
-        ledger.restore_all(&bed.groups);
-        assert_eq!(
-            bed.groups.bandwidth(&group).unwrap(),
-            THEIRS,
-            "{fallback:?}"
-        );
-    }
-}
-
-#[test]
 fn the_guardian_reading_beside_a_recording_agent_frees_no_slot() {
     let bed = Bed::new(FakeFs::mixed());
     let group = bed.foreign();
@@ -173,58 +96,6 @@ fn the_guardian_reading_beside_a_recording_agent_frees_no_slot() {
     let _guardian = bed.open();
     assert!(ledger.moving().get(next).is_some());
     assert!(ledger.moving().get(next - 1).is_some());
-}
-
-#[test]
-fn a_member_goes_home_and_a_stranger_with_its_number_does_not() {
-    let bed = Bed::new(FakeFs::mixed());
-    bed.foreign();
-    bed.fs.inner().add_process(FakeProcess::new(7));
-    bed.groups.place(&path("/app"), 7).unwrap();
-    let member = |ledger: &mut Ledger| {
-        let start_ticks = ProcessRef::look_up(&*bed.fs, 7).unwrap().start_ticks;
-        let placement = bed
-            .groups
-            .plan_in_place(7, "x", &path("/tidegate-side/job"))
-            .unwrap();
-        let group = placement.group.clone();
-        let change = Change::Membership {
-            start_ticks,
-            placement,
-        };
-        // Recorded before its group is there.
-        let new = NewEntry {
-            gate: "gate".into(),
-            group,
-            group_id: 0,
-            change,
-            fallback: Fallback::Stay,
-        };
-        ledger.record(new).unwrap();
-        bed.groups
-            .place_in_place(7, "x", &path("/tidegate-side/job"))
-            .unwrap();
-    };
-    let (mut ledger, _) = bed.open();
-    member(&mut ledger);
-    drop(ledger);
-    let (mut ledger, report) = bed.open();
-    assert_eq!(report.adopted, 1);
-    assert_eq!(ledger.restore_all(&bed.groups)[0].1, Outcome::Restored);
-    assert_eq!(bed.groups.group_of(7).unwrap(), Some(path("/app")));
-
-    member(&mut ledger);
-    bed.fs.inner().end_process(7);
-    bed.fs.inner().add_process(FakeProcess {
-        start_ticks: 999_999,
-        ..FakeProcess::new(7)
-    });
-    assert_eq!(ledger.restore_all(&bed.groups)[0].1, Outcome::Gone);
-    assert_eq!(
-        bed.groups.group_of(7).unwrap(),
-        Some(GroupPath::root()),
-        "the stranger is left alone"
-    );
 }
 
 #[test]
@@ -381,54 +252,4 @@ fn own_groups_in_place_are_found_on_v2() {
         own_groups(&bed.groups, "tidegate").unwrap(),
         [path("/app/tidegate-job")]
     );
-}
-
-#[test]
-fn a_full_run_directory_is_named_and_nothing_is_half_recorded() {
-    let bed = Bed::new(FakeFs::mixed());
-    let group = bed.foreign();
-    let (mut ledger, _) = bed.open();
-    let id = bed.limit(&mut ledger, &group, Fallback::Restore);
-    bed.fs
-        .add(Rule::on(Op::Replace, FILE, Fault::Errno(libc::ENOSPC)));
-    let new = || bed.entry(&group, Change::Group, Fallback::Stay);
-    let error = ledger.record(new()).unwrap_err();
-    assert!(matches!(error, LedgerError::NoSpace { .. }));
-    assert!(error.to_string().contains("make room in /run"), "{error}");
-    assert!(ledger.record_moving(new(), &THEIRS).is_err());
-    assert!(ledger.moving().get(id + 1).is_none());
-    assert!(ledger.update(id, |entry| entry.gate = "x".into()).is_err());
-    assert_eq!(
-        (
-            ledger.entries().len(),
-            ledger.get(id).unwrap().gate.as_str()
-        ),
-        (1, "gate")
-    );
-    // The moving limit goes on: its slot is there already.
-    assert!(ledger.note_moving(id, &OURS, &Bandwidth::limit(1_000, 20_000)));
-    bed.fs.clear();
-    assert!(ledger.record(new()).unwrap() > id);
-    assert!(matches!(
-        ledger.update(999, |_| {}),
-        Err(LedgerError::NoEntry { id: 999 })
-    ));
-}
-
-#[test]
-fn a_restore_that_is_refused_stays_in_the_books() {
-    let bed = Bed::new(FakeFs::mixed());
-    let group = bed.foreign();
-    let (mut ledger, _) = bed.open();
-    bed.limit(&mut ledger, &group, Fallback::Restore);
-    bed.fs.inner().set_read_only(true);
-    let outcomes: Vec<(Entry, Outcome)> = ledger.restore_all(&bed.groups);
-    assert!(
-        matches!(&outcomes[0].1, Outcome::Failed { why } if why.contains("read-write")),
-        "{outcomes:?}"
-    );
-    assert_eq!(ledger.entries().len(), 1);
-    bed.fs.inner().set_read_only(false);
-    assert_eq!(ledger.restore_all(&bed.groups)[0].1, Outcome::Restored);
-    assert_eq!(bed.groups.bandwidth(&group).unwrap(), THEIRS);
 }
