@@ -50,9 +50,9 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::control::{Apply, ApplyError, Demand, Figure, Objective, QuotaTarget};
+    use crate::control::quotas::tests::{Files, quotas_of};
+    use crate::control::{Demand, Figure, Objective};
     use crate::sense::{Counters, Group, SenseError, Sensor};
-    use tidegate_cgroup::bandwidth::Bandwidth;
     use tidegate_cgroup::group::GroupPath;
 
     const MS: u64 = 1_000_000;
@@ -95,25 +95,6 @@ mod tests {
         }
     }
 
-    struct Files;
-
-    impl Apply for Files {
-        fn set_quota(
-            &mut self,
-            _: &GroupPath,
-            _: Option<Bandwidth>,
-            _: Bandwidth,
-        ) -> Result<(), ApplyError> {
-            Ok(())
-        }
-        fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
-            Ok(())
-        }
-        fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
-            Ok(())
-        }
-    }
-
     struct Bed {
         control: Control,
         side_pct: Arc<AtomicU64>,
@@ -129,15 +110,7 @@ mod tests {
                 ..Demand::default()
             };
             let mut control = Control::new(Box::new(machine), demand);
-            let side_root = QuotaTarget {
-                group: GroupPath::parse("/side").unwrap(),
-                weight: 100,
-                first_weight: 100,
-                unequal: false,
-                cap_ucpu: u64::MAX,
-                own: None,
-            };
-            control.quotas.set(vec![side_root], 4 * MS);
+            control.quotas = quotas_of(&["/side"]);
             let mut bed = Self { control, side_pct };
             bed.period_ms_after(0, 50);
             bed
@@ -148,7 +121,7 @@ mod tests {
             self.side_pct.store(side_pct, Ordering::Relaxed);
             for _ in 0..steps {
                 let began_ns = self.control.steps * STEP_NS;
-                self.control.step(began_ns, 0, &mut Files);
+                self.control.step(began_ns, 0, &mut Files::default());
             }
             self.control.period_ns(5 * MS) / MS
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate_cgroup::discover::{CgroupVersion, cgroup_mounts, discover};
 use tidegate_cgroup::group::{GroupPath, Groups};
@@ -14,17 +15,17 @@ use tidegate_cgroup::{KernelFs, RealFs};
 
 use crate::support::host::{HostBed, bed};
 
+/// One operation in a directory below the top.
 #[derive(Clone, Debug)]
 enum Step {
-    Write {
-        child: bool,
-        file: &'static str,
-        value: String,
-    },
-    Read {
-        child: bool,
-        file: &'static str,
-    },
+    Read(&'static str, &'static str),
+    /// The order of pids and of controllers in a file is nobody's promise.
+    ReadSorted(&'static str, &'static str),
+    Write(&'static str, &'static str, String),
+    /// One of the processes enters.
+    Enter(&'static str, usize),
+    Mkdir(&'static str),
+    Rmdir(&'static str),
 }
 
 /// How many cases; more by hand when the fake or the kernel is in doubt.
@@ -47,7 +48,7 @@ fn runner(usual: u32) -> TestRunner {
 /// Numbers at and around the kernel's bounds.
 fn any_number() -> impl Strategy<Value = i64> {
     prop_oneof![
-        prop::sample::select(vec![
+        select(vec![
             -1i64, 0, 1, 2, 3, 100, 999, 1_000, 5_000, 10_000, 10_001, 50_000, 100_000, 262_145,
             1_000_000, 1_000_001
         ]),
@@ -55,27 +56,45 @@ fn any_number() -> impl Strategy<Value = i64> {
     ]
 }
 
+const DIRS: [&str; 2] = ["", "child"];
+const V1_FILES: [&str; 5] = [
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpu.cfs_burst_us",
+    "cpu.shares",
+    "cpu.idle",
+];
+const V2_FILES: [&str; 6] = [
+    "cpu.max.burst",
+    "cpu.weight",
+    "cpu.idle",
+    "cpu.max",
+    "cgroup.controllers",
+    "cgroup.subtree_control",
+];
+
+fn any_read(
+    dirs: &'static [&'static str],
+    files: &'static [&'static str],
+) -> impl Strategy<Value = Step> {
+    (select(dirs), select(files)).prop_map(|(dir, file)| Step::Read(dir, file))
+}
+
+fn any_write(
+    dirs: &'static [&'static str],
+    files: &'static [&'static str],
+    values: impl Strategy<Value = String>,
+) -> impl Strategy<Value = Step> {
+    let all = (select(dirs), select(files), values);
+    all.prop_map(|(dir, file, value)| Step::Write(dir, file, value))
+}
+
 fn any_v1_step() -> impl Strategy<Value = Step> {
-    let files = [
-        "cpu.cfs_quota_us",
-        "cpu.cfs_period_us",
-        "cpu.cfs_burst_us",
-        "cpu.shares",
-        "cpu.idle",
-    ];
-    let write = (
-        any::<bool>(),
-        prop::sample::select(files.to_vec()),
-        any_number(),
-    )
-        .prop_map(|(child, file, value)| Step::Write {
-            child,
-            file,
-            value: value.to_string(),
-        });
-    let read = (any::<bool>(), prop::sample::select(files.to_vec()))
-        .prop_map(|(child, file)| Step::Read { child, file });
-    prop_oneof![3 => write, 1 => read].prop_map(|step| step)
+    let number = any_number().prop_map(|number| number.to_string());
+    prop_oneof![
+        3 => any_write(&DIRS, &V1_FILES, number),
+        1 => any_read(&DIRS, &V1_FILES),
+    ]
 }
 
 fn any_v2_step() -> impl Strategy<Value = Step> {
@@ -85,47 +104,48 @@ fn any_v2_step() -> impl Strategy<Value = Step> {
         any_number().prop_map(|quota| quota.to_string()),
         Just("max".to_owned()),
     ];
-    let max = (any::<bool>(), max).prop_map(|(child, value)| Step::Write {
-        child,
-        file: "cpu.max",
-        value,
-    });
-    let others = prop::sample::select(&["cpu.max.burst", "cpu.weight", "cpu.idle"][..]);
-    let other =
-        (any::<bool>(), others, any_number()).prop_map(|(child, file, value)| Step::Write {
-            child,
-            file,
-            value: value.to_string(),
-        });
-    let files = [
-        "cpu.max",
-        "cpu.max.burst",
-        "cpu.weight",
-        "cpu.idle",
-        "cgroup.controllers",
-        "cgroup.subtree_control",
-    ];
-    let read = (any::<bool>(), prop::sample::select(files.to_vec()))
-        .prop_map(|(child, file)| Step::Read { child, file });
-    prop_oneof![2 => max, 3 => other, 2 => read].prop_map(|step| step)
+    let number = any_number().prop_map(|number| number.to_string());
+    prop_oneof![
+        2 => any_write(&DIRS, &["cpu.max"], max),
+        3 => any_write(&DIRS, &V2_FILES[..3], number),
+        2 => any_read(&DIRS, &V2_FILES),
+    ]
 }
 
-fn run_step(fs: &dyn KernelFs, top: &Path, step: &Step) -> Result<String, i32> {
-    let dir = |child: bool| {
-        if child {
-            top.join("child")
-        } else {
-            top.to_path_buf()
-        }
+fn run_step(fs: &dyn KernelFs, top: &Path, pids: &[i32], step: &Step) -> Result<String, i32> {
+    let write = |dir: &str, file: &str, value: &str| {
+        let file = top.join(dir).join(file);
+        fs.write(&file, value).map(|()| String::new())
     };
+    let read = |dir: &str, file: &str| fs.read(&top.join(dir).join(file));
     let done = match step {
-        Step::Write { child, file, value } => fs
-            .write(&dir(*child).join(file), value)
-            .map(|()| String::new()),
-        Step::Read { child, file } => fs.read(&dir(*child).join(file)),
+        Step::Read(dir, file) => read(dir, file).map(|text| text.trim().to_owned()),
+        Step::ReadSorted(dir, file) => read(dir, file).map(|text| {
+            let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
+            words.sort_unstable();
+            words.join(" ")
+        }),
+        Step::Write(dir, file, value) => write(dir, file, value),
+        Step::Enter(dir, nth) => write(dir, "cgroup.procs", &pids[*nth].to_string()),
+        Step::Mkdir(dir) => fs.mkdir(&top.join(dir)).map(|()| String::new()),
+        Step::Rmdir(dir) => fs.rmdir(&top.join(dir)).map(|()| String::new()),
     };
-    done.map(|text| text.trim().to_owned())
-        .map_err(|error| error.errno)
+    done.map_err(|error| error.errno)
+}
+
+/// The same steps below a top on the fake and on the kernel.
+fn compare_steps(
+    (fake, fake_top): (&dyn KernelFs, &Path),
+    (real, real_top): (&dyn KernelFs, &Path),
+    pids: &[i32],
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    for step in steps {
+        let own = run_step(fake, fake_top, pids, step);
+        let its = run_step(real, real_top, pids, step);
+        prop_assert_eq!(own, its, "{:?}: the fake's, the kernel's", step);
+    }
+    Ok(())
 }
 
 /// Runs random steps on a fresh group with a child, on the fake and on the kernel.
@@ -150,17 +170,8 @@ fn compare(
             .create(&fake_top.join("child").unwrap())
             .unwrap();
         let fake_dir = PathBuf::from(format!("{fake_mount}{fake_top}"));
-        let mut verdict = Ok(());
-        for step in &steps {
-            let own = run_step(&*fake, &fake_dir, step);
-            let its = run_step(&*real, &bed.groups.dir(&top), step);
-            if own != its {
-                verdict = Err(TestCaseError::fail(format!(
-                    "{step:?}: fake {own:?}, kernel {its:?}"
-                )));
-                break;
-            }
-        }
+        let real_dir = bed.groups.dir(&top);
+        let verdict = compare_steps((&*fake, &fake_dir), (&*real, &real_dir), &[], &steps);
         bed.groups.remove(&top).unwrap();
         verdict
     });
@@ -185,18 +196,6 @@ fn the_fake_refuses_what_the_kernel_refuses_in_v2s_cpu_files() {
     }
 }
 
-/// Steps of the comparison on v2: types, processes, and the controllers that are there (none on a
-/// mixed machine).
-#[derive(Clone, Debug)]
-enum TypeStep {
-    Mkdir(usize),
-    Rmdir(usize),
-    Threaded(usize),
-    Enter(usize, usize),
-    Control(usize, usize),
-    Show(usize, usize),
-}
-
 /// The empty name is the group that the others are in.
 const V2_DIRS: [&str; 6] = ["a", "a/b", "a/c", "a/b/d", "e", ""];
 const V2_SHOWN: [&str; 5] = [
@@ -208,46 +207,20 @@ const V2_SHOWN: [&str; 5] = [
 ];
 const V2_CONTROL: [&str; 5] = ["+cpu", "-cpu", "+memory", "-memory", "+cpu +memory"];
 
-fn any_type_step() -> impl Strategy<Value = TypeStep> {
+/// Types, processes, and the controllers that are there (none on a mixed machine).
+fn any_type_step() -> impl Strategy<Value = Step> {
+    let below = || select(&V2_DIRS[..5]);
+    let threaded = Just("threaded".to_owned());
+    let control = select(&V2_CONTROL).prop_map(str::to_owned);
     prop_oneof![
-        3 => (0usize..5).prop_map(TypeStep::Mkdir),
-        1 => (0usize..5).prop_map(TypeStep::Rmdir),
-        2 => (0usize..5).prop_map(TypeStep::Threaded),
-        4 => (0usize..6, 0usize..2).prop_map(|(dir, nth)| TypeStep::Enter(dir, nth)),
-        3 => (0usize..6, 0usize..5).prop_map(|(dir, nth)| TypeStep::Control(dir, nth)),
-        3 => (0usize..6, 0usize..5).prop_map(|(dir, nth)| TypeStep::Show(dir, nth)),
+        3 => below().prop_map(Step::Mkdir),
+        1 => below().prop_map(Step::Rmdir),
+        2 => any_write(&V2_DIRS[..5], &["cgroup.type"], threaded),
+        4 => (select(&V2_DIRS), 0usize..2).prop_map(|(dir, nth)| Step::Enter(dir, nth)),
+        3 => any_write(&V2_DIRS, &["cgroup.subtree_control"], control),
+        3 => (select(&V2_DIRS), select(&V2_SHOWN))
+            .prop_map(|(dir, file)| Step::ReadSorted(dir, file)),
     ]
-}
-
-fn run_type_step(
-    fs: &dyn KernelFs,
-    top: &Path,
-    pids: &[i32; 2],
-    step: &TypeStep,
-) -> Result<String, i32> {
-    let dir = |nth: usize| top.join(V2_DIRS[nth]);
-    let done = match step {
-        TypeStep::Mkdir(nth) => fs.mkdir(&dir(*nth)).map(|()| String::new()),
-        TypeStep::Rmdir(nth) => fs.rmdir(&dir(*nth)).map(|()| String::new()),
-        TypeStep::Threaded(nth) => fs
-            .write(&dir(*nth).join("cgroup.type"), "threaded")
-            .map(|()| String::new()),
-        TypeStep::Enter(nth, which) => fs
-            .write(&dir(*nth).join("cgroup.procs"), &pids[*which].to_string())
-            .map(|()| String::new()),
-        TypeStep::Control(nth, which) => {
-            let file = dir(*nth).join("cgroup.subtree_control");
-            fs.write(&file, V2_CONTROL[*which]).map(|()| String::new())
-        }
-        TypeStep::Show(nth, which) => fs.read(&dir(*nth).join(V2_SHOWN[*which])),
-    };
-    // The order of pids and of controllers in a file is nobody's promise.
-    let sorted = |text: String| {
-        let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
-        words.sort_unstable();
-        words.join(" ")
-    };
-    done.map(sorted).map_err(|error| error.errno)
 }
 
 fn v2_mount() -> Option<PathBuf> {
@@ -278,16 +251,17 @@ fn a_group_that_becomes_threaded_takes_those_below_into_its_domain() {
     let top = PathBuf::from("/v2/top");
     fake.mkdir(&top).unwrap();
     fake.add_process(FakeProcess::new(5));
+    let threaded = |dir| Step::Write(dir, "cgroup.type", "threaded".to_owned());
     let steps = [
-        TypeStep::Mkdir(0),
-        TypeStep::Mkdir(1),
-        TypeStep::Mkdir(3),
-        TypeStep::Threaded(3),
-        TypeStep::Threaded(0),
-        TypeStep::Enter(3, 0),
+        Step::Mkdir("a"),
+        Step::Mkdir("a/b"),
+        Step::Mkdir("a/b/d"),
+        threaded("a/b/d"),
+        threaded("a"),
+        Step::Enter("a/b/d", 0),
     ];
     for step in &steps {
-        let done = run_type_step(&fake, &top, &[5, 5], step);
+        let done = run_step(&fake, &top, &[5], step);
         assert_eq!(done, Ok(String::new()), "{step:?}");
     }
 }
@@ -321,17 +295,7 @@ fn the_fake_refuses_what_the_kernel_refuses_of_v2s_types() {
         for pid in pids {
             fake.add_process(FakeProcess::new(pid));
         }
-        let mut verdict = Ok(());
-        for step in &steps {
-            let own = run_type_step(&fake, &fake_top, &pids, step);
-            let its = run_type_step(&real, &top, &pids, step);
-            if own != its {
-                verdict = Err(TestCaseError::fail(format!(
-                    "{step:?}: fake {own:?}, kernel {its:?}"
-                )));
-                break;
-            }
-        }
+        let verdict = compare_steps((&fake, &fake_top), (&real, &top), &pids, &steps);
         clean(&real, &mount, &top, &pids);
         verdict
     });

@@ -1,22 +1,23 @@
 //! What the sensor is measured on: groups and hogs that go away with their guards, panic or not.
 
-use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use tidegate_cgroup::RealFs;
-use tidegate_cgroup::discover::cgroup_mounts;
+use tidegate_cgroup::discover::{Machine, discover};
+use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_engine::sense::Group;
 
 /// A cgroup of this test's own, removed with whatever is left in it moved to the root.
 pub struct TestGroup {
-    cpu: PathBuf,
-    usage: PathBuf,
+    groups: Groups,
+    path: GroupPath,
+    group: Group,
 }
 
 impl TestGroup {
@@ -24,77 +25,55 @@ impl TestGroup {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unique = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tgsense-{}-{unique}-{name}", std::process::id());
-        let (cpu, usage) = roots().unwrap();
-        Self::make(cpu.join(&name), usage.join(&name))
+        Self::make(GroupPath::root().join(&name).unwrap())
     }
 
     pub fn below(&self, name: &str) -> Self {
-        let v2 = self.cpu.join("cgroup.subtree_control");
-        if v2.exists() {
-            fs::write(v2, "+cpu").unwrap();
-        }
-        Self::make(self.cpu.join(name), self.usage.join(name))
+        Self::make(self.path.join(name).unwrap())
     }
 
-    pub fn make(cpu: PathBuf, usage: PathBuf) -> Self {
-        fs::create_dir(&cpu).unwrap();
-        if usage != cpu {
-            fs::create_dir(&usage).unwrap();
+    fn make(path: GroupPath) -> Self {
+        let (machine, groups) = machine().unwrap();
+        groups.create(&path).unwrap();
+        let cpu = groups.dir(&path);
+        let usage = machine.cpuacct.map(|other| other.dir(&path));
+        let group = Group::new(&cpu, usage.as_ref().unwrap_or(&cpu)).unwrap();
+        Self {
+            groups,
+            path,
+            group,
         }
-        Self { cpu, usage }
     }
 
     pub fn take(&self, pid: u32) {
-        for dir in [&self.cpu, &self.usage] {
-            fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
-        }
+        self.groups.place(&self.path, pid as i32).unwrap();
     }
 
     pub fn group(&self) -> Group {
-        Group::new(&self.cpu, &self.usage).unwrap()
+        self.group.clone()
     }
 }
 
 impl Drop for TestGroup {
     fn drop(&mut self) {
-        for dir in [&self.cpu, &self.usage] {
-            let top = roots().map_or(PathBuf::new(), |roots| {
-                if dir.starts_with(&roots.0) {
-                    roots.0
-                } else {
-                    roots.1
-                }
-            });
-            for pid in fs::read_to_string(dir.join("cgroup.procs"))
-                .unwrap_or_default()
-                .lines()
-            {
-                let _ = fs::write(top.join("cgroup.procs"), pid);
+        for pid in self.groups.procs(&self.path).unwrap_or_default() {
+            let _ = self.groups.place(&GroupPath::root(), pid);
+        }
+        // A killed task leaves its group a moment after it was reaped.
+        for _ in 0..100 {
+            if self.groups.remove(&self.path).is_ok() {
+                break;
             }
-            // A killed task leaves its group a moment after it was reaped.
-            for _ in 0..100 {
-                if fs::remove_dir(dir).is_ok() || !dir.exists() {
-                    break;
-                }
-                sleep(Duration::from_millis(10));
-            }
+            sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// Where the cpu controller and the usage figures are: v1 (possibly two mounts) or v2.
-pub fn roots() -> Option<(PathBuf, PathBuf)> {
-    let mounts = cgroup_mounts(&RealFs::new()).ok()?;
-    let v1 = |controller: &str| {
-        let found = mounts.iter().find(|mount| mount.is_v1_of(controller));
-        found.map(|mount| mount.mount.clone())
-    };
-    if let (Some(cpu), Some(usage)) = (v1("cpu"), v1("cpuacct")) {
-        return Some((cpu, usage));
-    }
-    let v2 = PathBuf::from("/sys/fs/cgroup");
-    fs::write(v2.join("cgroup.subtree_control"), "+cpu").ok()?;
-    Some((v2.clone(), v2))
+/// None where no groups can be made.
+fn machine() -> Option<(Machine, Groups)> {
+    let machine = discover(&RealFs::new(), None).ok()?;
+    let groups = Groups::new(Arc::new(RealFs::new()), &machine);
+    machine.refusal().is_none().then_some((machine, groups))
 }
 
 /// Held by each test: hogs of two tests on one CPU would make a noise of switches that hides what
@@ -107,7 +86,7 @@ pub fn able() -> Option<MutexGuard<'static, ()>> {
         "not root"
     } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         "no BTF in this kernel"
-    } else if roots().is_none() {
+    } else if machine().is_none() {
         "no cpu controller that may be written"
     } else {
         return Some(QUIET.lock().unwrap_or_else(PoisonError::into_inner));
