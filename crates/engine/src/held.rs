@@ -198,6 +198,10 @@ mod tests {
             root_throttled: 9,
             ..awake(600_000_000, 0)
         };
+        let throttled_with_others = Counted {
+            own_throttled: 0,
+            ..throttled
+        };
         let waiting = awake(500_000_000, 500_000_000);
         let capped = Limits {
             own: Limit::Cap,
@@ -213,6 +217,7 @@ mod tests {
         };
         for (counted, limits, limit) in [
             (throttled, capped, Limit::Cap),
+            (throttled_with_others, stale, Limit::Root),
             (waiting, stale, Limit::Headroom),
             (waiting, shared, Limit::Weight),
             (waiting, Limits::default(), Limit::None),

@@ -95,35 +95,11 @@ fn is_within(new: &Bandwidth, old: &Bandwidth) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gates::{Attachment, Record};
-    use tidegate_cgroup::group::GroupPath;
-    use tidegate_terms::{Config, RawTerms, Source};
 
     fn gate(pairs: &[(&str, &str)], by_admin: &[&str]) -> Gate {
-        let mut raw = RawTerms::default();
-        for (term, text) in pairs {
-            raw.insert(term, text, Source::Set);
-        }
-        let record = Record {
-            name: "job".into(),
-            target: "run".into(),
-            raw,
-            rule: None,
-            ruled: Default::default(),
-            unread_terms: RawTerms::default(),
-            uid: 1000,
-            charged: None,
-            command: vec![],
-            parent: None,
-            made_ns: 0,
-            attachment: Attachment::Owned {
-                group: GroupPath::root(),
-            },
-            notes: vec![],
-            only: false,
-            by_admin: by_admin.iter().map(|name| (*name).to_owned()).collect(),
-        };
-        Gate::new(record, &Config::default()).unwrap()
+        let mut gate = crate::gates::of_terms("job", pairs);
+        gate.record.by_admin = by_admin.iter().map(|name| (*name).to_owned()).collect();
+        gate
     }
 
     #[test]

@@ -7,8 +7,8 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{
-    Bed, KINDS, Kind, PIDS, alerts, at, begun, gate_names, in_journal, path, run, set, stands,
-    unset, unset_terms, write_quota,
+    Bed, KINDS, Kind, PIDS, alerts, begun, gate_names, in_journal, path, run, set, stands, unset,
+    write_quota,
 };
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -82,81 +82,6 @@ fn a_limit_of_another_program_is_not_exceeded() {
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(stands(&agent, "/other").quota_us, Some(40_000));
         drop(bed);
-    }
-}
-
-#[test]
-fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
-    for kind in KINDS {
-        for class in ["main", "neutral", "side"] {
-            let (bed, agent) = begun(kind);
-            let group = run(&agent, PIDS[0], &with_class(class)).unwrap();
-            if class == "side" {
-                // With a headroom the root comes down to 2 %: what is below it may not be above
-                // that on v1.
-                set(&agent, "gate:job", &[("headroom", "30%")]).unwrap();
-                bed.main_uses(100_000);
-                steps(&bed, &agent, 400);
-                assert!(bed.is_limited("/tg-side"));
-            }
-            assert_eq!(stands(&agent, &group), OWN, "{class}");
-            set(&agent, "gate:job", &[("quota", "60ms")]).unwrap();
-            assert_eq!(stands(&agent, &group).quota_us, Some(60_000), "{class}");
-            unset_terms(&agent, "gate:job", &["quota", "period", "burst"]).unwrap();
-            assert_eq!(stands(&agent, &group).quota_us, None, "{class}");
-            bed.fs.inner().end_process(PIDS[0]);
-            agent.leave();
-            assert!(
-                !bed.exists(&group) && in_journal(&agent).is_empty(),
-                "{class}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_running_process_gets_a_group_in_place_and_goes_home() {
-    for kind in KINDS {
-        for class in ["main", "neutral", "side"] {
-            let (bed, agent) = begun(kind);
-            let home = at(&agent, PIDS[0]);
-            let target = format!("pid:{}", PIDS[0]);
-            set(&agent, &target, &with_class(class)).unwrap();
-            let group = at(&agent, PIDS[0]);
-            let in_place = group.starts_with(home.trim_end_matches('/')) && group != home;
-            assert!(in_place || class == "side", "{class}: {home} -> {group}");
-            bed.main_uses(100_000);
-            steps(&bed, &agent, 400);
-            assert_eq!(stands(&agent, &group), OWN, "{class}");
-            unset_terms(&agent, &target, &["quota", "period", "burst"]).unwrap();
-            let moved = at(&agent, PIDS[0]) != home;
-            assert_eq!(moved, class == "side", "{class}: needs no group of its own");
-            set(&agent, &target, &QUOTA).unwrap();
-            unset(&agent, &target).unwrap();
-            assert!(bed.is_home(0), "{class}: {}", bed.place(PIDS[0]));
-            agent.leave();
-            assert!(in_journal(&agent).is_empty(), "{class}");
-        }
-    }
-}
-
-#[test]
-fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
-    for kind in KINDS {
-        for class in ["main", "side"] {
-            let (bed, agent) = begun(kind);
-            let before = Bandwidth::limit(150_000, 100_000);
-            write_quota(&agent, "/other", before);
-            let values = bed.values("/other");
-            set(&agent, "cgroup:/other", &with_class(class)).unwrap();
-            bed.main_uses(100_000);
-            steps(&bed, &agent, 400);
-            assert_eq!(stands(&agent, "/other"), OWN, "{class}");
-            unset(&agent, "cgroup:/other").unwrap();
-            assert_eq!(bed.values("/other"), values, "{class}");
-            agent.leave();
-            assert!(in_journal(&agent).is_empty(), "{class}");
-        }
     }
 }
 
@@ -289,7 +214,7 @@ fn tidegate_does_not_limit_itself() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let own = std::process::id() as i32;
-        bed.fs.inner().add_process(FakeProcess::new(own));
+        bed.fake.add_process(FakeProcess::new(own));
         let agent = bed.agent().unwrap();
         agent.groups().create(&path("/other")).unwrap();
         agent.groups().place(&path("/other"), own).unwrap();
@@ -300,55 +225,6 @@ fn tidegate_does_not_limit_itself() {
         set(&agent, "cgroup:/other", &[("class", "main")]).unwrap();
         assert!(set(&agent, "cgroup:/other", &[("quota", "10ms")]).is_err());
         assert_eq!(stands(&agent, "/other").quota_us, None);
-    }
-}
-
-#[test]
-fn a_hard_cap_and_a_quota_both_hold() {
-    let (_bed, agent) = begun(Kind::V2);
-    let terms = [("class", "neutral"), ("cap_hard", "200‰")];
-    let capped = run(&agent, PIDS[0], &terms).unwrap();
-    let expected = Bandwidth {
-        burst_us: 400,
-        ..Bandwidth::limit(1_600, 8_000)
-    };
-    assert_eq!(stands(&agent, &capped), expected);
-    let mut both = with_class("main");
-    both.push(("cap_hard", "500‰"));
-    let group = run(&agent, PIDS[1], &both).unwrap();
-    let expected = Bandwidth {
-        burst_us: 2_400,
-        ..Bandwidth::limit(2_400, 8_000)
-    };
-    assert_eq!(stands(&agent, &group), expected);
-}
-
-#[test]
-fn mains_cut_is_never_refused_because_of_a_quota_below() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        bed.main_uses(100_000);
-        let terms = [&with_class("side")[..], &[("headroom", "20%")]].concat();
-        let group = run(&agent, PIDS[0], &terms).unwrap();
-        // Side work that limits a group of its own, as a container runtime does.
-        let inner = path(&format!("{group}/inner"));
-        agent.groups().create(&inner).unwrap();
-        steps(&bed, &agent, 400);
-        let limit = Bandwidth::limit(25_000, 100_000);
-        agent.groups().set_bandwidth(&inner, None, limit).unwrap();
-        for _ in 0..2 {
-            bed.main_uses(900_000);
-            steps(&bed, &agent, 400);
-            let root_ucpu = stands(&agent, "/tg-side").rate_ucpu().unwrap();
-            assert!(root_ucpu <= 20_000, "{root_ucpu}");
-            assert_eq!(agent.runtime.control().quotas.write_errors().count(), 0);
-            assert!(agent.runtime.journal().outside_writes(0..100).is_empty());
-            bed.main_uses(100_000);
-            steps(&bed, &agent, 600);
-            assert_eq!(stands(&agent, &group), OWN);
-            assert_eq!(stands(&agent, &inner.to_string()), limit);
-            assert!(agent.runtime.journal().outside_writes(0..100).is_empty());
-        }
     }
 }
 
@@ -434,47 +310,6 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
             );
             assert_eq!(stands(&agent, "/other/web"), Bandwidth::unlimited());
             assert!(in_journal(&agent).is_empty() && gate_names(&agent).is_empty());
-        }
-    }
-}
-
-#[test]
-fn a_max_burst_is_the_quota_or_what_the_groups_above_leave() {
-    let with_burst = |burst_us| Bandwidth {
-        burst_us,
-        ..Bandwidth::limit(30_000, 100_000)
-    };
-    for kind in KINDS {
-        for class in ["main", "side"] {
-            let (bed, agent) = begun(kind);
-            agent.groups().create(&path("/other/web")).unwrap();
-            let max = [("class", class), ("quota", "30ms"), ("burst", "max")];
-            bed.main_uses(100_000);
-            // The quota that the loop moves is at its floor when a command enters, and takes
-            // nothing from its burst.
-            let command = run(&agent, PIDS[0], &max).unwrap();
-            set(&agent, "cgroup:/other/web", &max).unwrap();
-            steps(&bed, &agent, 400);
-            for group in [&command, "/other/web"] {
-                assert_eq!(stands(&agent, group), with_burst(30_000), "{class} {group}");
-            }
-            drop(agent);
-            let agent = bed.agent().unwrap();
-            steps(&bed, &agent, 400);
-            for group in [&command, "/other/web"] {
-                assert_eq!(stands(&agent, group), with_burst(30_000), "{class} {group}");
-            }
-            let above = Bandwidth::limit(40_000, 100_000);
-            write_quota(&agent, "/other", above);
-            set(&agent, "cgroup:/other/web", &[("weight", "100")]).unwrap();
-            steps(&bed, &agent, 400);
-            assert_eq!(stands(&agent, "/other/web"), with_burst(10_000), "{class}");
-            unset(&agent, "cgroup:/other/web").unwrap();
-            assert_eq!(
-                stands(&agent, "/other/web"),
-                Bandwidth::unlimited(),
-                "{class}"
-            );
         }
     }
 }

@@ -38,39 +38,6 @@ fn in_background(bed: &Bed, group: &str) -> bool {
 }
 
 #[test]
-fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let group = run(&agent, PIDS[0], &[("cap_soft", "200‰"), ("weight", "300")]).unwrap();
-        assert_eq!(group, "/tg-soft=job");
-        assert!(in_background(&bed, &group), "a bucket begins empty");
-        let weight = match kind {
-            Kind::V2 => ("cpu.weight", "300"),
-            _ => ("cpu.shares", "3072"),
-        };
-        poll(&agent, 1_000, 0);
-        poll(&agent, 1_005, 0);
-        assert!(!in_background(&bed, &group));
-        assert_eq!(bed.file(&group, weight.0), weight.1, "its own weight");
-        let ledger = in_journal(&agent);
-        poll(&agent, 1_010, 5);
-        assert!(in_background(&bed, &group), "5 ms in 5 ms is above 20 %");
-        assert_eq!(in_journal(&agent), ledger, "turns are not written down");
-        set(&agent, "gate:job", &[("weight", "100")]).unwrap();
-        poll(&agent, 1_200, 5);
-        let default = if kind == Kind::V2 { "100" } else { "1024" };
-        assert_eq!(
-            bed.file(&group, weight.0),
-            default,
-            "a weight given in the background"
-        );
-        bed.fs.inner().end_process(PIDS[0]);
-        agent.leave();
-        assert!(!bed.exists(&group) && in_journal(&agent).is_empty());
-    }
-}
-
-#[test]
 fn a_process_and_a_group_get_back_what_they_had() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);
@@ -97,7 +64,7 @@ fn a_thread_has_a_cap_of_its_own_and_goes_back_to_its_process() {
         .flat_map(|kind| terms.map(|term| (kind, term)))
     {
         let (bed, agent) = begun(kind);
-        bed.fs.inner().add_thread(PIDS[1], 610);
+        bed.fake.add_thread(PIDS[1], 610);
         let home = bed.place(610);
         set(&agent, "tid:610", &[term]).unwrap();
         let group = agent.gates.lock()[0].record.attachment.group().to_string();
@@ -128,7 +95,7 @@ fn a_thread_of_the_agents_or_of_init_is_no_target() {
     let own = std::process::id() as i32;
     bed.add_users_process(own);
     for pid in [1, own] {
-        bed.fs.inner().add_thread(pid, 610 + pid);
+        bed.fake.add_thread(pid, 610 + pid);
         let target = format!("tid:{}", 610 + pid);
         let refused = set(&agent, &target, &[("cap_hard", "0.2cpu")]).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Usage, "{target}: {refused}");

@@ -113,7 +113,7 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
         for comm in ["main", "side", "agent"] {
             let (bed, agent) = begun(kind);
             let pid = 779;
-            bed.fs.inner().add_process(FakeProcess {
+            bed.fake.add_process(FakeProcess {
                 comm: comm.to_owned(),
                 ..FakeProcess::new(pid)
             });
@@ -161,7 +161,7 @@ fn systemd_is_not_asked_where_the_terms_are_refused_in_any_case() {
 fn a_process_whose_threads_are_in_several_groups_stays_where_it_is() {
     for kind in [Kind::V1, Kind::Mixed] {
         let (bed, agent) = begun(kind);
-        bed.fs.inner().add_thread(PIDS[0], 9_002);
+        bed.fake.add_thread(PIDS[0], 9_002);
         let tasks = format!("{}/other/tasks", super::cpu_mount(kind));
         bed.fake
             .write(std::path::Path::new(&tasks), "9002")
@@ -179,8 +179,8 @@ fn a_later_process_with_the_number_of_a_gate_has_its_own() {
         let (bed, agent) = begun(kind);
         let target = format!("pid:{}", PIDS[0]);
         set(&agent, &target, &[("class", "side")]).unwrap();
-        bed.fs.inner().end_process(PIDS[0]);
-        bed.fs.inner().add_process(FakeProcess {
+        bed.fake.end_process(PIDS[0]);
+        bed.fake.add_process(FakeProcess {
             start_ticks: 999_999,
             ..FakeProcess::new(PIDS[0])
         });

@@ -71,7 +71,7 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     // The next agent has it, by its record or by its group's name alone.
     for lost in [false, true] {
         if lost {
-            bed.fs.inner().unlink(&bed.run_dir().gates()).unwrap();
+            bed.fake.unlink(&bed.run_dir().gates()).unwrap();
         }
         let agent = bed.agent().unwrap();
         assert_eq!(gate_names(&agent), ["job"], "lost: {lost}");

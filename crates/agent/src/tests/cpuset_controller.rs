@@ -41,8 +41,7 @@ pub(super) fn confined(bed: &Bed) -> Option<String> {
         _ => V1_CPUSET,
     };
     let text = bed
-        .fs
-        .inner()
+        .fake
         .read(Path::new(&format!("{dir}/cpuset.cpus")))
         .ok()?;
     // With a process in it, v2 has no group go without.
@@ -140,7 +139,7 @@ fn with_the_last_gate_nothing_of_it_is_left() {
         let journal = agent.runtime.journal();
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
         assert!(!journal.entries().any(|entry| left(&entry.change)));
-        assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
+        assert!(!bed.fake.exists(Path::new(V1_CPUSET)));
     }
 }
 
@@ -203,7 +202,7 @@ fn repair_takes_it_off() {
         bed.fake.end_process(PIDS[0]);
         bed.repair(After::End).unwrap();
         assert_eq!(confined(&bed), None);
-        assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
+        assert!(!bed.fake.exists(Path::new(V1_CPUSET)));
     }
 }
 
@@ -239,7 +238,7 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
                 bed.fake.end_process(PIDS[0]);
                 agent.leave();
                 assert_eq!(confined(&bed), None, "{what}");
-                assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)), "{what}");
+                assert!(!bed.fake.exists(Path::new(V1_CPUSET)), "{what}");
                 faults += 1;
                 if nth > done {
                     break;

@@ -147,8 +147,8 @@ fn what_cannot_be_looked_at_has_not_ended() {
                 }
             }
         }
-        bed.fs.inner().end_process(PIDS[0]);
-        bed.fs.inner().end_process(PIDS[1]);
+        bed.fake.end_process(PIDS[0]);
+        bed.fake.end_process(PIDS[1]);
         assert!(gates.iter().all(|gate| has_ended(&agent.runtime, gate)));
     }
 }

@@ -44,67 +44,12 @@ fn enter(bed: &Bed, group: &str, pid: i32) {
 }
 
 #[test]
-fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let fake = bed.fs.inner();
-        run(&agent, PIDS[0], &[("class", "side"), ("latency", "-20")]).unwrap();
-        assert_eq!(slice(fake, PIDS[0]), FIRST);
-        fake.fork(PIDS[0], FakeProcess::new(600));
-        assert_eq!(slice(fake, 600), FIRST);
-        poll(&agent);
-        let view = latency(&agent);
-        assert_eq!(
-            (view.tasks, view.hint, view.slice_us),
-            (2, -20, Some(100.0))
-        );
-        assert!(view.how.contains("run quantum"), "{}", view.how);
-        // Taken back, on all of them.
-        unset_terms(&agent, "job", &["latency"]).unwrap();
-        assert_eq!((slice(fake, PIDS[0]), slice(fake, 600)), (None, None));
-    }
-}
-
-#[test]
-fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
-    let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
-    fake.add_thread(PIDS[0], 610);
-    fake.set_task(610, BATCH, 7, None);
-    set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
-    assert_eq!(slice(fake, PIDS[0]), FIRST);
-    // Policy and nice level stay.
-    assert_eq!(fake.task(610), Some((FIRST, BATCH, 7)));
-    fake.add_thread(PIDS[0], 611);
-    fake.set_task(611, NORMAL, 0, None);
-    poll(&agent);
-    assert_eq!(slice(fake, 611), FIRST, "the sweep");
-    fake.fork(
-        PIDS[0],
-        FakeProcess {
-            start_ticks: u64::MAX,
-            ..FakeProcess::new(612)
-        },
-    );
-    fake.set_file(&format!("/proc/{0}/task/{0}/children", PIDS[0]), "612 ");
-    // Another hint, then none.
-    set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
-    assert_eq!((slice(fake, PIDS[0]), slice(fake, 612)), (PLUS_5, None));
-    unset(&agent, &pid_target()).unwrap();
-    for tid in [PIDS[0], 611, 612] {
-        assert_eq!(slice(fake, tid), None, "{tid}");
-    }
-    assert_eq!(fake.task(610), Some((None, BATCH, 7)));
-    assert!(in_journal(&agent).is_empty());
-}
-
-#[test]
 fn where_a_cpu_has_one_queue_side_work_has_short_turns_unless_it_asks_for_others() {
     for kind in KINDS {
         let mut bed = Bed::new(kind);
         bed.has_short_turns = true;
         let agent = bed.agent().unwrap();
-        let fake = bed.fs.inner();
+        let fake = &bed.fake;
         let task = format!("/proc/{}", PIDS[1]);
         let denied = Fault::Errno(libc::EPERM);
         bed.fs.add(Rule::on(Op::SchedSet, &task, denied));
@@ -127,7 +72,7 @@ fn where_a_cpu_has_one_queue_side_work_has_short_turns_unless_it_asks_for_others
 #[test]
 fn a_thread_has_a_hint_of_its_own_and_no_class() {
     let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     fake.add_thread(PIDS[0], 610);
     set(&agent, "tid:610", &[("latency", "-20")]).unwrap();
     poll(&agent);
@@ -148,7 +93,7 @@ fn what_a_hint_of_a_process_costs_grows_with_its_threads_and_not_faster() {
     let operations = |threads: i32| {
         let (bed, agent) = begun(Kind::Mixed);
         for tid in 10_000..10_000 + threads {
-            bed.fs.inner().add_thread(PIDS[0], tid);
+            bed.fake.add_thread(PIDS[0], tid);
         }
         let before = bed.fs.count();
         set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
@@ -162,27 +107,9 @@ fn what_a_hint_of_a_process_costs_grows_with_its_threads_and_not_faster() {
 }
 
 #[test]
-fn a_group_has_it_with_what_enters_later() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let fake = bed.fs.inner();
-        enter(&bed, "/other", PIDS[0]);
-        set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
-        assert_eq!(slice(fake, PIDS[0]), FIRST);
-        enter(&bed, "/other", PIDS[1]);
-        poll(&agent);
-        assert_eq!(slice(fake, PIDS[1]), FIRST);
-        assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
-        unset(&agent, "cgroup:/other").unwrap();
-        assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
-        assert!(in_journal(&agent).is_empty());
-    }
-}
-
-#[test]
 fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
     let (bed, agent) = begun(Kind::V2);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     for pid in PIDS {
         enter(&bed, "/other", pid);
     }
@@ -207,7 +134,7 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
 #[test]
 fn a_hint_that_another_program_removes_twice_stays_removed() {
     let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     for given in [true, true, false] {
         fake.set_task(PIDS[0], NORMAL, 0, None);
@@ -219,7 +146,7 @@ fn a_hint_that_another_program_removes_twice_stays_removed() {
 #[test]
 fn real_time_and_idle_tasks_are_left_alone_and_said() {
     let (bed, agent) = begun(Kind::V2);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     fake.add_process(FakeProcess {
         threads: vec![(701, true)],
         ..FakeProcess::new(700)
@@ -237,7 +164,7 @@ fn real_time_and_idle_tasks_are_left_alone_and_said() {
 fn children_lose_what_they_were_not_to_inherit() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);
-        let fake = bed.fs.inner();
+        let fake = &bed.fake;
         let pairs = [
             ("latency", "-20"),
             ("latency_inherit", "no"),
@@ -258,7 +185,7 @@ fn children_lose_what_they_were_not_to_inherit() {
 fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     let bed = Bed::new(Kind::Mixed);
     let first = bed.agent().unwrap();
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     enter(&bed, "/other", PIDS[1]);
     set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
     set(&first, "cgroup:/other", &[("latency", "5")]).unwrap();
@@ -282,7 +209,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
 fn a_later_process_with_the_number_is_not_touched() {
     let bed = Bed::new(Kind::Mixed);
     let first = bed.agent().unwrap();
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
     drop(first);
     fake.end_process(PIDS[0]);
@@ -299,7 +226,7 @@ fn a_later_process_with_the_number_is_not_touched() {
 #[test]
 fn the_nearer_of_two_hints_holds() {
     let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     for pid in [PIDS[0], PIDS[1]] {
         enter(&bed, "/other", pid);
     }
@@ -321,7 +248,7 @@ fn the_nearer_of_two_hints_holds() {
 fn a_hint_of_0_keeps_the_hint_of_a_group_above_away() {
     for kind in KINDS {
         let (bed, agent) = begun(kind);
-        let fake = bed.fs.inner();
+        let fake = &bed.fake;
         policy::group(&bed, "other/plain");
         enter(&bed, "/other", PIDS[0]);
         enter(&bed, "/other/plain", PIDS[1]);
@@ -353,7 +280,7 @@ fn a_hint_of_0_keeps_the_hint_of_a_group_above_away() {
 #[test]
 fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
     let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     fake.without_slices();
     let refused = set(&agent, &pid_target(), &[("latency", "-5")]).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unsupported);
@@ -384,7 +311,7 @@ fn a_refusal_of_the_kernel_leaves_nothing() {
 #[test]
 fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
     let (bed, agent) = begun(Kind::Mixed);
-    let fake = bed.fs.inner();
+    let fake = &bed.fake;
     bed.add_users_process(640);
     let ask = |target: &str, hint: &str| {
         set_as(&agent, &user(640), target, &[("latency", hint)]).map(|gate| gate.class)

@@ -129,8 +129,8 @@ pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
 }
 
 fn commands_end(bed: &Bed, agent: &Agent) {
-    bed.fs.inner().end_process(PIDS[SIDE]);
-    bed.fs.inner().end_process(PIDS[MAIN]);
+    bed.fake.end_process(PIDS[SIDE]);
+    bed.fake.end_process(PIDS[MAIN]);
     let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
         housekeeping.poll_gates(&agent.gates, &agent.runtime);

@@ -89,7 +89,7 @@ fn what_orphans_leave_is_removed_with_as_many_writes_for_many_as_for_few() {
         let (bed, agent) = begun(kind);
         fill(&bed, &agent, count);
         assert_eq!(agent.leave(), count as usize, "all go on");
-        assert!(bed.fs.inner().exists(&bed.run_dir().gates()));
+        assert!(bed.fake.exists(&bed.run_dir().gates()));
         drop(agent);
         let since = bed.fs.log().len();
         let (groups, mut journal) = bed.without_agent();

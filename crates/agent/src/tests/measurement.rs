@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_api::{ApiError, ErrorKind, MeasureRequest, MeasureView};
-use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::Apply;
 
 use super::steps::Knob;
@@ -145,41 +144,6 @@ fn a_change_of_terms_ends_it_and_the_new_terms_are_in_force() {
     assert_eq!(
         kinds(&agent).last().unwrap(),
         EventKind::MeasureEnded.name()
-    );
-}
-
-#[test]
-fn gates_are_held_in_turn_by_quotas_that_are_gone_in_the_end() {
-    let (bed, agent) = bed();
-    let gates = [PIDS[0], PIDS[2]].map(|pid| {
-        let reply = run_side(&agent, pid).unwrap();
-        GroupPath::parse(&reply.cgroup).unwrap()
-    });
-    set(&agent, "cgroup:/other", &MAIN).unwrap();
-    let asked = start(&agent, 0, true).unwrap();
-    assert_eq!(asked.side.len(), 2);
-    let mut held = [0, 0];
-    let mut writer = agent.runtime.quota_writer();
-    run(&bed, &agent, &mut writer, |agent, _| {
-        for (gate, held) in gates.iter().zip(&mut held) {
-            let quota = agent.groups().bandwidth(gate).unwrap();
-            *held += u32::from(quota.rate_ucpu() == Some(10_000));
-        }
-    });
-    assert!(
-        held.iter().all(|steps| (600..1_800).contains(steps)),
-        "{held:?}"
-    );
-    settle(&agent.runtime);
-    for gate in &gates {
-        assert_eq!(agent.groups().bandwidth(gate).unwrap().quota_us, None);
-        assert!(!agent.runtime.journal().limits(gate));
-    }
-    let view = measure::read(&agent, None, None).unwrap();
-    assert_eq!(view.gates.len(), 2);
-    assert!(
-        view.gates.iter().all(|gate| gate.effect.is_some()),
-        "{view:?}"
     );
 }
 

@@ -10,7 +10,6 @@ mod cpuset_controller;
 mod events;
 mod fake_scheduler;
 mod faults;
-mod held;
 mod hints;
 mod life;
 mod lock_boost;
@@ -234,14 +233,12 @@ impl Bed {
 
     /// A file of a group, by its path below the cpu controller's mount.
     pub fn file(&self, group: &str, name: &str) -> String {
-        self.fs
-            .inner()
+        self.fake
             .text(&format!("{}{group}/{name}", cpu_mount(self.kind)))
     }
 
     pub fn exists(&self, group: &str) -> bool {
-        self.fs
-            .inner()
+        self.fake
             .exists(Path::new(&format!("{}{group}", cpu_mount(self.kind))))
     }
 
@@ -272,7 +269,7 @@ impl Bed {
     /// Where a process is, in every hierarchy; nowhere when it has exited.
     pub fn place(&self, pid: i32) -> String {
         let file = format!("/proc/{pid}/cgroup");
-        let text = self.fs.inner().read(Path::new(&file));
+        let text = self.fake.read(Path::new(&file));
         text.unwrap_or_default().trim().to_owned()
     }
 
@@ -283,7 +280,7 @@ impl Bed {
         for mount in [cpu_mount(self.kind), "/sys/fs/cgroup/cpuacct"] {
             for group in ["tg-side", "tg-main", "tg-work"] {
                 let dir = format!("{mount}/{group}");
-                if self.fs.inner().exists(Path::new(&dir)) {
+                if self.fake.exists(Path::new(&dir)) {
                     left.push(format!("group {dir}"));
                 }
             }
@@ -306,8 +303,8 @@ impl Bed {
             }
         }
         for file in [self.run_dir().gates(), self.dir.path().join("ledger.json")] {
-            if self.fs.inner().exists(&file) {
-                let text = self.fs.inner().text(&file.display().to_string());
+            if self.fake.exists(&file) {
+                let text = self.fake.text(&file.display().to_string());
                 left.push(format!("file {}: {text}", file.display()));
             }
         }
@@ -316,23 +313,6 @@ impl Bed {
 
     pub fn is_home(&self, nth: usize) -> bool {
         self.place(PIDS[nth]) == self.homes[nth]
-    }
-
-    /// In no group of ours, or in a group of ours that is limited itself or by the side root.
-    pub fn is_home_or_limited(&self, nth: usize) -> bool {
-        if self.is_home(nth) {
-            return true;
-        }
-        let place = self.place(PIDS[nth]);
-        let is_ours =
-            place.contains("tg-") && self.exists("/tg-side") && self.is_limited("/tg-side");
-        match self.kind {
-            Kind::V2 if !place.contains("/tg-side/") => {
-                let group = place.strip_prefix("0::").unwrap_or_default();
-                group.contains("/tg-") && self.is_limited(group)
-            }
-            _ => is_ours,
-        }
     }
 }
 

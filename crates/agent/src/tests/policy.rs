@@ -229,37 +229,6 @@ fn what_a_user_set_before_does_not_loosen_a_rule() {
 }
 
 #[test]
-fn a_trial_ends_by_itself_unless_it_is_confirmed() {
-    for confirmed in [false, true] {
-        let (bed, clock) = in_time(Bed::new(Kind::V2));
-        group(&bed, "batch-1");
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", BATCH);
-        apply(&agent, &root(1), &trial(600)).unwrap();
-        clock.sleep(Duration::from_secs(599));
-        end_trial(&agent);
-        assert!(bed.is_limited("/batch-1"));
-        if confirmed {
-            confirm(&agent, &root(1)).unwrap();
-        }
-        clock.sleep(Duration::from_secs(2));
-        end_trial(&agent);
-        assert_eq!(bed.is_limited("/batch-1"), confirmed);
-        assert!(confirm(&agent, &root(1)).is_err(), "nothing is on trial");
-        let events = agent.runtime.events.after(0).events;
-        let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
-        let last = if confirmed {
-            "policy.confirmed"
-        } else {
-            "policy.rolled_back"
-        };
-        assert!(kinds.contains(&last), "{kinds:?}");
-        assert_eq!(rollback(&agent, &root(1)).is_ok(), confirmed);
-        assert!(!bed.is_limited("/batch-1"));
-    }
-}
-
-#[test]
 fn a_trial_of_what_is_in_force_ends_with_it_in_force() {
     let (bed, clock) = in_time(Bed::new(Kind::V2));
     group(&bed, "batch-1");
@@ -280,29 +249,6 @@ fn a_trial_of_what_is_in_force_ends_with_it_in_force() {
     clock.sleep(Duration::from_secs(601));
     end_trial(&agent);
     assert!(bed.is_limited("/batch-1"));
-}
-
-#[test]
-fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let observe = BATCH.replace("batch", "watched") + "mode = \"observe\"\n";
-        write(&bed, "10-batch.toml", &(BATCH.to_owned() + &observe));
-        apply_now(&agent).unwrap();
-        assert!(gate_names(&agent).is_empty());
-        for name in ["batch-7", "watched-1", "free"] {
-            group(&bed, name);
-        }
-        let fresh = bed.values("/free");
-        started(&agent, &["/batch-7", "/watched-1", "/free"]);
-        assert_eq!(gate_names(&agent), ["batch-7"]);
-        assert!(bed.is_limited("/batch-7"));
-        assert_eq!(bed.values("/watched-1"), fresh);
-        let rules = view(&agent, Some(&root(1))).rules;
-        let observed = &rules[1].observed;
-        assert_eq!(observed.len(), 1, "{rules:?}");
-        assert!(observed[0].writes.len() >= 2 && observed[0].terms.contains("class=side"));
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_cgroup::KernelFs;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{CapScope, CapTerms, Kind as Work, LimitStat, SchedulerEnd};
+use tidegate_sched_ext::{CapScope, CapTerms, Kind as Work, SchedulerEnd};
 
 use super::fake_scheduler::FakeKernel;
 use super::sched_ext_outside::{supervise, view_at};
@@ -176,31 +176,6 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
 }
 
 #[test]
-fn real_time_tasks_are_waited_for_and_no_reason_to_give_up() {
-    let (bed, kernel) = bed(Kind::V2);
-    let agent = bed.agent().unwrap();
-    run_limited(&agent, PIDS[0]).unwrap();
-    let mut now_ns = S;
-    for _ in 0..15 {
-        supervise(&agent, now_ns);
-        assert!(view_at(&agent, now_ns).on);
-        let left = SchedulerEnd {
-            kind: 1025,
-            code: 1,
-            message: "real-time tasks withhold CPU 0 from all others".to_owned(),
-            ..stall()
-        };
-        lock(&kernel.told).ended = Some(left);
-        kernel.in_force.store(false, Ordering::Relaxed);
-        now_ns += 2 * S;
-        supervise(&agent, now_ns);
-        let view = view_at(&agent, now_ns);
-        assert!((29.0..=30.0).contains(&view.reload_in_seconds.unwrap()));
-        now_ns += 30 * S;
-    }
-}
-
-#[test]
 fn a_cpu_of_an_unknown_place_has_it_loaded_again_at_once() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
@@ -285,47 +260,6 @@ fn gates_that_come_change_and_go_are_told() {
     assert!(lock(&kernel.told).mirrors.contains(&other), "the floor");
     unset(&agent, "cgroup:/other").unwrap();
     assert_eq!(bed.values("/other"), fresh);
-}
-
-#[test]
-fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
-    let (bed, kernel) = bed(Kind::V2);
-    let agent = bed.agent().unwrap();
-    let group = run(&agent, PIDS[0], &[("quota", "20ms"), ("burst", "max")]).unwrap();
-    supervise(&agent, S);
-    assert_eq!(bed.file(&group, "cpu.max.burst"), "20000");
-    let is_copy = lock(&kernel.told).mirrors.contains(&id(&agent, &group));
-    assert!(
-        !is_copy,
-        "the scheduler enforces the file's quota and burst"
-    );
-    lock(&kernel.told).limits = vec![LimitStat {
-        cgroup_id: id(&agent, &group),
-        nr_periods: 9,
-        nr_throttled: 7,
-        ..LimitStat::default()
-    }];
-    let shown = &agent.status().gates[0];
-    assert_eq!(
-        (shown.nr_throttled, shown.engine.as_str()),
-        (7, "sched_ext")
-    );
-    eject(&kernel);
-    let shown = agent.status().gates[0].nr_throttled;
-    assert_eq!(shown, 7, "the kernel's own come on top");
-}
-
-#[test]
-fn a_soft_cap_stands_in_the_background_as_a_copy() {
-    let (bed, kernel) = bed(Kind::V2);
-    let agent = bed.agent().unwrap();
-    supervise(&agent, S);
-    let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
-    let terms = lock(&kernel.told).gates[&id(&agent, &group)];
-    assert!(terms.idle_is_mirror);
-    assert_eq!(terms.cap.unwrap().soft_ppt, Some(200));
-    turn(&agent);
-    assert_eq!(bed.file(&group, "cpu.idle"), "1");
 }
 
 #[test]

@@ -8,13 +8,9 @@ use tidegate_engine::clock::Clock;
 use tidegate_engine::sync::lock;
 
 use super::life::steps;
-use super::sched_ext::{bed as sched_ext_bed, eject};
-use super::sched_ext_outside::supervise;
 use super::{Bed, KINDS, Kind, PIDS, run_limited};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
-use crate::runtime::{lock_boost, supervise};
-use crate::sched_ext::view::sched_ext_view;
 use crate::threads;
 
 const S: u64 = 1_000_000_000;
@@ -93,77 +89,6 @@ fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
         assert!((4..=6).contains(&took_s), "{took_s} s");
         assert!(!bed.exists("/tg-side"));
     }
-}
-
-#[test]
-fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
-    let (bed, kernel) = sched_ext_bed(Kind::V2);
-    let (bed, clock) = in_time(bed);
-    let agent = Arc::new(bed.agent().unwrap());
-    run_limited(&agent, PIDS[0]).unwrap();
-    let poll = |span_ns: u64| {
-        let end_ns = clock.now_ns() + span_ns;
-        while clock.now_ns() < end_ns {
-            supervise(&agent, clock.now_ns());
-            clock.sleep(supervise::period(&agent.runtime));
-        }
-        sched_ext_view(&agent.runtime.sched_ext, clock.now_ns()).unwrap()
-    };
-    assert!(poll(S).on);
-    let mut rests_s = Vec::new();
-    for ends in 1..=4 {
-        eject(&kernel);
-        let ended_ns = clock.now_ns();
-        let mut view = poll(S / 10);
-        assert!(!view.on && view.ends == ends, "{view:?}");
-        while !view.on {
-            view = poll(S / 10);
-        }
-        rests_s.push((clock.now_ns() - ended_ns) / S);
-        assert_eq!(view.loads, ends + 1);
-    }
-    assert_eq!(rests_s[0], 1, "{rests_s:?}");
-    assert!(rests_s.is_sorted() && rests_s[3] >= 8, "{rests_s:?}");
-}
-
-#[test]
-fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
-    let (bed, clock) = in_time(super::cpuset_controller::bed_of(Kind::V2));
-    let agent = bed.agent().unwrap();
-    let confined = |span_ns: u64| {
-        clock.run(&agent, span_ns, || threads::slow_work(&agent));
-        super::cpuset_controller::confined(&bed)
-    };
-    assert_eq!(confined(2 * S), None, "there is no side work");
-    bed.main_uses(100_000);
-    run_limited(&agent, PIDS[0]).unwrap();
-    steps(&bed, &agent, 400);
-    assert_eq!(confined(S), None, "main leaves both CPUs");
-    // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
-    bed.main_uses(600_000);
-    steps(&bed, &agent, 400);
-    assert_eq!(confined(S / 2), None, "it may be a burst");
-    assert_eq!(confined(S).as_deref(), Some("1"));
-    bed.main_uses(100_000);
-    steps(&bed, &agent, 400);
-    assert_eq!(confined(S / 5), None);
-}
-
-#[test]
-fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
-    let (bed, clock) = in_time(Bed::new(Kind::V2));
-    let agent = bed.agent().unwrap();
-    run_limited(&agent, PIDS[0]).unwrap();
-    super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
-    let times = |span_ns: u64| {
-        let before = lock(&agent.runtime.lock_boost).view().unwrap().times;
-        clock.run(&agent, span_ns, || {
-            lock_boost::poll_waits(&agent.gates, &agent.runtime, &agent.life, None)
-        });
-        lock(&agent.runtime.lock_boost).view().unwrap().times - before
-    };
-    let (short, long) = (times(S), times(60 * S));
-    assert!(short > 5 && long < 3 * short, "{short}, {long}");
 }
 
 #[test]

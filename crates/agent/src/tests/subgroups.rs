@@ -6,7 +6,7 @@ use tidegate_cgroup::subgroups::SUBGROUPS_MAX;
 use tidegate_cgroup::testkit::{FakeProcess, Fault, Rule};
 use tidegate_engine::control::Usage;
 
-use super::{Bed, KINDS, Kind, PIDS, alerts, at, begun, in_journal, path, run, set, stands, unset};
+use super::{Bed, KINDS, Kind, PIDS, at, begun, in_journal, path, run, set, stands, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::mechanisms::subgroups::poll;
@@ -44,8 +44,8 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         assert_eq!(first, format!("{group}/tg-t{}", PIDS[0]));
         assert_eq!(quota(&agent, &first), Some(200_000));
         assert_eq!(quota(&agent, &group), None, "not all of them together");
-        bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
-        bed.fs.inner().add_thread(PIDS[0], 9_002);
+        bed.fake.fork(PIDS[0], FakeProcess::new(9_001));
+        bed.fake.add_thread(PIDS[0], 9_002);
         assert_eq!(at(&agent, 9_001), first, "begins in its parent's");
         poll(&agent.runtime);
         for tid in [9_001, 9_002] {
@@ -53,7 +53,7 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
             assert_eq!(own, format!("{group}/tg-t{tid}"));
             assert_eq!(quota(&agent, &own), Some(200_000));
         }
-        bed.fs.inner().end_process(9_001);
+        bed.fake.end_process(9_001);
         poll(&agent.runtime);
         assert!(!bed.exists(&format!("{group}/tg-t9001")), "it is empty");
         set(&agent, "gate:job", &[("cap_hard", "50‰")]).unwrap();
@@ -66,27 +66,9 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
             (at(&agent, PIDS[0]), quota(&agent, &group)),
             (group.clone(), Some(50_000))
         );
-        bed.fs.inner().end_process(PIDS[0]);
+        bed.fake.end_process(PIDS[0]);
         agent.leave();
         assert!(!bed.exists(&group) && in_journal(&agent).is_empty());
-    }
-}
-
-#[test]
-fn a_running_process_goes_home_and_is_not_taken_for_moved() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let target = format!("pid:{}", PIDS[1]);
-        set(&agent, &target, &EACH_PROCESS).unwrap();
-        let group = at(&agent, PIDS[1]);
-        assert!(group.ends_with(&format!("/tg-p{}", PIDS[1])), "{group}");
-        let mut housekeeping = Housekeeping::new(None);
-        for _ in 0..3 {
-            once(HOUSEKEEPING, &mut housekeeping, &agent);
-        }
-        assert_eq!(alerts(&agent), "");
-        unset(&agent, &target).unwrap();
-        assert!(bed.is_home(1) && in_journal(&agent).is_empty());
     }
 }
 
@@ -144,7 +126,7 @@ fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
             format!("{group}/tg-t{}", PIDS[0]),
             "its cap holds on"
         );
-        bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
+        bed.fake.fork(PIDS[0], FakeProcess::new(9_001));
         poll(&agent.runtime);
         assert_eq!(at(&agent, 9_001), format!("{group}/tg-t9001"));
         unset(&agent, &target).unwrap();
@@ -160,7 +142,7 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
         // More than there may be subgroups.
         let storm = 10_000..10_000 + SUBGROUPS_MAX as i32 + 40;
         for pid in storm.clone() {
-            bed.fs.inner().fork(PIDS[0], FakeProcess::new(pid));
+            bed.fake.fork(PIDS[0], FakeProcess::new(pid));
         }
         let subgroups = || agent.groups().children(&path(&group)).unwrap().len();
         let before = subgroups();
@@ -182,8 +164,8 @@ fn real_time_tasks_are_left_alone_and_said() {
     for kind in [Kind::Mixed, Kind::V2] {
         let (bed, agent) = begun(kind);
         let group = run(&agent, PIDS[0], &EACH).unwrap();
-        bed.fs.inner().add_thread(PIDS[0], 9_002);
-        bed.fs.inner().make_real_time(9_002);
+        bed.fake.add_thread(PIDS[0], 9_002);
+        bed.fake.make_real_time(9_002);
         poll(&agent.runtime);
         let shown = agent.status().gates[0].notes.join("\n");
         assert!(shown.contains("real-time, left alone: 9002"), "{shown}");
@@ -213,25 +195,12 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
             once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
         assert_eq!(agent.gates.lock().len(), 1, "it has not ended");
-        bed.fs.inner().end_process(PIDS[0]);
+        bed.fake.end_process(PIDS[0]);
         for _ in 0..4 {
             once(HOUSEKEEPING, &mut housekeeping, &agent);
         }
         assert!(agent.gates.lock().is_empty() && !bed.exists(&subgroup) && !bed.exists(&group));
     }
-}
-
-#[test]
-fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
-    let (bed, agent) = begun(Kind::Mixed);
-    let mut side = EACH.to_vec();
-    side.push(("class", "side"));
-    let group = run(&agent, PIDS[0], &side).unwrap();
-    assert_eq!(at(&agent, PIDS[0]), format!("{group}/tg-t{}", PIDS[0]));
-    bed.fs.inner().end_process(PIDS[0]);
-    agent.leave();
-    assert_eq!(in_journal(&agent), []);
-    assert!(!bed.exists(&group));
 }
 
 #[test]

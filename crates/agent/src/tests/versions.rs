@@ -131,7 +131,7 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
             told.contains("hologram") && told.contains("kept for that version"),
             "{told}"
         );
-        bed.fs.inner().end_process(PIDS[0]);
+        bed.fake.end_process(PIDS[0]);
         run_limited(&older, PIDS[1]).unwrap();
         drop(older);
         assert!(bed.is_limited("/other"));

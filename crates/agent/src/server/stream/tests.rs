@@ -132,17 +132,6 @@ fn a_status_comes_each_period_and_a_comment_where_nothing_happens() {
     });
 }
 
-#[test]
-fn a_stream_ends_with_the_agent() {
-    let (_bed, agent) = agent();
-    block_on(async {
-        let mut quiet = reader(&agent, "");
-        quiet.next().await.unwrap();
-        agent.leave();
-        assert_eq!(quiet.next().await, None);
-    });
-}
-
 /// A connection with a stream on it, the caller's end, and its request written.
 async fn open(agent: &Arc<Agent>) -> (UnixStream, tokio::task::JoinHandle<()>) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
