@@ -188,14 +188,6 @@ fn an_outside_write_is_answered_once() {
     assert!(in_background(&bed, &group), "written again");
 }
 
-struct Unknown;
-
-impl Usage for Unknown {
-    fn usage_ns(&mut self, _: &GroupPath) -> Option<u64> {
-        None
-    }
-}
-
 /// cpuacct is mounted apart, and another program made the group in the cpu hierarchy alone.
 fn without_account() -> (Bed, Agent) {
     let (bed, agent) = begun(Kind::Mixed);
@@ -250,29 +242,4 @@ fn a_use_that_is_unknown_is_said_and_is_no_zero() {
     );
     let user = page.users.iter().find(|user| user.who == gate.name);
     assert_eq!(user.unwrap().usage_cpus, None);
-}
-
-#[test]
-fn a_soft_cap_rests_while_the_use_is_unknown() {
-    for kind in KINDS {
-        let (bed, agent) = begun(kind);
-        let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
-        let lost = |now_ms: u64| {
-            let mut writer = agent.runtime.quota_writer();
-            let soft_caps = &mut agent.runtime.control().soft_caps;
-            soft_caps.step(now_ms * MS, &mut Unknown, &mut writer);
-        };
-        let level = || agent.status().gates[0].cap.as_ref().unwrap().level_us;
-        poll(&agent, 1_000, 0);
-        poll(&agent, 1_005, 5);
-        assert!(in_background(&bed, &group) && level().is_some());
-        lost(1_010);
-        assert!(in_background(&bed, &group), "one read that failed");
-        lost(2_100);
-        assert!(!in_background(&bed, &group));
-        assert_eq!(level(), None);
-        poll(&agent, 2_105, 900);
-        poll(&agent, 2_110, 905);
-        assert!(in_background(&bed, &group), "the cap goes on");
-    }
 }

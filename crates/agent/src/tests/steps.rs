@@ -11,12 +11,11 @@ use super::{Bed, Kind, PIDS, run_limited, set_limited, write_quota};
 use crate::agent::Agent;
 use crate::process::lease::monotonic_ns;
 
-/// Keeps what stands; refuses when told.
+/// Keeps what stands.
 #[derive(Default)]
 pub(super) struct Knob {
     stands: Option<Bandwidth>,
     writes: u32,
-    refuses: bool,
 }
 
 impl Apply for Knob {
@@ -26,9 +25,6 @@ impl Apply for Knob {
         from: Option<Bandwidth>,
         to: Bandwidth,
     ) -> Result<(), ApplyError> {
-        if self.refuses {
-            return Err("refused".to_owned().into());
-        }
         assert!(
             from.is_none() || from == self.stands,
             "the planner knows what stands"
@@ -131,26 +127,6 @@ fn a_sample_that_fails_now_and_then_costs_side_work_nothing_and_is_told() {
     assert!(status.control.unusable_samples >= 20);
     let told = |alert: &String| alert.contains("were impossible and left out");
     assert!(status.alerts.iter().any(told), "{:?}", status.alerts);
-}
-
-#[test]
-fn a_refused_write_is_told_and_tried_again() {
-    let (bed, agent, mut knob) = bed_with_side_work();
-    steps(&bed, &agent, &mut knob, 1_000);
-    let before = knob.ucpu();
-    knob.refuses = true;
-    bed.main_uses(700_000);
-    steps(&bed, &agent, &mut knob, 20);
-    assert_eq!(knob.ucpu(), before);
-    let errors = || {
-        let control = agent.runtime.control();
-        control.quotas.write_errors().cloned().collect::<Vec<_>>()
-    };
-    assert_eq!(errors(), ["refused"]);
-    knob.refuses = false;
-    steps(&bed, &agent, &mut knob, 400);
-    assert!(knob.ucpu() < 250_000, "cut to what main leaves");
-    assert!(errors().is_empty());
 }
 
 #[test]
