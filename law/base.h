@@ -37,15 +37,6 @@ typedef int32_t tg_s32;
 
 #define TG_FN static inline __attribute__((always_inline, unused))
 
-/*
- * i = 0, 1, .. below n and max. A BPF program whose loops are too long for the
- * verifier to unroll defines this before it includes the law, with the kernel's
- * iterator (6.4 and later), whose body the verifier walks once.
- */
-#ifndef TG_FOR
-#define TG_FOR(i, n, max) for (tg_u32 i = 0; i < (n) && i < (max); i++)
-#endif
-
 #define TG_CPUS_MAX 8192ULL
 #define TG_DT_MAX_NS 10000000000ULL
 #define TG_UCPU 1000000ULL

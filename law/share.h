@@ -8,7 +8,7 @@
  * demand is met and something is left, that is handed out by weight on top
  * (demand is only what was used lately; a target must be able to grow).
  *
- * Holds for every input (tested against a rational reference):
+ * Holds for every input (crates/law/tests/all/share.rs):
  *   floors    out_i >= floor_i
  *   bound     sum(out) <= max(allowance, sum(floors))
  *   work      sum(out) = max(allowance, sum(floors))
@@ -18,17 +18,14 @@
  *   monotone  a larger allowance lowers no share (by more than 1 ucpu,
  *             where all demands are met and roundings go out in order)
  *
- * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets. In BPF define
- * TG_FOR (base.h), and TG_SHARE_MAX as small as the arrays are.
+ * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets.
  */
 #ifndef TG_LAW_SHARE_H
 #define TG_LAW_SHARE_H
 
 #include "base.h"
 
-#ifndef TG_SHARE_MAX
 #define TG_SHARE_MAX 1024U
-#endif
 #define TG_WEIGHT_MAX 10000U
 
 /*
@@ -64,7 +61,7 @@ TG_FN tg_u64 tg_share_sum(const struct tg_demand *d, tg_u32 n, tg_u64 level)
 {
 	tg_u64 sum = 0;
 
-	TG_FOR (i, n, TG_SHARE_MAX)
+	for (tg_u32 i = 0; i < n; i++)
 		sum += tg_share_at(&d[i], level);
 	return sum;
 }
@@ -74,16 +71,16 @@ TG_FN void tg_share_rest(tg_u64 rest, const struct tg_demand *d, tg_u32 n, tg_u6
 {
 	tg_u64 weights = 0, given = 0;
 
-	TG_FOR (i, n, TG_SHARE_MAX)
+	for (tg_u32 i = 0; i < n; i++)
 		weights += tg_share_weight(&d[i]);
-	TG_FOR (i, n, TG_SHARE_MAX) {
+	for (tg_u32 i = 0; i < n; i++) {
 		tg_u64 part = rest * tg_share_weight(&d[i]) / tg_max(weights, 1);
 
 		out[i] += part;
 		given += part;
 	}
 	/* Each division drops less than one: what is left is < n, and the first get it. */
-	TG_FOR (i, n, TG_SHARE_MAX) {
+	for (tg_u32 i = 0; i < n; i++) {
 		if (i >= rest - given)
 			break;
 		out[i]++;
@@ -101,7 +98,7 @@ TG_FN tg_u64 tg_share_level(tg_u64 allowance, const struct tg_demand *d, tg_u32 
 {
 	tg_u64 low = 0, high = (allowance + 1) << TG_SHARE_BITS;
 
-	TG_FOR (step, TG_SHARE_STEPS, TG_SHARE_STEPS) {
+	for (tg_u32 step = 0; step < TG_SHARE_STEPS; step++) {
 		tg_u64 mid = low + (high - low) / 2;
 		int fits = tg_share_sum(d, n, mid) <= allowance;
 
@@ -111,13 +108,13 @@ TG_FN tg_u64 tg_share_level(tg_u64 allowance, const struct tg_demand *d, tg_u32 
 	return low;
 }
 
-/* n above TG_SHARE_MAX: the first TG_SHARE_MAX are served, the rest untouched. */
+/* n is at most TG_SHARE_MAX: the caller sees to it. */
 TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, tg_u64 *out)
 {
 	tg_u64 allowance = tg_min(allowance_ucpu, TG_UCPU_MAX), level, sum = 0;
 
 	/* At the largest level each has all it demands. */
-	TG_FOR (i, n, TG_SHARE_MAX) {
+	for (tg_u32 i = 0; i < n; i++) {
 		out[i] = tg_share_at(&d[i], TG_UCPU_MAX << TG_SHARE_BITS);
 		sum += out[i];
 	}
@@ -127,7 +124,7 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 	}
 	level = tg_share_level(allowance, d, n);
 	sum = 0;
-	TG_FOR (i, n, TG_SHARE_MAX) {
+	for (tg_u32 i = 0; i < n; i++) {
 		out[i] = tg_share_at(&d[i], level);
 		sum += out[i];
 	}
@@ -135,7 +132,7 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 	 * From level to level + 1 a target grows by at most one ucpu (its weight
 	 * is below 2^16), so handing ones to those that grow there ends within n.
 	 */
-	TG_FOR (i, n, TG_SHARE_MAX) {
+	for (tg_u32 i = 0; i < n; i++) {
 		if (sum >= allowance)
 			break;
 		if (tg_share_at(&d[i], level + 1) > out[i]) {

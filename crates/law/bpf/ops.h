@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ops.h - the law driven by random words, the same text for both compilers.
- * crates/law/tests/bpf_target/run.rs runs it natively and in the kernel and demands the
+ * crates/law/tests/bpf_target.rs runs it natively and in the kernel and demands the
  * same bytes.
  *
- * For each header one struct: words that come in, results, and the state that the
+ * For each header with state one struct: words that come in, results, and the state that the
  * law keeps from call to call; and one TG_OP for each thing that can be done.
  * Words become arguments of every magnitude. What the headers demand of a caller
  * (indexes in range, locks) is kept, nothing else is. All bytes are compared, so
@@ -13,14 +13,8 @@
 #ifndef TG_LAW_OPS_H
 #define TG_LAW_OPS_H
 
-#define TG_OPS_TARGETS 16
-#define TG_SHARE_MAX 16U
-
 #include "cap.h"
-#include "delay.h"
 #include "headroom.h"
-#include "latency.h"
-#include "share.h"
 
 /*
  * In BPF each is a function that the verifier checks by itself, whatever comes in,
@@ -55,29 +49,12 @@ struct tg_ops_cap {
 	struct tg_cap_loan loan[TG_OPS_CAPS];
 };
 
-struct tg_ops_latency {
-	tg_u64 in[8], out[12];
-};
-
-struct tg_ops_delay {
-	tg_u64 in[8], out[4];
-	struct tg_delay_config cfg;
-	struct tg_delay_evidence evidence;
-	struct tg_delay law;
-};
-
 struct tg_ops_headroom {
 	tg_u64 in[8], out[4];
 	struct tg_headroom_config cfg;
 	struct tg_headroom_sample sample;
 	struct tg_headroom_decision decision;
 	struct tg_headroom law;
-};
-
-struct tg_ops_share {
-	tg_u64 in[8];
-	struct tg_demand demand[TG_OPS_TARGETS];
-	tg_u64 out[TG_OPS_TARGETS];
 };
 
 /* In BPF each is a map of its own, which the test maps into its memory. */
@@ -88,10 +65,7 @@ struct tg_ops_share {
 #endif
 
 struct tg_ops_cap tg_cap_io TG_MAP(cap);
-struct tg_ops_latency tg_latency_io TG_MAP(latency);
-struct tg_ops_delay tg_delay_io TG_MAP(delay);
 struct tg_ops_headroom tg_headroom_io TG_MAP(headroom);
-struct tg_ops_share tg_share_io TG_MAP(share);
 
 /* ---- cap.h ---- */
 
@@ -181,96 +155,6 @@ TG_OP(tg_op_cap)
 	}
 }
 
-/* ---- latency.h ---- */
-
-TG_OP(tg_op_latency)
-{
-	struct tg_ops_latency *x = &tg_latency_io;
-	int hint = (int)tg_any(x->in[0], 6) - 30, other = (int)(x->in[1] & 63) - 30;
-	tg_u64 period_ns = x->in[2] & 1 ? tg_any(x->in[3], 30) : x->in[3];
-	struct tg_latency_rank a = {x->in[4], hint, (tg_u32)(x->in[0] >> 40 & 1)};
-	struct tg_latency_rank b = {x->in[4] + tg_any(x->in[5], 58) - tg_any(x->in[6], 58), other,
-				    (tg_u32)(x->in[0] >> 41 & 1)};
-
-	x->out[0] = (tg_u64)tg_latency_offset_ns(hint, period_ns);
-	x->out[1] = tg_latency_deadline(x->in[4], tg_any(x->in[5], 40), hint, period_ns);
-	x->out[2] = (tg_u64)tg_latency_before(a.deadline, b.deadline);
-	x->out[3] = (tg_u64)tg_latency_first(&a, &b);
-	x->out[4] = (tg_u64)tg_latency_first(&b, &a);
-	x->out[5] = (tg_u64)(tg_s64)tg_latency_fork(hint, (int)(x->in[0] >> 42 & 1));
-	x->out[6] = (tg_u64)(tg_s64)tg_latency_clamp((int)x->in[7]);
-	return 0;
-}
-
-TG_OP(tg_op_latency_slice)
-{
-	struct tg_ops_latency *x = &tg_latency_io;
-
-	x->out[8] = tg_latency_slice_ns((int)(x->in[0] & 63) - 30, tg_any(x->in[3], 32));
-	return 0;
-}
-
-TG_OP(tg_op_latency_hint)
-{
-	struct tg_ops_latency *x = &tg_latency_io;
-
-	x->out[9] = (tg_u64)(tg_s64)tg_latency_hint(tg_any(x->in[4], 30), tg_any(x->in[3], 30));
-	return 0;
-}
-
-/* ---- delay.h ---- */
-
-TG_OP(tg_op_delay_init)
-{
-	struct tg_ops_delay *x = &tg_delay_io;
-	tg_u32 bits = x->in[1] & 1 ? 20 : 32;
-
-	x->cfg.alarm = (tg_u32)tg_any(x->in[2], x->in[1] & 2 ? 4 : 32);
-	x->cfg.step_ppm = (tg_u32)tg_any(x->in[3], bits);
-	x->cfg.most_ppm = (tg_u32)tg_any(x->in[4], bits);
-	x->cfg.settle_us = (tg_u32)tg_any(x->in[5], 20);
-	x->cfg.hold_us = (tg_u32)tg_any(x->in[6], 24);
-	x->cfg.release_ppm_per_s = (tg_u32)tg_any(x->in[7], bits);
-	x->cfg.side_ppm = (tg_u32)tg_any(x->in[2] >> 3, 16);
-	x->cfg.vain_us = (tg_u32)tg_any(x->in[3] >> 3, 24);
-	x->cfg.rest_us = (tg_u32)tg_any(x->in[4] >> 3, 24);
-	x->cfg.dt_max_us = x->in[1] & 4 ? 1000000 : (tg_u32)tg_any(x->in[5] >> 3, 32);
-	tg_delay_init(&x->law, &x->cfg, (tg_u32)tg_any(x->in[6] >> 3, 21),
-		      (tg_u32)tg_any(x->in[7] >> 3, 20));
-	return 0;
-}
-
-/* Windows that may be true, more often than not; late runs come in storms. */
-TG_OP(tg_op_delay_step)
-{
-	struct tg_ops_delay *x = &tg_delay_io;
-	struct tg_delay_evidence *e = &x->evidence;
-	int wild = (x->in[0] >> 8 & 63) == 0;
-
-	e->dt_ns = wild ? tg_any(x->in[1], 36) : 5000000 + (x->in[1] & 0xfffff);
-	e->capacity_ns = wild ? tg_any(x->in[2], 48) : e->dt_ns * (1 + (x->in[2] & 255));
-	e->side_ns = x->in[0] >> 14 & 7 ? e->capacity_ns / 2 : tg_any(x->in[3], 47);
-	e->runs = wild ? x->in[4] : tg_any(x->in[4], 12);
-	e->late = x->in[7] >> 40 & 1 ? tg_any(x->in[5], 12) : 0;
-	if (!wild && e->late > e->runs)
-		e->late = e->runs;
-	e->floor_ppm = (tg_u32)tg_any(x->in[6], 18);
-	e->valid = (x->in[0] >> 17 & 31) != 0;
-	x->out[0] = tg_delay_step(&x->law, e);
-	return 0;
-}
-
-TG_OP(tg_op_delay)
-{
-	struct tg_ops_delay *x = &tg_delay_io;
-
-	if ((x->in[0] & 255) == 0)
-		tg_op_delay_init();
-	if ((x->in[0] & 255) == 1)
-		tg_delay_objective(&x->law, (tg_u32)tg_any(x->in[2], 21));
-	return tg_op_delay_step();
-}
-
 /* ---- headroom.h ---- */
 
 /* Tuning of any kind; the defaults come from the test, in cfg. */
@@ -351,20 +235,6 @@ TG_OP(tg_op_headroom)
 	x->out[0] = tg_sqrt(tg_any(x->in[1], 50));
 	x->out[1] = tg_ppm_of(tg_any(x->in[2], 33), tg_any(x->in[3], 20));
 	return tg_op_headroom_step();
-}
-
-/* ---- share.h ---- */
-
-TG_OP(tg_op_share)
-{
-	struct tg_ops_share *x = &tg_share_io;
-	tg_u32 n = (tg_u32)(x->in[0] % (TG_OPS_TARGETS + 1));
-
-	/* A clang that knows n drops the bound that the verifier looks for. */
-	__asm__ volatile("" : "+r"(n));
-
-	tg_share(tg_any(x->in[1], 40), x->demand, n, x->out);
-	return 0;
 }
 
 #include "ops_bandwidth.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The native side of tests/bpf_target/run.rs; nothing else refers to it, so no program carries it.
+/* The native side of tests/bpf_target.rs; nothing else refers to it, so no program carries it.
  */
 #include "../bpf/ops.h"
 
@@ -11,20 +11,11 @@ void *tg_native_ops_io(tg_u32 which, tg_u64 *size)
 		*size = sizeof(tg_cap_io);
 		return &tg_cap_io;
 	case 1:
-		*size = sizeof(tg_latency_io);
-		return &tg_latency_io;
-	case 2:
 		*size = sizeof(tg_headroom_io);
 		return &tg_headroom_io;
-	case 3:
-		*size = sizeof(tg_share_io);
-		return &tg_share_io;
-	case 4:
+	case 2:
 		*size = sizeof(tg_bw_io);
 		return &tg_bw_io;
-	case 5:
-		*size = sizeof(tg_delay_io);
-		return &tg_delay_io;
 	default:
 		*size = 0;
 		return 0;
@@ -39,21 +30,10 @@ void tg_native_ops_run(tg_u32 which)
 		tg_op_cap();
 		break;
 	case 1:
-		tg_op_latency_slice();
-		tg_op_latency_hint();
-		tg_op_latency();
-		break;
-	case 2:
 		tg_op_headroom();
 		break;
-	case 3:
-		tg_op_share();
-		break;
-	case 4:
+	case 2:
 		tg_op_bw();
-		break;
-	case 5:
-		tg_op_delay();
 		break;
 	default:
 		break;

@@ -1,8 +1,11 @@
-//! The law in the kernel: every header loaded as a BPF program, fed random words by
-//! `BPF_PROG_TEST_RUN`, must leave the very bytes that the native build leaves.
+//! The law in the kernel: the headers with state that the sched_ext engine runs, loaded as BPF
+//! programs and fed random words by `BPF_PROG_TEST_RUN`, must leave the very bytes that the native
+//! build leaves.
 //! `TIDEGATE_BPF_INPUTS` is the number of inputs for each header, `TIDEGATE_SEED` their seed.
 //!
 //! Skipped with one line where BPF may not be loaded.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
@@ -16,14 +19,13 @@ use rustix::mm::{MapFlags, ProtFlags};
 const CLANG: &str = "clang-19";
 const INPUTS: u64 = 100_000;
 /// Law, map, program, in the order of native/ops.c.
-const LAWS: [(&str, &str, &str); 6] = [
+const LAWS: [(&str, &str, &str); 3] = [
     ("cap.h", ".bss.cap", "law_cap"),
-    ("latency.h", ".bss.latency", "law_latency"),
-    ("headroom.h", ".bss.headroom", "law_headroom"),
-    ("share.h", ".bss.share", "law_share"),
-    ("bandwidth.h", ".bss.bw", "law_bandwidth"),
-    ("delay.h", ".bss.delay", "law_delay"),
+    (HEADROOM, ".bss.headroom", "law_headroom"),
+    (BANDWIDTH, ".bss.bw", "law_bandwidth"),
 ];
+const HEADROOM: &str = "headroom.h";
+const BANDWIDTH: &str = "bandwidth.h";
 /// Words that come in at the start of every struct of bpf/ops.h.
 const WORDS: usize = 8;
 
@@ -141,16 +143,16 @@ fn sides(object: &Object, which: u32, map: &str) -> Sides<'static> {
 const LIFE: u64 = 1_000;
 
 /// Words for one run, and at times a fresh start, in which some laws need what a caller sets up.
-fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
+fn prepare(law: &str, at: u64, words: &mut Words, state: &mut [u64]) {
     let fresh = at.is_multiple_of(LIFE);
     if fresh {
         state.fill(0);
-        start(which, words, state);
+        start(law, words, state);
     }
     for word in &mut state[..WORDS] {
         *word = words.next();
     }
-    if which == 2 {
+    if law == HEADROOM {
         // The machine stands, and main's level for a while: bits 8 to 17.
         const LEVEL: u64 = 0x3_ff00;
         state[7] = Words(at / LIFE).next() & !LEVEL | Words(at / 64).next() & LEVEL;
@@ -160,22 +162,10 @@ fn prepare(which: u32, at: u64, words: &mut Words, state: &mut [u64]) {
             state[1] &= !1;
         }
     }
-    if which == 3 {
-        for target in state[WORDS..WORDS + 3 * 16].chunks_exact_mut(3) {
-            let cut = |word: u64, bits: u64| (word & ((1 << bits) - 1)) >> ((word >> 58) % bits);
-            target[0] = cut(words.next(), 15);
-            target[1] = cut(words.next(), 40);
-            target[2] = if words.next() & 1 == 0 {
-                0
-            } else {
-                cut(words.next(), 36)
-            };
-        }
-    }
 }
 
-fn start(which: u32, words: &mut Words, state: &mut [u64]) {
-    if which == 2 {
+fn start(law: &str, words: &mut Words, state: &mut [u64]) {
+    if law == HEADROOM {
         let cfg = tidegate_law::HeadroomConfig::FAST;
         // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it
         // after its 12 leading words.
@@ -187,7 +177,7 @@ fn start(which: u32, words: &mut Words, state: &mut [u64]) {
             to.write_unaligned(cfg);
         }
     }
-    if which == 4 {
+    if law == BANDWIDTH {
         // A tree: every parent is a smaller number. The last struct member: eight u32.
         let at = state.len() - 4;
         for pair in 0..4u64 {
@@ -213,11 +203,11 @@ fn the_kernel_computes_what_the_native_build_computes() {
         let (mut changed, mut before) = (0u64, both.native.to_vec());
         let started = std::time::Instant::now();
         for at in 0..inputs {
-            prepare(which, at, &mut words, both.native);
+            prepare(law, at, &mut words, both.native);
             let taken = if at.is_multiple_of(LIFE) {
                 both.native.len()
             } else {
-                input_words(which)
+                WORDS
             };
             both.kernel[..taken].copy_from_slice(&both.native[..taken]);
             // SAFETY: works on the struct that `sides` gave, from this thread.
@@ -244,9 +234,4 @@ fn the_kernel_computes_what_the_native_build_computes() {
         );
         assert!(changed * 2 > inputs, "{law}: the inputs do nothing");
     }
-}
-
-/// How many leading words `prepare` writes.
-fn input_words(which: u32) -> usize {
-    if which == 3 { WORDS + 3 * 16 } else { WORDS }
 }
