@@ -9,14 +9,8 @@
  *
  *     deadline = vruntime + slice / weight + hint / 20 * period
  *
- * and eligibility comes before it: no task runs that is ahead of its share, so a
- * hint decides when CPU time comes and not how much. law/latency.md proves, with
- * s_i the slice, w_i the weight, W their sum, o_i the offset, q the longest time
- * for which the running task cannot be displaced:
- *   ahead   lag_i >= -s_i                       whatever the hints are
- *   behind  lag_i <= s_i + q * w_i / W + w_i * (o_i + O)    O = max over j of max(0, -o_j)
- * which without hints is EEVDF's own bound; for a task of hint -20 it is that bound
- * or less, for one without hint at most a period of its share more, ever at most two.
+ * A hint decides when CPU time comes and not how much: runqueue.h counts it only for a
+ * task that is not ahead of its share by more than a quarter of a slice.
  *
  * On a stock kernel the same hint becomes a slice for sched_setattr (6.12 and
  * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range;
@@ -39,13 +33,6 @@
 /* The kernel clamps a task's own slice to this (kernel/sched/syscalls.c, 6.12). */
 #define TG_LATENCY_SLICE_MIN_NS 100000ULL
 #define TG_LATENCY_SLICE_MAX_NS 100000000ULL
-
-/* What orders two tasks of one queue. */
-struct tg_latency_rank {
-	tg_u64 deadline; /* virtual, from tg_latency_deadline */
-	int hint;
-	tg_u32 eligible; /* its lag is not negative */
-};
 
 TG_FN int tg_latency_clamp(int hint)
 {
@@ -74,19 +61,6 @@ TG_FN tg_u64 tg_latency_deadline(tg_u64 vruntime, tg_u64 slice_v, int hint, tg_u
 TG_FN int tg_latency_before(tg_u64 a, tg_u64 b)
 {
 	return (tg_s64)(a - b) < 0;
-}
-
-/*
- * The pick rule: is a to run rather than b? Eligible first; then the earlier
- * deadline; then the more urgent hint. Equal: neither (the caller has an order).
- */
-TG_FN int tg_latency_first(const struct tg_latency_rank *a, const struct tg_latency_rank *b)
-{
-	if (!a->eligible != !b->eligible)
-		return a->eligible != 0;
-	if (a->deadline != b->deadline)
-		return tg_latency_before(a->deadline, b->deadline);
-	return a->hint < b->hint;
 }
 
 /*
@@ -137,12 +111,6 @@ TG_FN int tg_latency_hint(tg_u64 slice_ns, tg_u64 base_ns)
 		steps++;
 	}
 	return tg_latency_clamp(longer ? steps : -steps);
-}
-
-/* The hint of a forked task. */
-TG_FN int tg_latency_fork(int parent_hint, int inherit)
-{
-	return inherit ? tg_latency_clamp(parent_hint) : 0;
 }
 
 #endif /* TG_LAW_LATENCY_H */

@@ -8,30 +8,12 @@ use crate::ffi;
 
 pub use ffi::{
     TG_LATENCY_SLICE_MAX_NS as SLICE_MAX_NS, TG_LATENCY_SLICE_MIN_NS as SLICE_MIN_NS,
-    tg_latency_rank as Rank,
 };
 
 /// The most urgent hint.
 pub const HINT_FIRST: i32 = ffi::TG_LATENCY_FIRST;
 /// The least urgent hint.
 pub const HINT_LAST: i32 = ffi::TG_LATENCY_LAST as i32;
-
-impl Rank {
-    /// `eligible`: the task's lag is not negative.
-    pub fn new(deadline: u64, hint: i32, eligible: bool) -> Self {
-        Self {
-            deadline,
-            hint,
-            eligible: u32::from(eligible),
-        }
-    }
-
-    /// The pick rule: is this one to run rather than the other? Of two equal ones neither is.
-    pub fn first(&self, other: &Self) -> bool {
-        // SAFETY: the pointers are valid for the call.
-        unsafe { ffi::tg_latency_first(self, other) != 0 }
-    }
-}
 
 /// `hint / 20` of a latency period, in virtual time.
 pub fn offset_ns(hint: i32, period_ns: u64) -> i64 {
@@ -62,10 +44,4 @@ pub fn slice_ns(hint: i32, base_ns: u64) -> u64 {
 pub fn hint_of(slice_ns: u64, base_ns: u64) -> i32 {
     // SAFETY: as in `offset_ns`.
     unsafe { ffi::tg_latency_hint(slice_ns, base_ns) }
-}
-
-/// The hint of a forked task.
-pub fn fork(parent_hint: i32, inherit: bool) -> i32 {
-    // SAFETY: as in `offset_ns`.
-    unsafe { ffi::tg_latency_fork(parent_hint, i32::from(inherit)) }
 }

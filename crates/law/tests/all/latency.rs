@@ -1,9 +1,9 @@
-//! Latency hints: each function against its formula in wide numbers, and the rules case by case.
+//! Latency hints: each function against its formula in wide numbers.
 
 use proptest::prelude::*;
 use tidegate_law::latency::{
-    HINT_FIRST, HINT_LAST, Rank, SLICE_MAX_NS, SLICE_MIN_NS, before, deadline, fork, hint_of,
-    offset_ns, slice_ns,
+    HINT_FIRST, HINT_LAST, SLICE_MAX_NS, SLICE_MIN_NS, before, deadline, hint_of, offset_ns,
+    slice_ns,
 };
 
 const PERIOD_MAX_NS: u64 = 1 << 40;
@@ -76,26 +76,6 @@ proptest! {
         prop_assert_eq!(hint_of(0, base), HINT_FIRST);
         prop_assert_eq!(hint_of(u64::MAX, base), HINT_LAST);
     }
-
-    /// Who is first is one order: total but for equals, and never both ways.
-    #[test]
-    fn the_pick_rule_is_an_order(
-        ranks in prop::collection::vec((0..4u64, -2..3i32, any::<bool>()), 3..=3),
-        start in any::<u64>(),
-    ) {
-        let ranks: Vec<Rank> = ranks.iter()
-            .map(|(at, hint, eligible)| Rank::new(start.wrapping_add(*at), *hint, *eligible)).collect();
-        for a in &ranks {
-            prop_assert!(!a.first(a));
-            for b in &ranks {
-                prop_assert!(!(a.first(b) && b.first(a)));
-                prop_assert!(a == b || a.first(b) || b.first(a));
-                for c in &ranks {
-                    prop_assert!(!(a.first(b) && b.first(c)) || a.first(c));
-                }
-            }
-        }
-    }
 }
 
 #[test]
@@ -110,21 +90,4 @@ fn the_kernels_range() {
     for hint in HINT_FIRST..HINT_LAST {
         assert!(at(hint) <= at(hint + 1));
     }
-}
-
-#[test]
-fn hints_are_inherited_or_not() {
-    assert_eq!(fork(-7, true), -7);
-    assert_eq!(fork(-70, true), HINT_FIRST);
-    assert_eq!(fork(70, true), HINT_LAST);
-    assert_eq!(fork(-7, false), 0);
-}
-
-#[test]
-fn the_rules_case_by_case() {
-    let rank = Rank::new;
-    // Eligibility before deadline before hint.
-    assert!(rank(900, 0, true).first(&rank(1, -20, false)));
-    assert!(rank(1, 19, true).first(&rank(2, -20, true)));
-    assert!(rank(5, -1, true).first(&rank(5, 0, true)));
 }

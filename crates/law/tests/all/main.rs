@@ -22,7 +22,6 @@ mod headroom_walk;
 mod hweight;
 mod in_order;
 mod latency;
-mod latency_walk;
 mod runqueue;
 mod share;
 mod share_walk;
