@@ -92,27 +92,3 @@ fn the_reference_of_commands_is_up_to_date() {
         "docs/cli.md is out of date: run UPDATE_DOCS=1 cargo test -p tidegate --test all docs"
     );
 }
-
-#[test]
-fn the_documents_mention_every_subcommand() {
-    let mut prose = std::fs::read_to_string(top().join("README.md")).unwrap();
-    for entry in std::fs::read_dir(top().join("docs")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            prose.push_str(&std::fs::read_to_string(path).unwrap());
-        }
-    }
-    let missing: Vec<String> = generated()
-        .keys()
-        .filter_map(|name| {
-            name.strip_suffix(".1")?
-                .strip_prefix("tidegate-")
-                .map(str::to_owned)
-        })
-        .filter(|name| !prose.contains(&format!("tidegate {}", name.replace('-', " "))))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "neither README.md nor docs/*.md mentions: {missing:?}"
-    );
-}

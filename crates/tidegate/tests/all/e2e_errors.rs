@@ -1,5 +1,4 @@
-//! Failures on their way from the agent to the exit code: each kind by itself, and three of a real
-//! agent.
+//! Failures on their way from the agent to the exit code, each kind by itself.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -50,38 +49,4 @@ pub fn call(instance: &Instance, request: &str) -> (String, serde_json::Value) {
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_owned(), serde_json::from_str(body).unwrap())
-}
-
-#[test]
-fn an_agent_says_what_is_wrong_and_the_command_ends_with_its_code() {
-    let instance = or_skip!(Instance::new("problems"));
-    instance.fails(&["status"], 3);
-    let _gate = instance.background(&["--side"], &["sleep", "60"]);
-    instance.gate("sleep");
-    instance.fails(&["set", "sleep", "headroom=much"], 2);
-    // A term of the right form that only the agent can refuse.
-    let said = instance.fails(&["set", "sleep", "class=main"], 2);
-    assert!(said.contains("start it again with --main"), "{said}");
-    let said = instance.fails(&["explain", "no-such-gate"], 5);
-    assert!(said.contains("see `tidegate status`"), "{said}");
-
-    let explain = "GET /v1/explain?target=gate:no-such-gate HTTP/1.1";
-    let (head, body) = call(&instance, explain);
-    assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n"), "{head}");
-    let of_type = "content-type: application/problem+json";
-    assert!(head.lines().any(|line| line == of_type), "{head}");
-    assert_eq!(body["type"], "urn:tidegate:error:not_found");
-    assert_eq!(body["status"], 404);
-    assert_eq!(body["kind"], "not_found");
-    assert_eq!(body["detail"], "gate:no-such-gate: there is no such gate");
-    assert_eq!(body["remedy"], "see `tidegate status`");
-    let (head, body) = call(&instance, "GET /v1/nothing HTTP/1.1");
-    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
-    assert_eq!(body["detail"], "socket: there is no call GET /v1/nothing");
-    let (head, body) = call(&instance, "DELETE /v1/status HTTP/1.1");
-    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
-    assert_eq!(body["kind"], "not_found");
-    let (head, body) = call(&instance, "POST /v1/set HTTP/1.1");
-    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    assert_eq!(body["kind"], "usage");
 }

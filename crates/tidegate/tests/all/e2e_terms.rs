@@ -63,27 +63,6 @@ fn a_group_gets_its_values_back_from_unset_and_from_a_stop() {
 }
 
 #[test]
-fn what_is_not_there_ends_with_5_and_what_cannot_be_with_4() {
-    let instance = or_skip!(Instance::new("codes"));
-    let _keeper = instance.sleeper("keeper");
-    for target in ["gate:none", "pid:4194303", "cgroup:/no/such/group"] {
-        instance.fails(&["explain", target], 5);
-    }
-    for target in ["pid:4194303", "cgroup:/no/such/group"] {
-        instance.fails(&["set", target, "class=side"], 5);
-    }
-    for target in ["pid:x", "pod:a/b", "cgroup:/../../etc", "cgroup:relative"] {
-        let output = instance.output(&["set", target, "class=side"]);
-        let said = stderr(&output);
-        assert!(
-            matches!(output.status.code(), Some(2 | 4 | 5)),
-            "{target}: {said}"
-        );
-        assert!(said.starts_with("tidegate: "), "{target}: {said}");
-    }
-}
-
-#[test]
 fn files_are_read_and_their_mistakes_refused_with_their_place() {
     let instance = or_skip!(Instance::new("files"));
     std::fs::create_dir_all(instance.run_dir()).unwrap();

@@ -1,6 +1,6 @@
 //! Faults that the machine around an instance has: groups that come and go by the thousand, forks
-//! without end, another program that writes the same knob, agents that start at once, a frozen
-//! agent, real-time threads, hostile names.
+//! without end, another program that writes the same knob, agents that start at once, real-time
+//! threads, hostile names.
 //!
 //! `TIDEGATE_FAULTS=all cargo test -p tidegate --test all fault_machine:: -- --nocapture` goes on
 //! for longer.
@@ -15,8 +15,7 @@ use crate::common::{Background, Instance, OtherGroup, cpu_mount, describe, or_sk
 use crate::support_fault::{long, tell};
 use crate::support_kill::processes::{agents, guardians, kill9};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
-use crate::support_kill::watch::Limit;
-use crate::support_kill::{LEASE, wait};
+use crate::support_kill::wait;
 
 /// Rounds of a fault: few in a test, many in a soak.
 fn rounds(few: u64, many: u64) -> u64 {
@@ -218,40 +217,6 @@ fn of_agents_that_start_at_once_one_lives() {
     }
     tell("agents that start at once", rounds * 6);
     nothing_left(&instance);
-}
-
-/// An agent that its freezer holds is stood in for, and goes on afterwards.
-#[test]
-fn a_frozen_agent_is_stood_in_for() {
-    let stage = or_skip!(Stage::new("freezer"));
-    let freezer = Path::new("/sys/fs/cgroup/freezer");
-    if !freezer.join("cgroup.procs").exists() {
-        eprintln!("skipped: no v1 freezer here; tests/vm/cases/fault-frozen.sh has v2's");
-        stage.end();
-        return;
-    }
-    let cold = freezer.join(format!("cold-{}", stage.instance.prefix()));
-    std::fs::create_dir(&cold).unwrap();
-    let agent = stage.agent().unwrap();
-    let mut slowest = Duration::ZERO;
-    for _ in 0..rounds(2, 20) {
-        std::thread::sleep(Duration::from_millis(300));
-        std::fs::write(cold.join("cgroup.procs"), agent.to_string()).unwrap();
-        std::fs::write(cold.join("freezer.state"), "FROZEN").unwrap();
-        let limit = Limit::open(&side_root(&stage.instance)).unwrap();
-        slowest = slowest.max(wait("the fallback", LEASE * 3, || limit.is_at_floor()));
-        std::fs::write(cold.join("freezer.state"), "THAWED").unwrap();
-        std::fs::write(freezer.join("cgroup.procs"), agent.to_string()).unwrap();
-        stage.check();
-        assert_eq!(stage.agent(), Some(agent), "the agent stays");
-    }
-    eprintln!(
-        "figure: fallback after a freeze, at most {:.2} s",
-        slowest.as_secs_f64()
-    );
-    tell("frozen by the freezer", rounds(2, 20));
-    std::fs::remove_dir(&cold).unwrap();
-    stage.end();
 }
 
 /// A process with a real-time thread (another instance's agent has one) is refused where the kernel
