@@ -4,7 +4,6 @@
 mod checks;
 mod kube;
 mod results;
-mod support;
 mod tidy;
 mod vm;
 
@@ -17,7 +16,6 @@ usage: cargo xtask TASK
   lint                     format, lints, spelling, rules of the tree, licences
   tidy                     the rules of the tree alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
-  support [--write]        docs/support.md against `doctor`; `--write` writes it
   results [RUN...]         repeat docs/results/RUN.json and write its tables; all that are not of this commit
   kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
@@ -34,7 +32,6 @@ fn main() -> ExitCode {
         "test" => checks::test(),
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
-        "support" => support::main(rest),
         "results" => results::main(rest),
         "kube" => kube::main(rest),
         "vm" => vm::main(rest),

@@ -6,7 +6,7 @@
 //! | no path or folder that exists only on one machine | all |
 //! | no file without a module that names it | Rust |
 //! | no import cycle between modules of a crate | Rust |
-//! | each test that the failure contract names exists | docs/failure-contract.md |
+//! | each test that the page names exists | docs/failure-contract.md, docs/support.md |
 //! | the first line names the licence of the folder | C |
 //! | each relative link and its anchor exist | markdown |
 
@@ -17,7 +17,8 @@ mod layout;
 mod links;
 mod modules;
 
-const CONTRACT: &str = "docs/failure-contract.md";
+/// Pages that name tests.
+const PROVED: [&str; 2] = ["docs/failure-contract.md", "docs/support.md"];
 
 /// Written in two parts, so that this file does not break its own rule.
 const ONE_MACHINE: &[(&str, &str)] = &[
@@ -131,32 +132,35 @@ fn mislabelled(path: &Path, text: &str) -> Option<Problem> {
         .then(|| format!("{name}: the program's licence must be `{FOR_KERNEL}`"))
 }
 
-/// `FILE: FUNCTION` and `tests/vm/cases/NAME.sh` in the failure contract that do not exist.
+/// `FILE: FUNCTION` and `tests/vm/cases/NAME.sh` in a page of [`PROVED`] that do not exist.
 fn missing_proofs(all: &[(PathBuf, String)]) -> Vec<Problem> {
     let text_of = |name: &str| {
         let found = all.iter().find(|(path, _)| path == Path::new(name));
         found.map(|(_, text)| text.as_str())
     };
-    let Some(contract) = text_of(CONTRACT) else {
-        return vec![format!("{CONTRACT}: the file is missing")];
+    let is_missing = |word: &&str| match word.split_once(": ") {
+        Some((file, function)) => {
+            let head = format!("fn {function}(");
+            !text_of(file).is_some_and(|text| text.contains(&head))
+        }
+        None => text_of(word).is_none(),
     };
-    let quoted = contract.split('`').skip(1).step_by(2);
-    let named = quoted.filter(|word| {
-        let file = word.split(": ").next().unwrap_or_default();
-        file.contains('/') && (file.ends_with(".rs") || file.ends_with(".sh"))
-    });
-    named
-        .filter(|word| match word.split_once(": ") {
-            Some((file, function)) => {
-                let head = format!("fn {function}(");
-                !text_of(file).is_some_and(|text| text.contains(&head))
-            }
-            None => text_of(word).is_none(),
-        })
-        .map(|word| {
-            format!("{CONTRACT}: {word}: there is no such test; name the one that proves it")
-        })
-        .collect()
+    let mut problems = Vec::new();
+    for page in PROVED {
+        let Some(text) = text_of(page) else {
+            problems.push(format!("{page}: the file is missing"));
+            continue;
+        };
+        let quoted = text.split('`').skip(1).step_by(2);
+        let named = quoted.filter(|word| {
+            let file = word.split(": ").next().unwrap_or_default();
+            file.contains('/') && (file.ends_with(".rs") || file.ends_with(".sh"))
+        });
+        problems.extend(named.filter(is_missing).map(|word| {
+            format!("{page}: {word}: there is no such test; name the one that proves it")
+        }));
+    }
+    problems
 }
 
 #[cfg(test)]
@@ -195,7 +199,8 @@ mod tests {
             let file = |name: &str, text: &str| (PathBuf::from(name), text.to_owned());
             let test = "#[test]\nfn it_holds() {}\n";
             [
-                file(CONTRACT, contract),
+                file(PROVED[0], contract),
+                file(PROVED[1], ""),
                 file("a/b.rs", test),
                 file("tests/c.sh", "true\n"),
             ]
@@ -209,6 +214,6 @@ mod tests {
             count("`a/b.rs: it_hold` `tests/d.sh` `a/c.rs: it_holds`\n"),
             3
         );
-        assert_eq!(missing_proofs(&[]).len(), 1);
+        assert_eq!(missing_proofs(&[]).len(), 2);
     }
 }

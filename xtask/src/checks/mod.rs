@@ -90,14 +90,11 @@ fn tests() -> Vec<Vec<Lane>> {
         Counts::Nextest,
         "scripts/tool.sh cargo-nextest nextest run --workspace --locked --color never",
     )];
-    let pages_and_packages = vec![
-        own("support table", Counts::Suite, "support"),
-        step(
-            "package",
-            Counts::Suite,
-            "scripts/check-deb.sh target/debug/tidegate",
-        ),
-    ];
+    let packages = vec![step(
+        "package",
+        Counts::Suite,
+        "scripts/check-deb.sh target/debug/tidegate",
+    )];
     let virtual_machines = vec![own(
         "virtual machine",
         Counts::Suite,
@@ -105,7 +102,7 @@ fn tests() -> Vec<Vec<Lane>> {
     )];
     vec![
         vec![vec![build]],
-        vec![tests, pages_and_packages],
+        vec![tests, packages],
         vec![virtual_machines],
     ]
 }

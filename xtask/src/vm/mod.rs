@@ -29,7 +29,7 @@ fn repository() -> PathBuf {
 }
 
 /// The bed of this checkout, with its own work folder below `target`.
-pub fn setup(repository: &Path, work: &str, series: &str) -> Setup {
+fn setup(repository: &Path, work: &str, series: &str) -> Setup {
     Setup {
         cache: cache(repository),
         work: repository.join("target").join(work),
@@ -388,17 +388,12 @@ fn packages(
 }
 
 /// What the tests run, built now: the binary under test, and the scheduler without an agent.
-pub fn guest_programs(repository: &Path, profile: &str) -> Result<Vec<(String, PathBuf)>, VmError> {
+fn guest_programs(repository: &Path, profile: &str) -> Result<Vec<(String, PathBuf)>, VmError> {
     let folder = built(repository, profile)?;
     Ok(vec![
         ("bin/tidegate".into(), folder.join("tidegate")),
         ("bin/scheduler".into(), folder.join("examples/scheduler")),
     ])
-}
-
-/// The binary under test, built now.
-pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, VmError> {
-    Ok(built(repository, profile)?.join("tidegate"))
 }
 
 /// Builds programs and examples; the profile's folder. In `dev`, those of the whole workspace: so

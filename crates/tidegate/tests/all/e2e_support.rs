@@ -1,10 +1,11 @@
 //! Every mechanism of `doctor` once on the running kernel, by what stands in the gate's group: for
-//! root, and for a user beside an agent. The support table in docs/support.md names these tests.
+//! root, and for a user beside an agent. docs/support.md names these tests; its table is held
+//! against `doctor` here.
 
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
-use crate::common::{Background, Instance, ends_with, or_skip, wait_for};
+use crate::common::{Background, Instance, cpu_mount, ends_with, or_skip, wait_for};
 use crate::support_kill::watch::Limit;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
@@ -144,4 +145,42 @@ fn a_user_beside_an_agent_tightens_their_own_work() {
         let output = bed.instance.by_nobody(&words).output().unwrap();
         ends_with(&output, 125);
     }
+}
+
+/// A column of the table in docs/support.md: each mechanism with its cell.
+fn column(number: usize) -> Vec<(String, String)> {
+    let page = include_str!("../../../../docs/support.md");
+    let table = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| mechanism"));
+    let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        (cells[1].to_owned(), cells[number + 1].to_owned())
+    })
+    .collect()
+}
+
+fn by_doctor(output: &std::process::Output) -> Vec<(String, String)> {
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let word = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let rows = report["mechanisms"].as_array().unwrap().iter();
+    rows.map(|row| (word(row, "name"), word(row, "now")))
+        .collect()
+}
+
+#[test]
+fn doctor_says_what_the_support_page_says() {
+    let instance = or_skip!(Instance::new("sup-page"));
+    let (_, is_v1) = cpu_mount();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    if !is_v1 || !kernel.starts_with("6.18.") || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: the support table: not its first machine (root, cgroup v1, 6.18)");
+        return;
+    }
+    let root = instance.output(&["doctor", "--json"]);
+    assert_eq!(by_doctor(&root), column(1));
+    let _keeper = instance.sleeper("keeper");
+    let user = instance.by_nobody(&["doctor", "--json"]).output().unwrap();
+    assert_eq!(by_doctor(&user), column(4));
 }
