@@ -7,14 +7,13 @@ import { gate } from './gate.js';
 import { machine } from './machine.js';
 import { policy } from './policy.js';
 import { recording } from './recorded.js';
-import { results } from './results.js';
 
-const VIEWS = { machine, gate, events, policy, recording, results };
+const VIEWS = { machine, gate, events, policy, recording };
 const NAMES = Object.keys(VIEWS);
-/** Views that need no agent. */
-const OF_FILES = ['recording', 'results'];
-/** Views of one thing, which the rest of the address names. */
-const OF_ONE = ['gate', 'results'];
+/** The view that needs no agent. */
+const OF_FILE = 'recording';
+/** The view of one thing, which the rest of the address names. */
+const OF_ONE = 'gate';
 
 const main = document.getElementById('view');
 const state = document.getElementById('state');
@@ -27,15 +26,15 @@ const alerts = keyed(document.getElementById('alerts'), (alert) => alert, (alert
 /** Views that are kept, with what was chosen in them. */
 const kept = {};
 let view = { update() {} };
-let isOfFiles = false;
+let isOfFile = false;
 
 /** Shows the view that the address names: `#/gate/NAME`. */
 function route() {
   const [, name, rest] = location.hash.split('/');
   const chosen = NAMES.includes(name) ? name : NAMES[0];
   const about = decoded(rest ?? '');
-  isOfFiles = OF_FILES.includes(chosen);
-  if (OF_ONE.includes(chosen)) {
+  isOfFile = chosen === OF_FILE;
+  if (chosen === OF_ONE) {
     view = VIEWS[chosen](about);
     // The link leads back to the last one that was looked at.
     if (about) links[NAMES.indexOf(chosen)].href = location.hash;
@@ -60,7 +59,7 @@ function decoded(text) {
 
 function update() {
   tellState();
-  absent.hidden = isOfFiles || feed.link !== 'gone' || feed.status !== null;
+  absent.hidden = isOfFile || feed.link !== 'gone' || feed.status !== null;
   alerts(feed.status?.alerts ?? []);
   measuring.hidden = !feed.status?.measuring;
   setText(measuring, feed.status?.measuring ? `Measuring what side work costs main: ${feed.status.measuring.sentence}.` : '');

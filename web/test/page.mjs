@@ -72,8 +72,6 @@ async function policy() {
 async function howTo() {
   await page.keyboard.press('5');
   await waitForText('pre', 'tidegate recording save --last 10m --out before.tgr');
-  await page.keyboard.press('6');
-  await waitForText('pre', 'tidegate web --results results');
 }
 
 async function help() {
@@ -91,7 +89,7 @@ async function looks() {
   assert.notEqual(await background(), light);
   await picture('machine-dark');
   await page.setViewportSize({ width: 360, height: 700 });
-  for (const key of ['1', '2', '3', '4', '5', '6']) {
+  for (const key of ['1', '2', '3', '4', '5']) {
     await page.keyboard.press(key);
     await page.waitForTimeout(200);
     await fitsNarrow(`view ${key}`);

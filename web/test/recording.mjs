@@ -1,6 +1,6 @@
-// Drives the recording and the results of `tidegate web` in a real browser, without an agent:
+// Drives the recording of `tidegate web` in a real browser, without an agent:
 // `node recording.mjs URL FILE PICTURES`. The caller serves a recording with the works `web`, `backup` and one whose name is markup, under
-// the policies `bold.toml` and `shy.toml`; the results of `tidegate-lab law`; and has written FILE from the same recording.
+// the policies `bold.toml` and `shy.toml`, and has written FILE from the same recording.
 
 import assert from 'node:assert/strict';
 import { on, open, run } from './browser.mjs';
@@ -12,7 +12,7 @@ const ARMS = ['as it was', 'bold.toml', 'shy.toml'];
 
 const served = await open();
 const { page } = served;
-const { text, waitForText, picture, focused, tabTo, drawn, background, fitsNarrow } = on(page, pictures);
+const { text, waitForText, picture, tabTo, drawn, background, fitsNarrow } = on(page, pictures);
 
 /** What the view has, wherever it is opened. */
 async function checkRecording(opened, name) {
@@ -75,44 +75,16 @@ async function noAgent() {
   await page.locator('#absent').waitFor({ state: 'hidden' });
 }
 
-async function results() {
-  await page.keyboard.press('6');
-  await waitForText('h2', /./);
-  assert.equal(await focused(), 'Results');
-  await waitForText('ul.picks a[aria-current]', 'law-sim');
-  assert.deepEqual(await page.locator('ul.picks a').allInnerTexts(), ['law-sim', 'picture.svg']);
-  const dots = await page.locator('.report svg circle').count();
-  assert.ok(dots > 10, `${dots} dots`);
-  assert.equal(await page.locator('.report svg script, .report [onload]').count(), 0);
-  await waitForText('.report caption', 'Headline');
-  await waitForText('.report tbody tr', /idle against due, constant main.*met/);
-  await picture('results');
-  await tabTo('picture.svg');
-  await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.querySelector('img.picture')?.naturalWidth > 0);
-  await page.keyboard.press('6');
-  await page.goto(`${url}#/results/law-sim`);
-  await waitForText('summary', /^All \d+ measurements$/);
-  await page.locator('summary').focus();
-  await page.keyboard.press('Enter');
-  await waitForText('th', 'reclaim ratio');
-}
-
 async function looks() {
   const light = await background();
   await page.emulateMedia({ colorScheme: 'dark' });
   assert.notEqual(await background(), light);
-  await picture('results-dark');
-  await page.keyboard.press('5');
   await drawn(ARMS.length);
   await picture('recording-dark');
   await page.setViewportSize({ width: 360, height: 700 });
-  for (const key of ['5', '6']) {
-    await page.keyboard.press(key);
-    await page.waitForTimeout(300);
-    await fitsNarrow(`view ${key}`);
-    if (key === '5') await picture('recording-narrow');
-  }
+  await page.waitForTimeout(300);
+  await fitsNarrow('the recording');
+  await picture('recording-narrow');
 }
 
 /** While there is no agent, the browser tells of each answer that says so. */
@@ -168,5 +140,5 @@ async function singleFile() {
   await alone.browser.close();
 }
 
-await run([recording, keys, noAgent, results, looks, quiet, speed, singleFile]);
+await run([recording, keys, noAgent, looks, quiet, speed, singleFile]);
 await served.browser.close();

@@ -1,4 +1,4 @@
-//! `tidegate web`: the same in a browser, and replays and reports.
+//! `tidegate web`: the same in a browser, and replays.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,6 @@ use tidegate_api::cli::Failure;
 use crate::connect;
 use crate::render;
 use crate::web::recording::Shown;
-use crate::web::results::Results;
 use crate::web::{self, Sources, single};
 
 const SAMPLE: &str = "\
@@ -23,13 +22,11 @@ Examples:
       the recording, and its simulation under a policy, side by side
   tidegate web --replay night.json --out night.html
       the same as one file to pass on, which opens without Tidegate
-  tidegate-lab law --on sim --out results && tidegate web --results results
-      the report's plots and tables
 
 The page only reads, shows no command lines, and is for programs of this machine
 alone. It needs no agent to start: it waits for one, and follows the next.";
 
-/// Serve a page that shows the machine live, replays and reports
+/// Serve a page that shows the machine live, and replays
 #[derive(clap::Args)]
 #[command(after_long_help = SAMPLE)]
 pub struct Args {
@@ -40,17 +37,18 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// Write the replay as an HTML file, and serve nothing
-    #[arg(long, value_name = "FILE", requires = "replay", conflicts_with_all = ["listen", "results"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "replay",
+        conflicts_with = "listen"
+    )]
     out: Option<PathBuf>,
-    /// Show the reports that tidegate-lab wrote there
-    #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let address = loopback(&args.listen)?;
     web::check_build()?;
-    let results = args.results.as_deref().map(results).transpose()?;
     let recording = args.replay.as_deref().map(replay).transpose()?;
     if let (Some(shown), Some(path)) = (&recording, &args.out) {
         return write(shown, path);
@@ -58,7 +56,6 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let sources = Sources {
         socket: connect::socket(),
         recording,
-        results,
     };
     web::serve(address, sources)
 }
@@ -78,31 +75,17 @@ fn loopback(text: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-fn results(folder: &Path) -> Result<Results, Failure> {
-    Results::open(folder).map_err(|error| {
-        let what = folder.display();
-        let why = format!(
-            "web: --results: {what}: {error}; name a folder that tidegate-lab wrote with --out"
-        );
-        Failure::new(exit_of(folder), why)
-    })
-}
-
 fn replay(path: &Path) -> Result<Shown, Failure> {
     Shown::read(path).map_err(|why| {
         let what = path.display();
         let remedy = "name a file that `tidegate-lab replay --json` wrote";
         let why = format!("web: --replay: {what}: {why}; {remedy}");
-        Failure::new(exit_of(path), why)
+        let exit = match path.exists() {
+            true => Exit::Usage,
+            false => Exit::NoTarget,
+        };
+        Failure::new(exit, why)
     })
-}
-
-/// A file or folder that does not exist has a code of its own.
-fn exit_of(path: &Path) -> Exit {
-    match path.exists() {
-        true => Exit::Usage,
-        false => Exit::NoTarget,
-    }
 }
 
 fn write(shown: &Shown, path: &Path) -> Result<Exit, Failure> {

@@ -1,10 +1,9 @@
-//! The page in a browser: its files, the agent's calls that only read, a recording, and reports. It
-//! is served at a loopback address, and nothing in it changes anything.
+//! The page in a browser: its files, the agent's calls that only read, and a recording. It is served
+//! at a loopback address, and nothing in it changes anything.
 
 mod bundle;
 mod calls;
 pub mod recording;
-pub mod results;
 pub mod single;
 
 use std::convert::Infallible;
@@ -14,14 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
+use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use percent_encoding::percent_decode_str;
 use tidegate_agent::loopback::check_host;
 use tidegate_api::{ApiError, ErrorKind};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,12 +31,9 @@ use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
 use recording::Shown;
-use results::Results;
 
 /// Each as path, media type and bytes; none where there was no uPlot at the build.
 const FILES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
-
-const JSON: &str = "application/json";
 
 const CONNECTIONS_MAX: usize = 64;
 
@@ -57,14 +52,9 @@ const HEADERS: &[(&str, &str)] = &[
     ("cache-control", "no-store"),
 ];
 
-/// Where the files of reports are, and what they may do should one be opened as a page: nothing.
-const REPORTS: &str = "/results/";
-const OF_REPORTS: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
-
 pub struct Sources {
     pub socket: PathBuf,
     pub recording: Option<Shown>,
-    pub results: Option<Results>,
 }
 
 pub fn check_build() -> Result<(), Failure> {
@@ -133,11 +123,6 @@ fn addresses(at: SocketAddr, sources: &Sources) -> String {
     if let Some(shown) = &sources.recording {
         lines += &format!("http://{at}/#/recording shows {}\n", shown.name);
     }
-    if let Some(results) = &sources.results {
-        let count = results.list().reports.len() as u64;
-        let reports = render::count(count, "report", "reports");
-        lines += &format!("http://{at}/#/results shows {reports}\n");
-    }
     lines
 }
 
@@ -162,10 +147,6 @@ async fn answer(
         let name = HeaderName::from_static(name);
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if request.uri().path().starts_with(REPORTS) {
-        let policy = HeaderValue::from_static(OF_REPORTS);
-        headers.insert(CONTENT_SECURITY_POLICY, policy);
-    }
     Ok(response)
 }
 
@@ -183,24 +164,11 @@ impl Found {
             return Some(Found::Call);
         }
         // Where there is none the answer is `null`: the browser would tell of a 404 as an error.
-        let json =
-            |bytes: Option<Bytes>| Found::File(JSON, bytes.unwrap_or(Bytes::from_static(b"null")));
-        let results = sources.results.as_ref();
-        match path {
-            "/recording.json" => {
-                let shown = sources.recording.as_ref();
-                Some(json(shown.map(|shown| shown.json.clone().into())))
-            }
-            "/results.json" => {
-                let list = results.map(|results| serde_json::to_vec(&results.list()));
-                Some(json(list.and_then(Result::ok).map(Bytes::from)))
-            }
-            _ => {
-                let name = percent_decode_str(path.strip_prefix(REPORTS)?);
-                let (media, bytes) = results?.file(&name.decode_utf8().ok()?)?;
-                Some(Found::File(media, bytes.into()))
-            }
-        }
+        (path == "/recording.json").then(|| {
+            let shown = sources.recording.as_ref();
+            let json = shown.map_or_else(|| "null".to_owned(), |shown| shown.json.clone());
+            Found::File("application/json", json.into())
+        })
     }
 }
 

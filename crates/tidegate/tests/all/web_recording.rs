@@ -1,5 +1,5 @@
-//! A replay and reports in `tidegate web`: in a real browser, without an agent, and as one file.
-//! `tidegate-lab` beside `tidegate` makes them.
+//! A replay in `tidegate web`: in a real browser, without an agent, and as one file.
+//! `tidegate-lab` beside `tidegate` makes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,6 @@ use std::process::{Command, Output, Stdio};
 use tidegate_recording::{Event, Machine, Recording, Second, Work, WorkSecond, save};
 
 use crate::common::{Background, describe, ends_with, stderr, stdout};
-use crate::support_prometheus::fetch;
 use crate::web::{browser, has_page, pictures, top};
 
 const MARKUP: &str = "<img src=x onerror=\"document.title=1\">";
@@ -142,39 +141,26 @@ fn bed() -> tempfile::TempDir {
     dir
 }
 
-/// A report and a picture, in `results`.
-fn write_results(dir: &Path) {
-    let law = "law --on sim --quick --quiet --out results";
-    lab(dir, &law.split(' ').collect::<Vec<_>>());
-    let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"20\"><rect width=\"40\" height=\"20\"/></svg>";
-    std::fs::write(dir.join("results/picture.svg"), picture).unwrap();
-}
-
-/// The page, and where it says what is.
-fn served(dir: &Path, args: &[&str]) -> (Background, Vec<String>) {
+/// The page of the replay, and where it says what is.
+fn served(dir: &Path) -> (Background, Vec<String>) {
     let mut child = tidegate(dir, &["web", "--listen", "127.0.0.1:0"])
-        .args(args)
+        .args(REPLAY)
         .process_group(0)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let shown = 1 + args
-        .iter()
-        .filter(|arg| ["--replay", "--results"].contains(arg))
-        .count();
-    let said = lines.take(shown).map(Result::unwrap).collect();
+    let said = lines.take(2).map(Result::unwrap).collect();
     (Background(child), said)
 }
 
 #[test]
-fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_file() {
+fn a_recording_is_shown_without_an_agent_and_as_one_file() {
     let (Some(chromium), true) = (browser(), has_page() && has_lab()) else {
         return;
     };
     let bed = bed();
     let dir = bed.path();
-    write_results(dir);
     let written = output(dir, &[&["web", "--out", "night.html"], REPLAY].concat());
     assert!(written.status.success(), "{}", describe(&written));
     let file = dir.join("night.html");
@@ -182,10 +168,9 @@ fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_fil
     eprintln!("{}", stdout(&written).trim());
     assert!(size.len() < 500_000, "{} bytes", size.len());
     assert_eq!(size.permissions().mode() & 0o777, 0o600);
-    let (_web, said) = served(dir, &[REPLAY, &["--results", "results"]].concat());
+    let (_web, said) = served(dir);
     let url = said[0].split(' ').next().unwrap();
     assert_eq!(said[1], format!("{url}#/recording shows night.json"));
-    assert_eq!(said[2], format!("{url}#/results shows 1 report"));
     let output = Command::new("node")
         .arg(top().join("web/test/recording.mjs"))
         .args([url, file.to_str().unwrap(), pictures().to_str().unwrap()])
@@ -194,52 +179,6 @@ fn a_recording_and_reports_are_shown_without_an_agent_and_a_recording_as_one_fil
         .unwrap();
     eprint!("{}", stderr(&output));
     assert!(output.status.success(), "{}", describe(&output));
-}
-
-#[test]
-fn of_a_folder_of_results_only_reports_are_served() {
-    if !has_page() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("results")).unwrap();
-    for name in [
-        "night.tgr",
-        "bold.toml",
-        "results/law-sim.html",
-        "results/law-sim.json",
-        "results/law-sim.csv",
-        "results/picture.svg",
-        "results/notes.txt",
-    ] {
-        std::fs::write(dir.path().join(name), name).unwrap();
-    }
-    let (_web, said) = served(dir.path(), &["--results", "results"]);
-    let url = said[0].split(' ').next().unwrap().to_owned();
-    let call = |path: &str| fetch(&format!("{url}{path}"), &["-i", "--path-as-is"]);
-    let page = call("results/law-sim.html");
-    assert!(
-        page.starts_with("HTTP/1.1 200") && page.contains("content-type: text/plain"),
-        "{page}"
-    );
-    assert!(page.contains(
-        "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; sandbox"
-    ));
-    assert!(call("results/law-sim.csv").contains("content-type: text/csv"));
-    assert!(call("results/picture.svg").contains("content-type: image/svg+xml"));
-    assert!(call("recording.json").ends_with("\r\n\r\nnull"));
-    for path in [
-        "results/notes.txt",
-        "results/../night.tgr",
-        "results/%2e%2e/night.tgr",
-        "results/..%2fbold.toml",
-        "results//etc/passwd",
-        "results/",
-        "single.html",
-    ] {
-        let found = call(path);
-        assert!(found.starts_with("HTTP/1.1 404"), "{path}: {found}");
-    }
 }
 
 #[test]
@@ -264,11 +203,6 @@ fn what_cannot_be_shown_is_told_with_its_remedy() {
         ),
         (&["--replay", "other.json"], 2, "it is no replay"),
         (&["--replay", "night.tgr"], 2, "expected value at line 1"),
-        (
-            &["--results", "no"],
-            5,
-            "name a folder that tidegate-lab wrote with --out",
-        ),
     ] {
         let refused = output(dir.path(), &[&["web"], args].concat());
         let said = ends_with(&refused, code);
