@@ -3,7 +3,7 @@
 looked at, replayed under a policy, tuned, and the policy applied. Each step is checked; what a person would type is printed before it.
 
 nginx (gzip) behind an open loop of requests is main; ffmpeg, or stress-ng where it is not installed, is the batch job in a group of its
-own, as a unit would be. About three minutes. PICTURES=DIR keeps pictures of the page (needs Chromium).
+own, as a unit would be. About three minutes.
 """
 
 import asyncio
@@ -184,7 +184,6 @@ async def walk(folder, groups, background):
     waits = [arm["figures"]["main_wait_p99_us"]["value"] for arm in arms]
     if not waits[1] < waits[0]:
         sys.exit(f"incident: replayed, main waits {waits} us")
-    pictures(alert, policy)
     run_dir = pathlib.Path(os.environ["TIDEGATE_RUN_DIR"])
     shutil.copy(policy, run_dir / "tidegate.toml")
     say(tidegate("policy", "diff", check=False))
@@ -198,17 +197,6 @@ async def walk(folder, groups, background):
     await load.stop(task)
     if not p99_fixed < p99_hurt:
         sys.exit(f"incident: {p99_fixed:.1f} ms with the policy, {p99_hurt:.1f} without")
-
-
-def pictures(alert, policy):
-    folder = os.environ.get("PICTURES")
-    if not folder:
-        return
-    page = pathlib.Path(folder) / "incident.html"
-    replay = pathlib.Path(folder) / "incident.json"
-    replay.write_text(lab("replay", str(alert), "--policy", str(policy), "--json"))
-    tidegate("web", "--replay", str(replay), "--out", str(page))
-    subprocess.run(["node", str(HERE / "web/test/incident.mjs"), str(page), folder], check=True)
 
 
 def staged(walk):

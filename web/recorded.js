@@ -27,7 +27,5 @@ function howTo() {
     h('p', {}, 'Shows what was recorded and what other policies would have made of it, side by side. The agent records all the time; keep a stretch, and serve it:'),
     command('tidegate recording save --last 10m --out before.tgr'),
     command('tidegate-lab replay before.tgr --policy other.toml --json > before.json'),
-    command('tidegate web --replay before.json'),
-    h('p', {}, 'As one file to pass on, which opens without Tidegate:'),
-    command('tidegate web --replay before.json --out before.html'));
+    command('tidegate web --replay before.json'));
 }

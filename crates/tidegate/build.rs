@@ -36,8 +36,6 @@ fn files(web: &Path) -> Vec<(String, PathBuf)> {
         let name = entry.file_name().to_string_lossy().into_owned();
         match name.rsplit_once('.') {
             Some(("index", "html")) => files.push(("/".to_owned(), entry.path())),
-            // A template, which no address has.
-            Some(("single", "html")) => files.push((name, entry.path())),
             Some((_, "js" | "css" | "svg")) => files.push((format!("/{name}"), entry.path())),
             _ => {}
         }

@@ -1,11 +1,11 @@
 // Drives the recording of `tidegate web` in a real browser, without an agent:
-// `node recording.mjs URL FILE PICTURES`. The caller serves a recording with the works `web`, `backup` and one whose name is markup, under
-// the policies `bold.toml` and `shy.toml`, and has written FILE from the same recording.
+// `node recording.mjs URL PICTURES`. The caller serves a recording with the works `web`, `backup` and one whose name is markup, under
+// the policies `bold.toml` and `shy.toml`.
 
 import assert from 'node:assert/strict';
 import { on, open, run } from './browser.mjs';
 
-const [url, file, pictures] = process.argv.slice(2);
+const [url, pictures] = process.argv.slice(2);
 const MARKUP = '<img src=x onerror="document.title=1">';
 const CLOSING = '</script><script>document.title=2</script>';
 const ARMS = ['as it was', 'bold.toml', 'shy.toml'];
@@ -14,27 +14,24 @@ const served = await open();
 const { page } = served;
 const { text, waitForText, picture, tabTo, drawn, background, fitsNarrow } = on(page, pictures);
 
-/** What the view has, wherever it is opened. */
-async function checkRecording(opened, name) {
-  const here = on(opened, pictures);
-  await here.drawn(ARMS.length);
-  assert.deepEqual(await opened.locator('.arms h2').allInnerTexts(), ARMS);
-  assert.deepEqual(await opened.locator('.arms .badge').allInnerTexts(), ['recorded', 'simulated', 'simulated']);
-  await here.waitForText('.decision', /2026-11-27 .*, 100 s on 2 CPUs\.$/);
-  await here.waitForText('tbody tr', /idle kept % of the machine\s*2\d\.\d/);
-  await here.waitForText('tbody tr', /side work CPUs\s*\d\.\d\d\s*\d\.\d\d \(\d\.\d\d to \d\.\d\d\)\s*\+0\.\d\d/);
-  await here.waitForText('tbody tr', /web\s*main\s*0\.\d\d\s*main/);
-  await here.waitForText('tbody tr', MARKUP);
-  await here.waitForText('tbody tr', CLOSING);
-  assert.ok(await opened.locator('.notes li').count() > 0, 'no assumptions');
-  assert.equal(await opened.locator('img').count(), 0, 'a name became markup');
-  assert.equal(await opened.title(), name);
-}
-
 async function recording() {
   await page.goto(`${url}#/recording`);
-  await checkRecording(page, 'Recording · Tidegate');
+  await drawn(ARMS.length);
+  assert.deepEqual(await page.locator('.arms h2').allInnerTexts(), ARMS);
+  assert.deepEqual(await page.locator('.arms .badge').allInnerTexts(), ['recorded', 'simulated', 'simulated']);
+  await waitForText('.decision', /2026-11-27 .*, 100 s on 2 CPUs\.$/);
+  await waitForText('tbody tr', /idle kept % of the machine\s*2\d\.\d/);
+  await waitForText('tbody tr', /side work CPUs\s*\d\.\d\d\s*\d\.\d\d \(\d\.\d\d to \d\.\d\d\)\s*\+0\.\d\d/);
+  await waitForText('tbody tr', /web\s*main\s*0\.\d\d\s*main/);
+  await waitForText('tbody tr', MARKUP);
+  await waitForText('tbody tr', CLOSING);
+  assert.ok(await page.locator('.notes li').count() > 0, 'no assumptions');
+  assert.equal(await page.locator('img').count(), 0, 'a name became markup');
+  assert.equal(await page.title(), 'Recording · Tidegate');
   await picture('recording');
+  // The picture of docs/recordings.md: the plots and the figures.
+  const works = await page.locator('section').nth(1).boundingBox();
+  await page.screenshot({ path: `${pictures}/web-recording.png`, fullPage: true, clip: { x: 0, y: 0, width: 1200, height: works.y } });
 }
 
 /** The cursor of all arms, by keys alone. */
@@ -111,34 +108,5 @@ async function speed() {
   assert.ok(ms < 3000, `${ms} ms`);
 }
 
-/** The file alone, with every request refused. */
-async function singleFile() {
-  const alone = await open();
-  const asked = [];
-  await alone.page.context().setOffline(true);
-  await alone.page.route('**/*', (route) => {
-    const address = route.request().url();
-    if (address === `file://${file}`) return route.continue();
-    asked.push(address);
-    return route.abort();
-  });
-  const begun = Date.now();
-  await alone.page.goto(`file://${file}`);
-  await checkRecording(alone.page, 'night.json · Tidegate');
-  console.error(`the file is drawn in ${Date.now() - begun} ms`);
-  await on(alone.page, pictures).picture('single');
-  // The picture of docs/recordings.md: the plots and the figures.
-  const works = await alone.page.locator('section').nth(1).boundingBox();
-  await alone.page.screenshot({ path: `${pictures}/web-recording.png`, fullPage: true, clip: { x: 0, y: 0, width: 1200, height: works.y } });
-  await alone.page.emulateMedia({ colorScheme: 'dark' });
-  await on(alone.page, pictures).picture('single-dark');
-  await alone.page.setViewportSize({ width: 360, height: 700 });
-  await alone.page.waitForTimeout(200);
-  await on(alone.page, pictures).fitsNarrow('the file');
-  assert.deepEqual(asked, [], 'requests');
-  assert.deepEqual(alone.complaints, []);
-  await alone.browser.close();
-}
-
-await run([recording, keys, noAgent, looks, quiet, speed, singleFile]);
+await run([recording, keys, noAgent, looks, quiet, speed]);
 await served.browser.close();

@@ -7,9 +7,8 @@ use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
 use crate::connect;
-use crate::render;
 use crate::web::recording::Shown;
-use crate::web::{self, Sources, single};
+use crate::web::{self, Sources};
 
 const SAMPLE: &str = "\
 Examples:
@@ -20,8 +19,6 @@ Examples:
   tidegate-lab replay night.tgr --policy bolder.toml --json > night.json
   tidegate web --replay night.json
       the recording, and its simulation under a policy, side by side
-  tidegate web --replay night.json --out night.html
-      the same as one file to pass on, which opens without Tidegate
 
 The page only reads, shows no command lines, and is for programs of this machine
 alone. It needs no agent to start: it waits for one, and follows the next.";
@@ -36,23 +33,12 @@ pub struct Args {
     /// Show a replay that tidegate-lab wrote as JSON
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Write the replay as an HTML file, and serve nothing
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "replay",
-        conflicts_with = "listen"
-    )]
-    out: Option<PathBuf>,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let address = loopback(&args.listen)?;
     web::check_build()?;
     let recording = args.replay.as_deref().map(replay).transpose()?;
-    if let (Some(shown), Some(path)) = (&recording, &args.out) {
-        return write(shown, path);
-    }
     let sources = Sources {
         socket: connect::socket(),
         recording,
@@ -86,15 +72,4 @@ fn replay(path: &Path) -> Result<Shown, Failure> {
         };
         Failure::new(exit, why)
     })
-}
-
-fn write(shown: &Shown, path: &Path) -> Result<Exit, Failure> {
-    let page = single::page(&shown.name, &shown.json);
-    let to = path.display();
-    tidegate_recording::write_whole(path, page.as_bytes()).map_err(|error| {
-        let why = format!("web: --out: {to}: {error}; choose another place");
-        Failure::new(Exit::Failure, why)
-    })?;
-    let kb = page.len().div_ceil(1_000);
-    render::print(&format!("{to}: {kb} kB, opens in a browser\n"))
 }

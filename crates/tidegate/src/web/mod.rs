@@ -1,10 +1,8 @@
 //! The page in a browser: its files, the agent's calls that only read, and a recording. It is served
 //! at a loopback address, and nothing in it changes anything.
 
-mod bundle;
 mod calls;
 pub mod recording;
-pub mod single;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -64,13 +62,6 @@ pub fn check_build() -> Result<(), Failure> {
         )),
         false => Ok(()),
     }
-}
-
-fn file(address: &str) -> &'static str {
-    let found = FILES.iter().find(|(name, ..)| *name == address);
-    found.map_or("", |(.., bytes)| {
-        std::str::from_utf8(bytes).unwrap_or_default()
-    })
 }
 
 fn failed(why: &str) -> Failure {

@@ -1,16 +1,15 @@
-//! A replay in `tidegate web`: in a real browser, without an agent, and as one file.
+//! A replay in `tidegate web`: in a real browser, without an agent.
 //! `tidegate-lab` beside `tidegate` makes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tidegate_recording::{Event, Machine, Recording, Second, Work, WorkSecond, save};
 
-use crate::common::{Background, describe, ends_with, stderr, stdout};
+use crate::common::{Background, describe, ends_with, stderr};
 use crate::web::{browser, has_page, pictures, top};
 
 const MARKUP: &str = "<img src=x onerror=\"document.title=1\">";
@@ -155,25 +154,18 @@ fn served(dir: &Path) -> (Background, Vec<String>) {
 }
 
 #[test]
-fn a_recording_is_shown_without_an_agent_and_as_one_file() {
+fn a_recording_is_shown_without_an_agent() {
     let (Some(chromium), true) = (browser(), has_page() && has_lab()) else {
         return;
     };
     let bed = bed();
     let dir = bed.path();
-    let written = output(dir, &[&["web", "--out", "night.html"], REPLAY].concat());
-    assert!(written.status.success(), "{}", describe(&written));
-    let file = dir.join("night.html");
-    let size = std::fs::metadata(&file).unwrap();
-    eprintln!("{}", stdout(&written).trim());
-    assert!(size.len() < 500_000, "{} bytes", size.len());
-    assert_eq!(size.permissions().mode() & 0o777, 0o600);
     let (_web, said) = served(dir);
     let url = said[0].split(' ').next().unwrap();
     assert_eq!(said[1], format!("{url}#/recording shows night.json"));
     let output = Command::new("node")
         .arg(top().join("web/test/recording.mjs"))
-        .args([url, file.to_str().unwrap(), pictures().to_str().unwrap()])
+        .args([url, pictures().to_str().unwrap()])
         .env("CHROMIUM", chromium)
         .output()
         .unwrap();
@@ -208,13 +200,4 @@ fn what_cannot_be_shown_is_told_with_its_remedy() {
         let said = ends_with(&refused, code);
         assert!(said.contains(expected), "{said}");
     }
-    let lost = output(
-        dir.path(),
-        &[&["web", "--out", "no/such/night.html"], REPLAY].concat(),
-    );
-    let said = stderr(&lost);
-    assert!(
-        said.contains("web: --out: no/such/night.html: No such file"),
-        "{said}"
-    );
 }
