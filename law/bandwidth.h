@@ -49,9 +49,6 @@
 #define TG_BW_PERIOD_MAX_NS 1000000000ULL
 #define TG_BW_QUOTA_MAX_NS (TG_CPUS_MAX * TG_BW_PERIOD_MAX_NS)
 
-/* What users may ask for: the kernel's least quota and period. */
-#define TG_BW_LEAST_NS 1000000ULL
-
 /* What a silo keeps when its CPU has nothing left to run (the kernel's min_cfs_rq_runtime). */
 #define TG_BW_KEEP_NS 1000000U
 
@@ -125,7 +122,7 @@ TG_FN tg_u64 tg_bw_most(const struct tg_bw_pool *p)
 	return p->terms.quota_ns + p->terms.burst_ns;
 }
 
-/* Into the ranges above; what users may ask is narrower (tg_bw_valid). */
+/* Into the ranges above; what users may ask is narrower. */
 TG_FN struct tg_bw_terms tg_bw_bound(const struct tg_bw_terms *t)
 {
 	struct tg_bw_terms b = *t;
@@ -139,16 +136,6 @@ TG_FN struct tg_bw_terms tg_bw_bound(const struct tg_bw_terms *t)
 	b.quota_ns = tg_clamp(t->quota_ns, 1, TG_BW_QUOTA_MAX_NS);
 	b.burst_ns = tg_min(t->burst_ns, b.quota_ns);
 	return b;
-}
-
-/* What the kernel takes. A quota above TG_BW_QUOTA_MAX_NS counts as that: nothing can use more. */
-TG_FN int tg_bw_valid(const struct tg_bw_terms *t)
-{
-	if (t->period_ns < TG_BW_LEAST_NS || t->period_ns > TG_BW_PERIOD_MAX_NS)
-		return 0;
-	if (t->quota_ns == TG_BW_NONE)
-		return 1;
-	return t->quota_ns >= TG_BW_LEAST_NS && t->burst_ns <= t->quota_ns;
 }
 
 /* No limit yet. With TG_BW_KERNEL the timer's grid goes through phase_ns. */
@@ -403,85 +390,6 @@ TG_FN void tg_bw_set(struct tg_bw_pool *p, const struct tg_bw_terms *terms, tg_u
 	p->runtime_ns = tg_min(p->runtime_ns + tg_sub0(t.quota_ns, granted), tg_bw_most(p));
 	p->snap_ns = p->runtime_ns + taken;
 	p->granted_ns = tg_max(granted, t.quota_ns);
-}
-
-/*
- * Bandwidth in a hierarchy.
- *
- * A task runs only while every limited group above it has runtime; what it
- * runs is charged to every one of them, also when one of them is out, so that
- * each level's own bound (bandwidth.h) holds with all that ran below it.
- * Siblings may be promised more than their parent has: the parent's pool is
- * what bounds their sum.
- *
- * Groups are numbers into three arrays: pools, this CPU's silos, and parents.
- * Group 0 is the root, which has no limit of its own here and ends every walk;
- * a walk visits at most TG_BW_DEPTH_MAX levels, and levels beyond count as
- * out: a tree deeper than that is refused where it is built.
- */
-
-#define TG_BW_DEPTH_MAX 32
-
-/* A ratio of quota to period with 20 fractional bits, as the kernel compares them. */
-#define TG_BW_RATIO_BITS 20
-#define TG_BW_REFUSED 0ULL
-
-/* No level is out. */
-#define TG_BW_ALL_RUN (~0U)
-
-/* quota_us < 2^33, so the shifted one is < 2^53. At least 1 for what tg_bw_valid takes. */
-TG_FN tg_u64 tg_bw_ratio(const struct tg_bw_terms *t)
-{
-	struct tg_bw_terms b = tg_bw_bound(t);
-
-	if (b.quota_ns == TG_BW_NONE)
-		return TG_BW_NONE;
-	return ((b.quota_ns / 1000) << TG_BW_RATIO_BITS) / tg_max(b.period_ns / 1000, 1);
-}
-
-/*
- * The ratio that counts for a child: on cgroup v2 the smaller one; v1 refuses
- * a child above its parent (TG_BW_REFUSED).
- */
-TG_FN tg_u64 tg_bw_effective(tg_u64 own, tg_u64 parent, int v1)
-{
-	if (v1 && own != TG_BW_NONE && own > parent)
-		return TG_BW_REFUSED;
-	return tg_min(own, parent);
-}
-
-/*
- * Charge what a task of `group` ran on this CPU to every level, and take
- * slices where they are needed. Returns TG_BW_ALL_RUN, or the level nearest to
- * the root that is out: there the group is to be throttled (tg_bw_throttle).
- */
-TG_FN tg_u32 tg_bw_run_up(struct tg_bw_pool *pools, struct tg_bw_silo *silos, const tg_u32 *parents,
-			  tg_u32 groups, tg_u32 group, tg_u64 delta_ns, tg_u64 now_ns)
-{
-	tg_u32 out = TG_BW_ALL_RUN;
-
-	for (int depth = 0; depth < TG_BW_DEPTH_MAX; depth++) {
-		if (group == 0 || group >= groups)
-			return out;
-		if (tg_bw_run(&pools[group], &silos[group], delta_ns, now_ns) == TG_BW_OUT)
-			out = group;
-		group = parents[group];
-	}
-	return group == 0 ? out : group;
-}
-
-/* May a task of `group` run on this CPU? No level on its way up is throttled. */
-TG_FN int tg_bw_may_run(const struct tg_bw_silo *silos, const tg_u32 *parents, tg_u32 groups,
-			tg_u32 group)
-{
-	for (int depth = 0; depth < TG_BW_DEPTH_MAX; depth++) {
-		if (group == 0 || group >= groups)
-			return 1;
-		if (silos[group].throttled)
-			return 0;
-		group = parents[group];
-	}
-	return group == 0;
 }
 
 /*

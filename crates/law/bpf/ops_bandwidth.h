@@ -13,7 +13,6 @@ struct tg_ops_bw {
 	struct tg_bw_terms terms;
 	struct tg_bw_pool pool[TG_OPS_GROUPS];
 	struct tg_bw_silo silo[TG_OPS_GROUPS];
-	tg_u32 parent[TG_OPS_GROUPS];
 };
 
 struct tg_ops_bw tg_bw_io TG_MAP(bw);
@@ -43,8 +42,6 @@ TG_OP(tg_op_bw_set)
 	x->terms.period_ns = tg_any(x->in[4], w & 16 ? 27 : 32);
 	x->terms.burst_ns = tg_any(x->in[5], w & 32 ? 27 : 44);
 	x->terms.slice_ns = tg_any(x->in[6], w & 64 ? 23 : 32);
-	x->out[0] = (tg_u64)tg_bw_valid(&x->terms);
-	x->out[1] = tg_bw_ratio(&x->terms);
 	if (w & 128) {
 		tg_bw_set(&x->pool[g], &x->terms, x->now_ns);
 	} else if (w & 256) {
@@ -94,18 +91,6 @@ TG_OP(tg_op_bw_return)
 	tg_u32 g = tg_ops_group(x);
 
 	x->out[0] = tg_bw_return(&x->pool[g], &x->silo[g]);
-	x->out[1] =
-	    tg_bw_effective(tg_any(x->in[2], 40), tg_any(x->in[3], 40), (int)(x->in[4] & 1));
-	return 0;
-}
-
-TG_OP(tg_op_bw_up)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-
-	x->out[0] = tg_bw_run_up(x->pool, x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x),
-				 tg_any(x->in[3], 24), x->now_ns);
-	x->out[1] = (tg_u64)tg_bw_may_run(x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x));
 	return 0;
 }
 
@@ -125,8 +110,6 @@ TG_OP(tg_op_bw)
 		return tg_op_bw_turnover();
 	case 6 ... 7:
 		return tg_op_bw_return();
-	case 8 ... 10:
-		return tg_op_bw_up();
 	default:
 		return tg_op_bw_run();
 	}

@@ -9,19 +9,14 @@
 //! caller's ([`Pool::active`]), each turnover handled adds one quota, and a change is
 //! [`Pool::set_kernel`].
 
-mod tree;
-
 use std::mem::MaybeUninit;
 
 use crate::ffi;
 
 pub use ffi::{
-    TG_BW_LEAST_NS as LEAST_NS, TG_BW_NONE as NONE, TG_BW_PERIOD_MAX_NS as PERIOD_MAX_NS,
-    TG_BW_SLACK_WAIT_NS as SLACK_WAIT_NS, tg_bw_pool as Pool, tg_bw_silo as Silo,
-    tg_bw_terms as Terms, tg_bw_verdict as Verdict,
+    TG_BW_NONE as NONE, TG_BW_SLACK_WAIT_NS as SLACK_WAIT_NS, tg_bw_pool as Pool,
+    tg_bw_silo as Silo, tg_bw_terms as Terms, tg_bw_verdict as Verdict,
 };
-
-pub use tree::{DEPTH_MAX, effective_ratio, may_run, run_up};
 
 /// What a silo keeps when its CPU has nothing left to run.
 pub const KEEP_NS: i64 = ffi::TG_BW_KEEP_NS as i64;
@@ -45,19 +40,6 @@ impl Terms {
 
     pub const fn slice(self, slice_ns: u64) -> Self {
         Self { slice_ns, ..self }
-    }
-
-    /// Would the kernel take it? (The law clamps what it is given to its own, wider ranges.)
-    pub fn is_valid(&self) -> bool {
-        // SAFETY: the pointer is valid for the call.
-        unsafe { ffi::tg_bw_valid(self) != 0 }
-    }
-
-    /// Quota over period with 20 fractional bits, as the kernel compares them; [`NONE`] without
-    /// limit.
-    pub fn ratio(&self) -> u64 {
-        // SAFETY: as in `is_valid`.
-        unsafe { ffi::tg_bw_ratio(self) }
     }
 }
 

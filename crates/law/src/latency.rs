@@ -6,9 +6,7 @@
 
 use crate::ffi;
 
-pub use ffi::{
-    TG_LATENCY_SLICE_MAX_NS as SLICE_MAX_NS, TG_LATENCY_SLICE_MIN_NS as SLICE_MIN_NS,
-};
+pub use ffi::{TG_LATENCY_SLICE_MAX_NS as SLICE_MAX_NS, TG_LATENCY_SLICE_MIN_NS as SLICE_MIN_NS};
 
 /// The most urgent hint.
 pub const HINT_FIRST: i32 = ffi::TG_LATENCY_FIRST;

@@ -22,10 +22,9 @@ const INPUTS: u64 = 100_000;
 const LAWS: [(&str, &str, &str); 3] = [
     ("cap.h", ".bss.cap", "law_cap"),
     (HEADROOM, ".bss.headroom", "law_headroom"),
-    (BANDWIDTH, ".bss.bw", "law_bandwidth"),
+    ("bandwidth.h", ".bss.bw", "law_bandwidth"),
 ];
 const HEADROOM: &str = "headroom.h";
-const BANDWIDTH: &str = "bandwidth.h";
 /// Words that come in at the start of every struct of bpf/ops.h.
 const WORDS: usize = 8;
 
@@ -147,7 +146,7 @@ fn prepare(law: &str, at: u64, words: &mut Words, state: &mut [u64]) {
     let fresh = at.is_multiple_of(LIFE);
     if fresh {
         state.fill(0);
-        start(law, words, state);
+        start(law, state);
     }
     for word in &mut state[..WORDS] {
         *word = words.next();
@@ -164,7 +163,7 @@ fn prepare(law: &str, at: u64, words: &mut Words, state: &mut [u64]) {
     }
 }
 
-fn start(law: &str, words: &mut Words, state: &mut [u64]) {
+fn start(law: &str, state: &mut [u64]) {
     if law == HEADROOM {
         let cfg = tidegate_law::HeadroomConfig::FAST;
         // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it
@@ -175,15 +174,6 @@ fn start(law: &str, words: &mut Words, state: &mut [u64]) {
                 .add(12)
                 .cast::<tidegate_law::HeadroomConfig>();
             to.write_unaligned(cfg);
-        }
-    }
-    if law == BANDWIDTH {
-        // A tree: every parent is a smaller number. The last struct member: eight u32.
-        let at = state.len() - 4;
-        for pair in 0..4u64 {
-            let (even, odd) = (pair * 2, pair * 2 + 1);
-            let low = if even == 0 { 0 } else { words.next() % even };
-            state[at + pair as usize] = low | (words.next() % odd) << 32;
         }
     }
 }

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod bandwidth;
-mod bandwidth_edges;
 mod cap;
 mod cap_fill;
 mod cap_join;

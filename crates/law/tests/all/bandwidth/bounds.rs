@@ -2,59 +2,44 @@
 
 use super::machine::{Kind, MS, Machine, Op};
 use proptest::prelude::*;
-use tidegate_law::bandwidth::{NONE, Terms};
+use tidegate_law::bandwidth::Terms;
 
 const CPUS: usize = 3;
-/// One group with two below it that are promised more than it has, and one beside.
-const PARENTS: [u32; 5] = [0, 0, 1, 1, 0];
 /// How long a CPU may run on after a silo is empty.
 const GRANULARITY: u64 = 4 * MS;
 
-fn terms(limited: bool) -> impl Strategy<Value = Terms> {
+fn terms() -> impl Strategy<Value = Terms> {
     let quota = prop_oneof![MS..4 * MS, MS..60 * MS, Just(20 * MS)];
-    let quota = (quota, any::<u8>()).prop_map(move |(quota, chance)| match chance {
-        0..30 if !limited => NONE,
-        _ => quota,
-    });
     let period = prop_oneof![Just(10 * MS), Just(100 * MS), MS..40 * MS];
     let slice = prop_oneof![Just(5 * MS), MS..3 * MS, Just(20 * MS)];
     (quota, period, 0..=100u64, slice).prop_map(|(quota, period, burst, slice)| {
-        let burst = if quota == NONE {
-            0
-        } else {
-            quota / 100 * burst
-        };
-        Terms::new(quota, period).burst(burst).slice(slice)
+        Terms::new(quota, period)
+            .burst(quota / 100 * burst)
+            .slice(slice)
     })
 }
 
-fn op(changes: bool) -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = Op> {
     let cpu = 0..CPUS;
-    let group = 1..PARENTS.len();
     let wait = prop_oneof![0..MS, MS..12 * MS, Just(10 * MS), MS..400 * MS];
     let ran = prop_oneof![0..=GRANULARITY, Just(GRANULARITY)];
-    let set = if changes { 4 } else { 0 };
     prop_oneof![
         8 => wait.prop_map(|ns| Op::Wait { ns }),
-        20 => (cpu.clone(), group.clone(), ran).prop_map(|(cpu, group, ns)| Op::Run { cpu, group, ns }),
-        3 => (cpu.clone(), group.clone()).prop_map(|(cpu, group)| Op::Account { cpu, group }),
-        6 => (cpu.clone(), group.clone()).prop_map(|(cpu, group)| Op::Idle { cpu, group }),
-        6 => (group.clone(), cpu.clone()).prop_map(|(group, first)| Op::Timer { group, first }),
-        4 => (cpu, group.clone()).prop_map(|(cpu, group)| Op::Slack { cpu, group }),
-        set => (group, terms(false)).prop_map(|(group, terms)| Op::Set { group, terms }),
+        20 => (cpu.clone(), ran).prop_map(|(cpu, ns)| Op::Run { cpu, ns }),
+        3 => cpu.clone().prop_map(|cpu| Op::Account { cpu }),
+        6 => cpu.clone().prop_map(|cpu| Op::Idle { cpu }),
+        6 => cpu.clone().prop_map(|first| Op::Timer { first }),
+        4 => cpu.prop_map(|cpu| Op::Slack { cpu }),
     ]
 }
 
-fn started(kind: Kind, all: &[Terms]) -> Machine {
-    let mut machine = Machine::new(kind, CPUS, &PARENTS, 1_000 * MS, 3 * MS);
-    for (group, terms) in (1..).zip(all) {
-        let terms = *terms;
-        machine.step(&Op::Set { group, terms });
-    }
+fn started(kind: Kind, terms: Terms) -> Machine {
+    let mut machine = Machine::new(kind, CPUS, 1_000 * MS, 3 * MS);
+    machine.step(&Op::Set(terms));
     machine
 }
 
-/// A moment of one group: from here on, what may be used?
+/// A moment: from here on, what may be used?
 struct Mark {
     now: u64,
     used: u64,
@@ -65,22 +50,16 @@ struct Mark {
     late: u64,
 }
 
-fn marks(machine: &Machine) -> Vec<Mark> {
-    (0..PARENTS.len())
-        .map(|group| Mark {
-            now: machine.now,
-            used: machine.used[group],
-            held: machine.held(group),
-            debt: machine
-                .silos
-                .iter()
-                .map(|silos| silos[group].remaining_ns().min(0).unsigned_abs())
-                .sum(),
-            late: u64::from(
-                machine.kind == Kind::Kernel && machine.now >= machine.pools[group].turnover_ns(),
-            ),
-        })
-        .collect()
+fn mark(machine: &Machine) -> Mark {
+    let debts = machine.silos.iter().map(|silo| silo.remaining_ns().min(0));
+    let is_late = machine.kind == Kind::Kernel && machine.now >= machine.pool.turnover_ns();
+    Mark {
+        now: machine.now,
+        used: machine.used,
+        held: machine.held(),
+        debt: debts.map(i64::unsigned_abs).sum(),
+        late: u64::from(is_late),
+    }
 }
 
 /// What a group may have been given in one of its periods, whatever was changed in it.
@@ -112,39 +91,36 @@ fn advance(periods: &mut Vec<Period>, now: u64, terms: &Terms) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// usage <= n * quota + held + CPUs * granularity, over any stretch, at every level; held <=
-    /// quota + burst + CPUs * slice; what went idle holds 1 ms; and no more than the granularity is
-    /// ever owed.
+    /// usage <= n * quota + held + CPUs * granularity, over any stretch; held <= quota + burst +
+    /// CPUs * slice; what went idle holds 1 ms; and no more than the granularity is ever owed.
     #[test]
     fn between_changes_every_stretch_keeps_the_bound(
         kind in prop_oneof![4 => Just(Kind::Law), 1 => Just(Kind::Kernel), 1 => Just(Kind::Expiring)],
-        all in prop::collection::vec(terms(true), PARENTS.len() - 1),
-        ops in prop::collection::vec(op(false), 1..150),
+        terms in terms(),
+        ops in prop::collection::vec(op(), 1..150),
     ) {
-        let mut machine = started(kind, &all);
-        let mut history = vec![marks(&machine)];
+        let mut machine = started(kind, terms);
+        let mut history = vec![mark(&machine)];
         for op in &ops {
             machine.step(op);
-            history.push(marks(&machine));
-            if let Op::Idle { cpu, group } = *op {
-                prop_assert!(machine.silos[cpu][group].remaining_ns() <= 1_000_000);
+            history.push(mark(&machine));
+            if let Op::Idle { cpu } = *op {
+                prop_assert!(machine.silos[cpu].remaining_ns() <= 1_000_000);
             }
         }
-        for (group, terms) in (1..).zip(&all) {
-            let (quota, period) = (terms.quota_ns, terms.period_ns);
-            let silos = CPUS as u64 * terms.slice_ns;
-            for (number, to) in history.iter().map(|marks| &marks[group]).enumerate() {
-                prop_assert!(to.held <= quota + terms.burst_ns + silos, "{}", to.held);
-                prop_assert!(to.debt <= CPUS as u64 * GRANULARITY, "{}", to.debt);
-                for from in history[..number].iter().map(|marks| &marks[group]) {
-                    let periods = (to.now - from.now).div_ceil(period) + from.late;
-                    let most = periods * quota + from.held + CPUS as u64 * GRANULARITY;
-                    prop_assert!(to.used - from.used <= most, "{} over {most}", to.used - from.used);
-                    // What is owed at the start has to be paid, what is owed at the end has not
-                    // been yet.
-                    let exactly = periods * quota + from.held + to.debt - from.debt;
-                    prop_assert!(to.used - from.used <= exactly, "{} over {exactly}", to.used - from.used);
-                }
+        let (quota, period) = (terms.quota_ns, terms.period_ns);
+        let silos = CPUS as u64 * terms.slice_ns;
+        for (number, to) in history.iter().enumerate() {
+            prop_assert!(to.held <= quota + terms.burst_ns + silos, "{}", to.held);
+            prop_assert!(to.debt <= CPUS as u64 * GRANULARITY, "{}", to.debt);
+            for from in &history[..number] {
+                let periods = (to.now - from.now).div_ceil(period) + from.late;
+                let most = periods * quota + from.held + CPUS as u64 * GRANULARITY;
+                prop_assert!(to.used - from.used <= most, "{} over {most}", to.used - from.used);
+                // What is owed at the start has to be paid, what is owed at the end has not been
+                // yet.
+                let exactly = periods * quota + from.held + to.debt - from.debt;
+                prop_assert!(to.used - from.used <= exactly, "{} over {exactly}", to.used - from.used);
             }
         }
     }
@@ -153,40 +129,31 @@ proptest! {
     /// it was given.
     #[test]
     fn changing_the_terms_gains_nothing(
-        all in prop::collection::vec(terms(true), PARENTS.len() - 1),
-        choices in prop::collection::vec(terms(true), 2..4),
-        ops in prop::collection::vec((op(false), any::<u8>()), 1..200),
+        first in terms(),
+        choices in prop::collection::vec(terms(), 2..4),
+        ops in prop::collection::vec((op(), any::<u8>()), 1..200),
     ) {
-        let mut machine = started(Kind::Law, &all);
-        let first = machine.now;
-        let mut periods: Vec<Vec<Period>> = (0..PARENTS.len()).map(|group| {
-            let terms = if group == 0 { &all[0] } else { &all[group - 1] };
-            let (length, most) = (terms.period_ns, terms.quota_ns);
-            vec![Period { start: first, end: first + length, length, most }]
-        }).collect();
-        let mut history = vec![marks(&machine)];
+        let mut machine = started(Kind::Law, first);
+        let (start, length, most) = (machine.now, first.period_ns, first.quota_ns);
+        let mut periods = vec![Period { start, end: start + length, length, most }];
+        let mut history = vec![mark(&machine)];
         for (op, change) in &ops {
             machine.step(op);
-            let change = usize::from(*change);
-            if let (Some(terms), group) = (choices.get(change / 8), 1 + change % (PARENTS.len() - 1)) {
+            if let Some(terms) = choices.get(usize::from(*change) / 8) {
                 // The period that ends now ends under the old terms.
-                advance(&mut periods[group], machine.now, &machine.pools[group].terms().clone());
-                machine.step(&Op::Set { group, terms: *terms });
+                advance(&mut periods, machine.now, &machine.pool.terms().clone());
+                machine.step(&Op::Set(*terms));
             }
-            for (periods, pool) in periods.iter_mut().zip(&machine.pools).skip(1) {
-                advance(periods, machine.now, pool.terms());
-            }
-            history.push(marks(&machine));
+            advance(&mut periods, machine.now, machine.pool.terms());
+            history.push(mark(&machine));
         }
-        for group in 1..PARENTS.len() {
-            for (number, to) in history.iter().map(|marks| &marks[group]).enumerate() {
-                for from in history[..number].iter().map(|marks| &marks[group]) {
-                    let given: u64 = periods[group].iter()
-                        .filter(|period| period.end > from.now && period.start <= to.now)
-                        .map(|period| period.most).sum();
-                    let most = given + from.held + CPUS as u64 * GRANULARITY;
-                    prop_assert!(to.used - from.used <= most, "{} over {most}", to.used - from.used);
-                }
+        for (number, to) in history.iter().enumerate() {
+            for from in &history[..number] {
+                let given: u64 = periods.iter()
+                    .filter(|period| period.end > from.now && period.start <= to.now)
+                    .map(|period| period.most).sum();
+                let most = given + from.held + CPUS as u64 * GRANULARITY;
+                prop_assert!(to.used - from.used <= most, "{} over {most}", to.used - from.used);
             }
         }
     }

@@ -1,9 +1,6 @@
 //! What the kernel's documentation, the sources of the law and the measurements say, one by one.
 
-use tidegate_law::bandwidth::{
-    DEPTH_MAX, KEEP_NS, NONE, Pool, SLACK_WAIT_NS, Silo, Terms, Verdict, effective_ratio, may_run,
-    run_up,
-};
+use tidegate_law::bandwidth::{KEEP_NS, NONE, Pool, SLACK_WAIT_NS, Silo, Terms, Verdict};
 
 const MS: u64 = 1_000_000;
 
@@ -17,38 +14,6 @@ fn kernel(terms: Terms) -> Pool {
     let mut pool = Pool::kernel(0, false);
     pool.set_kernel(&terms, 0);
     pool
-}
-
-#[test]
-fn what_the_kernel_takes() {
-    let ok = |quota, period, burst| Terms::new(quota, period).burst(burst).is_valid();
-    assert!(ok(MS, MS, 0) && ok(MS, 1_000 * MS, MS) && ok(NONE, 100 * MS, 0));
-    assert!(!ok(MS - 1, 10 * MS, 0), "200 us is EINVAL");
-    assert!(!ok(MS, MS - 1, 0) && !ok(MS, 1_000 * MS + 1, 0) && !ok(MS, MS, MS + 1));
-}
-
-#[test]
-fn a_childs_quota_above_its_parents() {
-    let (one, two) = (
-        Terms::new(50 * MS, 50 * MS).ratio(),
-        Terms::new(20 * MS, 10 * MS).ratio(),
-    );
-    assert_eq!((one, two), (1 << 20, 2 << 20));
-    assert_eq!(effective_ratio(two, one, true), None, "v1 refuses it");
-    assert_eq!(
-        effective_ratio(two, one, false),
-        Some(one),
-        "v2 applies the smaller one"
-    );
-    for v1 in [false, true] {
-        assert_eq!(effective_ratio(one, two, v1), Some(one));
-        assert_eq!(
-            effective_ratio(NONE, two, v1),
-            Some(two),
-            "no limit of its own"
-        );
-        assert_eq!(effective_ratio(NONE, NONE, v1), Some(NONE));
-    }
 }
 
 #[test]
@@ -217,16 +182,43 @@ fn slack_reaches_those_who_are_throttled() {
 }
 
 #[test]
-fn a_tree_too_deep_is_out() {
-    let depth = u32::try_from(DEPTH_MAX).unwrap();
-    let parents: Vec<u32> = (0..depth + 3)
-        .map(|group| group.saturating_sub(1))
-        .collect();
-    let mut pools = vec![Pool::new(); parents.len()];
-    let mut silos = vec![Silo::default(); parents.len()];
-    let mut run = |group| run_up(&mut pools, &mut silos, &parents, group, MS, 0);
-    assert_eq!(run(depth), None);
-    assert_eq!(run(depth + 1), Some(1), "the level where the walk ended");
-    assert_eq!(run(depth + 900), None, "no such group: nothing above it");
-    assert!(may_run(&silos, &parents, depth) && !may_run(&silos, &parents, depth + 1));
+fn burst_is_never_above_quota() {
+    let mut pool = pool(Terms::new(10 * MS, 100 * MS).burst(25 * MS));
+    assert_eq!(pool.terms().burst_ns, 10 * MS);
+    pool.turnover(1_000 * MS);
+    assert_eq!(pool.runtime_ns(), 20 * MS);
+}
+
+#[test]
+fn a_return_before_the_throttle_is_found() {
+    let mut pool = pool(Terms::new(10 * MS, 100 * MS));
+    let (mut one, mut other) = (Silo::default(), Silo::default());
+    assert_eq!(pool.run(&mut other, 0, 1), Verdict::Run);
+    assert_eq!(pool.run(&mut one, 0, 1), Verdict::Run);
+    assert_eq!(
+        pool.run(&mut one, 5 * MS, 2),
+        Verdict::Out,
+        "both slices are taken"
+    );
+    assert_eq!(pool.give_back(&mut other), 4 * MS);
+    assert!(!pool.throttle(&mut one, 3), "there is something again");
+    assert!(one.remaining_ns() > 0 && !one.is_throttled());
+    assert_eq!(pool.throttled(), 0);
+}
+
+#[test]
+fn a_throttled_silo_takes_nothing() {
+    let mut pool = pool(Terms::new(10 * MS, 100 * MS));
+    let mut silo = Silo::default();
+    assert_eq!(pool.run(&mut silo, 0, 1), Verdict::Run);
+    pool.run(&mut silo, 12 * MS, 2);
+    pool.run(&mut silo, 3 * MS, 3);
+    assert!(pool.throttle(&mut silo, 4));
+    // The turnover has come, the distribution has not: what still ran is charged, and that is all.
+    pool.turnover(100 * MS);
+    let (runtime, owed) = (pool.runtime_ns(), silo.remaining_ns());
+    assert_eq!(pool.run(&mut silo, MS, 100 * MS + 1), Verdict::Out);
+    assert_eq!(pool.runtime_ns(), runtime);
+    assert_eq!(silo.remaining_ns(), owed - MS as i64);
+    assert!(pool.distribute(&mut silo, 100 * MS + 2));
 }

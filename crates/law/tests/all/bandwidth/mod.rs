@@ -4,4 +4,3 @@ mod bounds;
 mod examples;
 mod machine;
 mod walk;
-mod walk_changes;
