@@ -3,8 +3,7 @@
 // clang-format off
 //   vmtool serve THREADS PERCENT WORK_US SECONDS
 //                                            threads that sleep and work WORK_US, of one CPU PERCENT each; prints
-//                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
-//                                            the percentage of wakeups that waited though some CPU ran none of them
+//                                            "wakes=N mean_us=V p50_us=W p99_us=X"
 //   vmtool woken pipe|event|udp ROUNDS AFTER_US
 //                                            a task that begins to run and 1 ms later wakes another through a pipe, an
 //                                            eventfd or a socket of the loopback, and goes on for AFTER_US; prints
@@ -12,7 +11,7 @@
 //   vmtool beat ROUNDS PERIOD_US PHASE_US WORK_US
 //                                            wakes at every multiple of PERIOD_US plus PHASE_US and works; prints
 //                                            "mean_us=V", how late it woke
-//   vmtool as sched_ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
+//   vmtool as idle PROGRAM...                runs it as a task of SCHED_IDLE, and its children
 //   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
@@ -32,59 +31,24 @@
 
 #define SERVERS_MAX 64
 #define WAKES_MAX 40000
-// In wide mode CPUs have turns of 10 us: what is later than some turns has waited for somebody.
-#define WAITED_NS 300000
-// A thread's last stretches of work, for those who began later.
-#define STRETCHES 8
-#define SCHED_EXT_POLICY 7
 #define BEFORE_WAKEUP_NS 1000000
 #define BETWEEN_WAKEUPS_NS 3000000
 #define WOKEN_LIMIT_S 30
 
 struct server {
 	uint64_t state;
-	uint64_t began_ns[STRETCHES], ended_ns[STRETCHES];
-	uint32_t stretches;
-	uint64_t late_ns[WAKES_MAX], done_ns[WAKES_MAX];
-	uint32_t wakes, waited, stacked;
+	uint64_t late_ns[WAKES_MAX];
+	uint32_t wakes;
 };
 
 static struct server *servers;
-static int server_count, online;
+static int server_count;
 static uint64_t work_ns, rest_ns, end_ns;
 
 static uint64_t draw(uint64_t *state)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
 	return *state >> 33;
-}
-
-static uint64_t get(uint64_t *from)
-{
-	return __atomic_load_n(from, __ATOMIC_RELAXED);
-}
-
-// How many of the others were at work at a moment that is not long ago.
-static int busy_at(const struct server *own, uint64_t when_ns)
-{
-	int busy = 0;
-
-	for (int i = 0; i < server_count; i++) {
-		struct server *s = &servers[i];
-
-		if (s == own)
-			continue;
-		for (int at = 0; at < STRETCHES; at++) {
-			uint64_t began_ns = get(&s->began_ns[at]), ended_ns = get(&s->ended_ns[at]);
-
-			if (began_ns && began_ns <= when_ns &&
-			    (ended_ns < began_ns || ended_ns > when_ns)) {
-				busy++;
-				break;
-			}
-		}
-	}
-	return busy;
 }
 
 static void *serve_one(void *own)
@@ -96,23 +60,12 @@ static void *serve_one(void *own)
 		// Half to one and a half times the mean.
 		uint64_t due_ns =
 		    now_ns() + rest_ns / 2 + rest_ns * (draw(&s->state) % 1024) / 1024;
-		uint32_t at = s->stretches++ % STRETCHES;
-		uint64_t late_ns, began_ns;
 
 		if (due_ns > end_ns || s->wakes == WAKES_MAX)
 			return NULL;
 		sleep_until_ns(due_ns);
-		began_ns = now_ns();
-		late_ns = began_ns - due_ns;
-		if (late_ns > WAITED_NS) {
-			s->waited++;
-			s->stacked += busy_at(s, due_ns) < online;
-		}
-		__atomic_store_n(&s->began_ns[at], began_ns, __ATOMIC_RELAXED);
+		s->late_ns[s->wakes++] = now_ns() - due_ns;
 		burn_cpu_ns(work_ns);
-		__atomic_store_n(&s->ended_ns[at], now_ns(), __ATOMIC_RELAXED);
-		s->late_ns[s->wakes] = late_ns;
-		s->done_ns[s->wakes++] = s->ended_ns[at] - due_ns;
 	}
 }
 
@@ -125,30 +78,22 @@ static double at_part(uint64_t *all, size_t count, size_t percent)
 static void report(void)
 {
 	uint64_t *late_ns = calloc((size_t)server_count * WAKES_MAX, sizeof(*late_ns));
-	uint64_t *done_ns = calloc((size_t)server_count * WAKES_MAX, sizeof(*done_ns));
 	uint64_t sum_ns = 0;
-	size_t count = 0, waited = 0, stacked = 0;
+	size_t count = 0;
 
-	if (!late_ns || !done_ns)
+	if (!late_ns)
 		die("serve");
 	for (int i = 0; i < server_count; i++) {
-		struct server *s = &servers[i];
-
-		waited += s->waited;
-		stacked += s->stacked;
-		for (uint32_t at = 0; at < s->wakes; at++) {
-			sum_ns += s->late_ns[at];
-			late_ns[count] = s->late_ns[at];
-			done_ns[count++] = s->done_ns[at];
+		for (uint32_t at = 0; at < servers[i].wakes; at++) {
+			sum_ns += servers[i].late_ns[at];
+			late_ns[count++] = servers[i].late_ns[at];
 		}
 	}
 	if (!count)
 		die("serve: no time for it");
-	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p99_us=%.1f waited=%.2f stacked=%.2f "
-	       "done_p99_us=%.1f\n",
-	       count, (double)sum_ns / (double)count / 1e3, at_part(late_ns, count, 50),
-	       at_part(late_ns, count, 99), 100.0 * (double)waited / (double)count,
-	       100.0 * (double)stacked / (double)count, at_part(done_ns, count, 99));
+	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p99_us=%.1f\n", count,
+	       (double)sum_ns / (double)count / 1e3, at_part(late_ns, count, 50),
+	       at_part(late_ns, count, 99));
 }
 
 static void serve(char **words)
@@ -160,7 +105,6 @@ static void serve(char **words)
 	work_ns = (uint64_t)(atof(words[2]) * 1e3);
 	rest_ns = (uint64_t)((double)work_ns * (100 - percent) / percent);
 	end_ns = now_ns() + (uint64_t)(atof(words[3]) * 1e9);
-	online = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	if (server_count < 1 || server_count > SERVERS_MAX)
 		die("serve: threads");
 	servers = calloc((size_t)server_count, sizeof(*servers));
@@ -273,10 +217,8 @@ int places(int count, char **words)
 	} else if (count == 6 && !strcmp(words[1], "beat")) {
 		beat((uint64_t)atoi(words[2]), (uint64_t)(atof(words[3]) * 1e3),
 		     (uint64_t)(atof(words[4]) * 1e3), (uint64_t)(atof(words[5]) * 1e3));
-	} else if (count > 3 && !strcmp(words[1], "as")) {
-		if (strcmp(words[2], "sched_ext") && strcmp(words[2], "idle"))
-			die("as: sched_ext or idle");
-		if (sched_setscheduler(0, *words[2] == 'e' ? SCHED_EXT_POLICY : SCHED_IDLE, &param))
+	} else if (count > 3 && !strcmp(words[1], "as") && !strcmp(words[2], "idle")) {
+		if (sched_setscheduler(0, SCHED_IDLE, &param))
 			die("sched_setscheduler");
 		execvp(words[3], words + 3);
 		die(words[3]);

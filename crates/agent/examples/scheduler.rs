@@ -3,16 +3,15 @@
 //! all tasks back at SIGINT.
 //!
 //! ```text
-//! scheduler [--gate 'cgroup:/PATH TERM=VALUE ...' | --gate 'pid:N CAP=VALUE ...']... [--json] [--audit] [--cost] [--caches N] [--partial]
+//! scheduler [--gate 'cgroup:/PATH TERM=VALUE ...' | --gate 'pid:N CAP=VALUE ...']... [--json] [--audit] [--cost] [--caches N]
 //! scheduler --verify CPUS,CACHES
 //! ```
 //!
 //! `pid:N` is one thread and all that it forks. `--json`: a line each second, not only the last.
 //! `--audit`: `miscounted` says how many members of run queues do not exist or are not counted (not
 //! exact while tasks wake up). `--cost`: the kernel counts what callbacks cost. `--caches`: the
-//! CPUs are dealt out to so many last-level caches. `--partial`: only tasks of SCHED_EXT are taken
-//! over. `--verify`: the kernel checks the programs for a machine of so many CPUs, two to a core,
-//! and none runs.
+//! CPUs are dealt out to so many last-level caches. `--verify`: the kernel checks the programs for a
+//! machine of so many CPUs, two to a core, and none runs.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -49,7 +48,6 @@ struct Args {
     audit: bool,
     cost: bool,
     caches: Option<u32>,
-    partial: bool,
     verify: Option<String>,
 }
 
@@ -65,7 +63,6 @@ impl Args {
                 "--audit" => args.audit = true,
                 "--cost" => args.cost = true,
                 "--caches" => args.caches = Some(value()?.parse()?),
-                "--partial" => args.partial = true,
                 "--verify" => args.verify = Some(value()?),
                 _ => return Err(format!("{word}: not an option").into()),
             }
@@ -82,7 +79,6 @@ fn run() -> Result<(), Failure> {
     let signals = Signals::block();
     let _counted = args.cost.then(tidegate_sched_ext::count_cost).transpose()?;
     let mut options = machine::options(&RealFs::new(), args.caches)?;
-    options.partial = args.partial;
     // As the agent does where no gate names one.
     let by_default = Config::default().settings().default_headroom.value;
     options.headroom_ppm = by_default.ppm().unwrap_or(0);

@@ -47,9 +47,6 @@ pub struct Options {
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
     pub tuning: HeadroomConfig,
-    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For
-    /// measuring: docs/sched-ext.md.
-    pub partial: bool,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
 }
@@ -68,7 +65,6 @@ impl Options {
             fair_slice_ns: 0,
             quota_slice_ns: quota_slice_ns(),
             headroom_ppm: 0,
-            partial: false,
             idle_groups: Vec::new(),
         }
     }
@@ -141,7 +137,7 @@ impl SchedExt {
             return Err(SchedExtError::NotRoot);
         }
         let config = Config::from(options);
-        let skel = object::load(&config, &options.tuning, options.partial)?;
+        let skel = object::load(&config, &options.tuning)?;
         let accounts = MapHandle::try_from(&skel.maps.accounts);
         let accounts = accounts.map_err(|why| refused("open a map", &why))?;
         let mut sched_ext = SchedExt {
@@ -366,7 +362,7 @@ impl SchedExt {
 /// the verifier walked.
 pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, SchedExtError> {
     support()?;
-    let skel = object::load(&Config::from(options), &options.tuning, options.partial)?;
+    let skel = object::load(&Config::from(options), &options.tuning)?;
     cost::programs(skel.object())
 }
 

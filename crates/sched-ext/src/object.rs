@@ -19,7 +19,6 @@ use crate::log;
 pub fn load(
     config: &Config,
     headroom: &HeadroomConfig,
-    partial: bool,
 ) -> Result<MainSkel<'static>, SchedExtError> {
     log::capture();
     // The skeleton borrows the memory of this pointer to the object for as long as it lives.
@@ -27,7 +26,7 @@ pub fn load(
     let mut open = MainSkelBuilder::default()
         .open(storage)
         .map_err(|why| refused("open the programs", &why))?;
-    fit(&mut open, config, headroom, partial)
+    fit(&mut open, config, headroom)
         .map_err(|why| refused("fit the programs to the machine", &why))?;
     open.load()
         .map_err(|why| refused("load the programs", &why))
@@ -37,7 +36,6 @@ fn fit(
     open: &mut OpenMainSkel<'_>,
     config: &Config,
     headroom: &HeadroomConfig,
-    partial: bool,
 ) -> libbpf_rs::Result<()> {
     let maps = &mut open.maps;
     if let Some(section) = &mut maps.rodata_config_data {
@@ -65,9 +63,6 @@ fn fit(
     if !kernel_tells_quotas() {
         ops.cgroup_set_bandwidth = std::ptr::null_mut();
     }
-    if partial {
-        ops.flags |= SWITCH_PARTIAL;
-    }
     if kernel_has_flag("SCX_OPS_ALLOW_QUEUED_WAKEUP") {
         ops.flags |= ALLOW_QUEUED_WAKEUP;
     }
@@ -88,9 +83,6 @@ fn kernel_has(structure: &str, member: &str) -> bool {
 pub fn kernel_tells_quotas() -> bool {
     kernel_has("sched_ext_ops", "cgroup_set_bandwidth")
 }
-
-/// SCX_OPS_SWITCH_PARTIAL, since 6.12.
-const SWITCH_PARTIAL: u64 = 1 << 3;
 
 /// SCX_OPS_ALLOW_QUEUED_WAKEUP, of 6.16 and later (6.15 has it in an enum of another width): a task
 /// that is to run on another CPU is queued there, by an interrupt. Without it the waker does that,
