@@ -50,7 +50,6 @@ round() {
 	for test in boundaries fault_machine fault_namespaces hostile_client kill kill_foreign; do
 		part "$test" cargo test --package tidegate --test all -- "$test::" --nocapture
 	done
-	part attacks scripts/attacks.sh target/debug/tidegate
 	part upgrade scripts/upgrade.sh "${OLD:-target/debug/tidegate}" target/debug/tidegate
 	[ "${VM:-yes}" = no ] || part vm cargo xtask vm --kernel all --limit 14400
 }

@@ -25,7 +25,7 @@
 //   vmtool idle COMMAND...                   runs it as SCHED_IDLE
 //   vmtool lock hold KIND FILE HOLD_US REST_US
 //                                            holds a lock for so much CPU, rests, and again; KIND is flock,
-//                                            fcntl, ofd, futex, pi or pipe
+//                                            fcntl or ofd
 //   vmtool lock wait KIND FILE SECONDS REST_US
 //                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
