@@ -50,7 +50,7 @@ sched_ext_is_on
 sched_ext_off
 for what in half_ms_beside_sleepers two_ms_beside_sleepers two_ms_beside_long_sleepers two_ms_beside_burners five_ms_beside_burners; do
 	for part in p50 p99; do
-		eval "ours=\$ext_${what}_$part theirs=\$eevdf_${what}_$part"
+		eval "ours=\$sched_ext_${what}_$part theirs=\$eevdf_${what}_$part"
 		ratio=$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.3f", a / b }')
 		measure "ratio_${what}_$part" "$ratio" times
 		echo "$what $part: $ours of $theirs, $ratio"

@@ -48,7 +48,7 @@ all sched_ext
 sched_ext_is_on
 sched_ext_off
 for what in hackbench_1 hackbench_4 hackbench_8 schbench schbench_p99 build wake_p50_0 wake_p50_1 wake_p50_4 wake_p99_0 wake_p99_1 wake_p99_4; do
-	eval "ours=\$ext_$what theirs=\$eevdf_$what"
+	eval "ours=\$sched_ext_$what theirs=\$eevdf_$what"
 	ratio=$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.3f", a / b }')
 	measure "ratio_$what" "$ratio" times
 	within "$what under sched_ext, over EEVDF's" "$ratio" 0 1.05
