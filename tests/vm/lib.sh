@@ -475,6 +475,13 @@ torment() {
 	torment_over
 }
 
+# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
+# stays so; while others wake up the figure differs for a moment.
+nothing_miscounted() {
+	until_true 15 sh -c '[ "$(tail -n 1 /tmp/sched_ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
+		fail "miscounted: $(json_last miscounted)"
+}
+
 # hard_us: what the cap of the group `hard` was charged with, as shown last.
 hard_us() { sched_ext_fields | awk -F: '/"hard_ppt":200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }'; }
 

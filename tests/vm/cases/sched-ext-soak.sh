@@ -4,13 +4,6 @@
 # needs: tidegate
 # seconds: 4000
 # tier: long
-# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
-# stays so; while others wake up the figure differs for a moment.
-nothing_miscounted() {
-	until_true 15 sh -c '[ "$(tail -n 1 /tmp/sched_ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
-		fail "miscounted: $(json_last miscounted)"
-}
-
 stress_on
 end=$(($(cut -d. -f1 /proc/uptime) + $(cat /vm/cases/soak_s)))
 round=0

@@ -4,13 +4,6 @@
 # tier: long
 # needs: tidegate
 # seconds: 400
-# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
-# stays so; while others wake up the figure differs for a moment.
-nothing_miscounted() {
-	until_true 15 sh -c '[ "$(tail -n 1 /tmp/sched_ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
-		fail "miscounted: $(json_last miscounted)"
-}
-
 stress_on
 torment 6 1
 same_is_charged
