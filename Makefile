@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results picture release docs install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean
+.PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results picture release install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -109,9 +109,6 @@ bench: setup-build ## Benchmark the control step and the planner (BASE=REVISION:
 cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
 	CSV=docs/agent-cost.csv scripts/agent-cost.sh
 
-docs: ## Write docs/man from the command line's definitions
-	cargo run --quiet --package tidegate -- man --out docs/man
-
 # $(call completions,PROGRAM,NAME)
 define completions
 	install -d $(BASH) $(ZSH) $(FISH)
@@ -129,7 +126,8 @@ install: ## After make build: command, man pages, completions, service, rules, e
 	@test -x $(BINARY) || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tidegate
 	install -d $(MAN) $(dir $(UNIT) $(SYSUSERS)) $(DOC)/examples $(DESTDIR)/etc/tidegate
-	install -m 644 docs/man/*.1 $(MAN)
+	$(BINARY) man --out $(MAN)
+	chmod 644 $(MAN)/tidegate*.1
 	$(call completions,$(BINARY),tidegate)
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(UNIT)
 	chmod 644 $(UNIT)
@@ -139,7 +137,8 @@ install: ## After make build: command, man pages, completions, service, rules, e
 	install -m 644 packaging/examples/* $(DOC)/examples/
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(patsubst docs/man/%,$(MAN)/%,$(wildcard docs/man/*.1))
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate
+	find $(MAN) -name 'tidegate*.1' ! -name 'tidegate-lab*' ! -name 'tidegate-kube*' -delete
 	rm -f $(BASH)/tidegate $(ZSH)/_tidegate $(FISH)/tidegate.fish $(UNIT) $(SYSUSERS)
 	rm -rf $(DOC) $(DATA)
 	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true

@@ -50,7 +50,6 @@ fn with_subcommands(command: &clap::Command) -> Vec<&clap::Command> {
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    // The version would make every page of the repository change with it.
     clap_mangen::Man::new(command.clone())
         .source("Tidegate")
         .manual("Tidegate")
