@@ -96,42 +96,6 @@ fn hog(joins_ns: u64) -> Worker {
     }
 }
 
-#[test]
-fn hogs_that_join_one_after_the_other_keep_the_bound_and_get_the_rate() {
-    for (rate, n) in [
-        (900, 2),
-        (900, 4),
-        (500, 2),
-        (500, 4),
-        (500, 8),
-        (200, 2),
-        (10, 4),
-        (1500, 4),
-    ] {
-        // The bucket is full when the first comes; the others come while it runs.
-        let workers: Vec<_> = (0..n).map(|at| hog(100 * MS + at * 300_000)).collect();
-        let seen = run(rate, &workers, 0, 1_100 * MS);
-        let bound = bound_ns(rate, workers.len(), 0);
-        let due = u64::from(rate) * MS;
-        println!(
-            "{rate} ‰, {n} CPUs: {:.3} ms over rate * t, bound {:.3}; {:.3} ms had in a second",
-            seen.over_ns as f64 / 1e6,
-            bound as f64 / 1e6,
-            seen.used_ns as f64 / 1e6
-        );
-        assert!(
-            seen.over_ns <= bound,
-            "{rate} {n}: {} of {bound}",
-            seen.over_ns
-        );
-        assert!(
-            seen.used_ns + MS >= due,
-            "{rate} {n}: {} of {due}",
-            seen.used_ns
-        );
-    }
-}
-
 fn worker() -> impl Strategy<Value = Worker> {
     let works = prop_oneof![Just(u64::MAX), 1..300_000u64, 1..20 * MS];
     (0..60 * MS, works, 1..30 * MS).prop_map(|(joins_ns, works_ns, sleeps_ns)| Worker {
