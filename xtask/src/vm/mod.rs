@@ -3,7 +3,8 @@
 
 mod options;
 
-use options::{Action, Kernels, Options};
+use clap::Parser;
+use options::{Kernels, Options, Tier};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -41,22 +42,13 @@ fn setup(repository: &Path, work: &str, series: &str) -> Setup {
 
 /// `cargo xtask vm ARGUMENTS`.
 pub fn main(arguments: &[String]) -> ExitCode {
-    let options = match options::parse(arguments) {
-        Ok(options) => options,
-        Err(why) => {
-            eprintln!("tidegate: xtask vm: {why}");
-            return ExitCode::from(2);
-        }
-    };
+    let program = std::iter::once("cargo xtask vm");
+    let options = Options::parse_from(program.chain(arguments.iter().map(String::as_str)));
     let repository = repository();
-    let done = match options.action {
-        Action::Help => {
-            println!("{}", options::HELP);
-            Ok(0)
-        }
-        Action::List => list(&repository),
-        Action::Fetch => fetch_only(&repository, &options),
-        Action::Run => run(&repository, &options),
+    let done = match options.tests.first().map(String::as_str) {
+        _ if options.list => list(&repository),
+        Some("fetch") => fetch_only(&repository, &options),
+        _ => run(&repository, &options),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -90,7 +82,7 @@ fn list(repository: &Path) -> Result<u8, VmError> {
 }
 
 fn fetch_only(repository: &Path, options: &Options) -> Result<u8, VmError> {
-    let series: Vec<&str> = match &options.kernels {
+    let series: Vec<&str> = match &options.kernel {
         Kernels::One(series) => vec![series],
         Kernels::AsNamed => SERIES.to_vec(),
     };
@@ -168,18 +160,20 @@ fn userlands(mode: &Mode) -> [(&Mode, Userland); 2] {
 }
 
 fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
-    let series: Vec<&str> = match &options.kernels {
+    let series: Vec<&str> = match &options.kernel {
         Kernels::One(series) => vec![series],
         Kernels::AsNamed => SERIES.to_vec(),
     };
+    let modes = options.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
     let mut lanes = Vec::new();
     for series in series {
-        for (&mode, userland) in options.modes.iter().flat_map(userlands) {
+        for (&mode, userland) in modes.iter().flat_map(userlands) {
             let belongs = |case: &&Case| {
                 let named = case.kernels.iter().any(|kernel| kernel == series);
                 let here = case.modes.contains(&mode) && case.userland == userland;
-                let left_out = options.short && case.long_on.iter().any(|kernel| kernel == series);
-                here && !left_out && (named || options.kernels != Kernels::AsNamed)
+                let is_short = options.tier == Tier::Short;
+                let left_out = is_short && case.long_on.iter().any(|kernel| kernel == series);
+                here && !left_out && (named || options.kernel != Kernels::AsNamed)
             };
             let cases: Vec<&Case> = cases.iter().filter(belongs).collect();
             let parts = cases.chunks(LANE_CASES_MAX).enumerate();
@@ -291,7 +285,7 @@ fn run_lanes(
     systemd: Option<&userland::Userland>,
     options: &Options,
 ) -> Vec<Result<Tally, VmError>> {
-    let deadline = Instant::now() + Duration::from_secs(options.limit_s);
+    let deadline = Instant::now() + Duration::from_secs(options.limit);
     let progress = Progress::new(lanes.iter().map(|lane| lane.cases.len()).sum());
     let run_lane = |lane: &Lane| {
         let Some((series, bed)) = beds.iter().find(|(series, _)| *series == lane.series) else {
@@ -310,7 +304,11 @@ fn run_lanes(
             deadline,
             keep: options.keep,
             // A soak, and a run of one test, shows each failure.
-            again_max: if options.short { AGAIN_MAX } else { 0 },
+            again_max: if options.tier == Tier::Short {
+                AGAIN_MAX
+            } else {
+                0
+            },
         };
         suite.run(lane.cases.clone(), &progress)
     };
