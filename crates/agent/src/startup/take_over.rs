@@ -9,6 +9,7 @@ use tracing::info;
 
 use super::signals::Signals;
 use super::{StartError, open_agent_lock};
+use crate::lifecycle::repair::is_handed_over;
 use crate::paths::{RunDir, open_lock};
 use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
 
@@ -19,8 +20,8 @@ pub(super) fn is_awaited(run_dir: &RunDir) -> bool {
 /// Waits for the agent's lock. `None`: this process was told to end first.
 ///
 /// An uninstall tells both agents to end at once, and the other agent may still have seen us and hand
-/// over. After the signal, this agent therefore waits on unseen, takes over if it can, and then
-/// leaves as any agent does.
+/// over, however long that takes. After the signal, this agent therefore waits on unseen, takes over
+/// if it can, and then leaves as any agent does.
 pub(super) fn wait(
     run_dir: &RunDir,
     runtime: &Runtime,
@@ -39,7 +40,8 @@ pub(super) fn wait(
                 info!("another agent runs; this one waits for its place");
             }
         }
-        if told.is_some_and(|at| at.elapsed() >= LOCK_PATIENCE) {
+        let is_late = told.is_some_and(|at| at.elapsed() >= LOCK_PATIENCE);
+        if is_late && !is_handed_over(run_dir) {
             return Ok(None);
         }
         if told.is_some() {

@@ -192,3 +192,20 @@ fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
         assert!(bed.is_home(1));
     }
 }
+
+/// An agent that waits looks at the lease when it is told to end, too.
+#[test]
+fn a_hand_over_is_known_before_the_gates_are_free() {
+    let (_bed, agent) = begun(KINDS[0]);
+    let lease = &agent.runtime.control_loop.lease;
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let gates = agent.gates.lock();
+        scope.spawn(|| agent.hand_over());
+        while !lease.is_handed_over() && began.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        drop(gates);
+    });
+    assert!(began.elapsed().as_secs() < 10);
+}

@@ -82,8 +82,29 @@ impl Process {
 }
 
 /// An agent in the foreground, as in a container.
-fn agent(instance: &Instance) -> Background {
-    running(instance, &["agent", "run", "--service", "--take-over"])
+const AGENT: [&str; 4] = ["agent", "run", "--service", "--take-over"];
+
+fn in_control(instance: &Instance, agent: &Background) -> bool {
+    let output = instance.output(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    status["pid"].as_u64() == Some(agent.pid().into())
+}
+
+fn first_agent(instance: &Instance) -> Background {
+    let first = running(instance, &AGENT);
+    wait("the first agent", SOON, || in_control(instance, &first));
+    first
+}
+
+/// One that waits until the agent's lock is free.
+fn waiting_agent(instance: &Instance) -> Background {
+    let next = running(instance, &AGENT);
+    let lock = instance.run_dir().join("next.lock");
+    wait("the next agent to wait", SOON, || {
+        let file = std::fs::File::options().write(true).open(&lock);
+        file.is_ok_and(|file| file.try_lock().is_err())
+    });
+    next
 }
 
 /// What a rollout of the DaemonSet does, and its end.
@@ -93,25 +114,14 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
     let mut coin = Coin::new("an_agent_hands_over_to_one_that_waits_and_else_restores");
     let group = OtherGroup::new(&instance);
     let fresh = group.values();
-    let in_control = |agent: &Background| {
-        let output = instance.output(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        status["pid"].as_u64() == Some(agent.pid().into())
-    };
-    let mut first = agent(&instance);
-    wait("the first agent", SOON, || in_control(&first));
+    let mut first = first_agent(&instance);
     // A gate of side work would not do: its quota moves with the machine's load.
     instance.ok(&["set", &group.target(), "quota=20%cpu"]);
     let limited = group.values();
     assert_ne!(limited, fresh);
-    let lock = instance.run_dir().join("next.lock");
     let waiting = |first: &Background| {
-        let next = agent(&instance);
-        wait("the next agent to wait", SOON, || {
-            let file = std::fs::File::options().write(true).open(&lock);
-            file.is_ok_and(|file| file.try_lock().is_err())
-        });
-        assert!(in_control(first), "it only waits");
+        let next = waiting_agent(&instance);
+        assert!(in_control(&instance, first), "it only waits");
         next
     };
     for nth in 0..kills() {
@@ -127,7 +137,7 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
         });
         let took = wait("the next agent", SOON, || {
             assert_eq!(group.values(), limited, "hand-over {nth}");
-            in_control(&next)
+            in_control(&instance, &next)
         });
         eprintln!("the next agent answers {took:?} after the end of the one before");
         first = next;
@@ -140,7 +150,7 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
     let mut next = waiting(&first);
     signal(next.pid() as i32, libc::SIGTERM);
     assert!(next.0.wait().unwrap().success());
-    assert!(in_control(&first), "it goes on");
+    assert!(in_control(&instance, &first), "it goes on");
     assert_eq!(group.values(), limited);
     let mut next = waiting(&first);
     signal(first.pid() as i32, libc::SIGTERM);
@@ -150,6 +160,39 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
         assert!(agent.0.wait().unwrap().success());
     }
     assert_eq!(group.values(), fresh, "nobody goes on");
+    assert_eq!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
+}
+
+/// The test holds the locks of two other agents: of one that waits, and of one that ends slowly.
+#[test]
+fn a_waiting_agent_that_is_told_to_end_takes_a_slow_hand_over_and_restores() {
+    let instance = or_skip!(Instance::new("take-over-slow"));
+    let group = OtherGroup::new(&instance);
+    let fresh = group.values();
+    let lock = |name: &str| {
+        let mut options = std::fs::File::options();
+        let options = options.append(true).create(true);
+        let file = options.open(instance.run_dir().join(name)).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let mut first = first_agent(&instance);
+    instance.ok(&["set", &group.target(), "quota=20%cpu"]);
+    let limited = group.values();
+    let awaited = lock("next.lock");
+    signal(first.pid() as i32, libc::SIGTERM);
+    assert!(first.0.wait().unwrap().success());
+    let slow = lock("agent.lock");
+    drop(awaited);
+    let mut next = waiting_agent(&instance);
+    signal(next.pid() as i32, libc::SIGTERM);
+    // Longer than it waits for an agent that goes on.
+    std::thread::sleep(Duration::from_secs(7));
+    assert!(next.0.try_wait().unwrap().is_none());
+    assert_eq!(group.values(), limited);
+    drop(slow);
+    assert!(next.0.wait().unwrap().success());
+    assert_eq!(group.values(), fresh);
     assert_eq!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
 }
 
