@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::time::Instant;
 
+use tidegate_terms::Config;
 use tokio::runtime::Runtime;
 use tracing::info;
 
@@ -22,12 +23,20 @@ pub(super) fn is_awaited(run_dir: &RunDir) -> bool {
 /// An uninstall tells both agents to end at once, and the other agent may still have seen us and hand
 /// over, however long that takes. After the signal, this agent therefore waits on unseen, takes over
 /// if it can, and then leaves as any agent does.
+///
+/// # Errors
+/// The configuration is wrong while another agent runs: a rollout must stop there. Without another
+/// agent, the start decides what a wrong configuration comes to.
 pub(super) fn wait(
     run_dir: &RunDir,
     runtime: &Runtime,
     signals: &mut Signals,
 ) -> Result<Option<File>, StartError> {
     let file = open_agent_lock(run_dir)?;
+    if file.try_lock().is_ok() {
+        return Ok(Some(file));
+    }
+    Config::from_texts(&run_dir.config_roots().read()?)?;
     let next_path = run_dir.next_lock();
     let mut next = Some(open_lock(&next_path).map_err(StartError::at(&next_path))?);
     let mut is_seen = false;

@@ -124,6 +124,12 @@ fn an_agent_hands_over_to_one_that_waits_and_else_restores() {
         assert!(in_control(&instance, first), "it only waits");
         next
     };
+    let config = instance.run_dir().join("tidegate.toml");
+    std::fs::write(&config, "wrong = 1\n").unwrap();
+    let refused = instance.output(&AGENT);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("tidegate.toml:1:1: "));
+    assert!(in_control(&instance, &first), "a rollout stops there");
+    std::fs::remove_file(&config).unwrap();
     for nth in 0..kills() {
         let next = waiting(&first);
         signal(first.pid() as i32, libc::SIGTERM);
