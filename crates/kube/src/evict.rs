@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, EvictParams, PostParams};
+use kube::api::{Api, EvictParams};
 use kube::{Client, Error};
 
 use crate::resource::{has_ended, request_milli};
@@ -10,7 +10,7 @@ use crate::resource::{has_ended, request_milli};
 /// Whether pods are really told to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// The API server is asked, if it may be, and changes nothing; an event says so.
+    /// An event says that they would be, and the API server is not asked.
     DryRun,
     /// They are.
     Enabled,
@@ -48,34 +48,14 @@ pub enum Answer {
     /// A disruption budget says not now; the next minute asks again.
     NotNow,
     Gone,
-    /// A dry run has no right to ask, and needs none: whether a disruption budget would let it go
-    /// is not known.
-    NotAsked,
 }
 
-pub async fn evict(
-    client: Client,
-    namespace: &str,
-    name: &str,
-    mode: Mode,
-) -> Result<Answer, Error> {
-    let parameters = EvictParams {
-        post_options: PostParams {
-            dry_run: mode == Mode::DryRun,
-            ..PostParams::default()
-        },
-        ..EvictParams::default()
-    };
-    match Api::<Pod>::namespaced(client, namespace)
-        .evict(name, &parameters)
-        .await
-    {
+pub async fn evict(client: Client, namespace: &str, name: &str) -> Result<Answer, Error> {
+    let pods = Api::<Pod>::namespaced(client, namespace);
+    match pods.evict(name, &EvictParams::default()).await {
         Ok(_) => Ok(Answer::Accepted),
         Err(Error::Api(status)) if status.code == 429 => Ok(Answer::NotNow),
         Err(Error::Api(status)) if status.code == 404 => Ok(Answer::Gone),
-        Err(Error::Api(status)) if status.code == 403 && mode == Mode::DryRun => {
-            Ok(Answer::NotAsked)
-        }
         Err(error) => Err(error),
     }
 }

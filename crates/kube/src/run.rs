@@ -340,23 +340,19 @@ impl Keeper {
             return;
         };
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        let mode = self.settings.evict;
-        let asked = evict::evict(self.client.clone(), &namespace, &name, mode);
-        let (action, note) = match tokio::time::timeout(CALL_PATIENCE, asked).await {
-            Err(_) => return warn!("{namespace}/{name}: eviction: no answer"),
-            Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
-            Ok(Ok(Answer::Gone)) => return,
-            Ok(Ok(Answer::NotNow)) => ("Wait", "a disruption budget keeps it here for now"),
-            Ok(Ok(Answer::NotAsked)) => {
-                ("DryRun", "it would be told to move, were eviction enabled")
-            }
-            Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
-                ("DryRun", "it would move, were eviction enabled")
-            }
-            Ok(Ok(Answer::Accepted)) => {
-                self.health.change(|figures| figures.evictions += 1);
-                ("Evict", "it moves to another node")
-            }
+        let asked = evict::evict(self.client.clone(), &namespace, &name);
+        let (action, note) = match self.settings.evict {
+            Mode::DryRun => ("DryRun", "it would be told to move, were eviction enabled"),
+            Mode::Enabled => match tokio::time::timeout(CALL_PATIENCE, asked).await {
+                Err(_) => return warn!("{namespace}/{name}: eviction: no answer"),
+                Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
+                Ok(Ok(Answer::Gone)) => return,
+                Ok(Ok(Answer::NotNow)) => ("Wait", "a disruption budget keeps it here for now"),
+                Ok(Ok(Answer::Accepted)) => {
+                    self.health.change(|figures| figures.evictions += 1);
+                    ("Evict", "it moves to another node")
+                }
+            },
         };
         let promise_milli = step.promise_milli.unwrap_or(0);
         let bound_milli = resource::bound(pods.iter().map(Arc::as_ref)).milli;
