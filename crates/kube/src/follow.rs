@@ -4,11 +4,9 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::ListParams;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -17,8 +15,6 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::policy::{Labels, TidegatePolicy};
-
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, Default)]
 pub struct Failures(Arc<AtomicBool>);
@@ -38,7 +34,6 @@ pub struct NodeStores {
     pub pods: Store<Pod>,
     pub node: Store<Node>,
     pub namespaces: Store<Namespace>,
-    /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,
     pub failures: Failures,
     _watches: JoinSet<()>,
@@ -68,7 +63,7 @@ impl NodeStores {
                 "namespaces",
                 &failures,
             ),
-            // A cluster that does not know the resource says so as a failure, again and again.
+            // What is published does not depend on policies.
             policies: store(
                 &mut watches,
                 Api::all(api()),
@@ -87,15 +82,12 @@ impl NodeStores {
 
     /// Until everything has been listed once. Before, what is bound is not known, and a gate that a
     /// policy gave would be taken back.
-    pub async fn is_listed(&self, client: &Client) {
+    pub async fn is_listed(&self) {
         // A store's writer is never dropped, so waiting cannot fail.
         let _ = self.pods.wait_until_ready().await;
         let _ = self.node.wait_until_ready().await;
         let _ = self.namespaces.wait_until_ready().await;
-        tokio::select! {
-            _ = self.policies.wait_until_ready() => {}
-            () = until_unknown(Api::all(client.clone())) => {}
-        }
+        let _ = self.policies.wait_until_ready().await;
     }
 
     pub fn namespace_labels(&self, name: &str) -> Labels {
@@ -104,15 +96,6 @@ impl NodeStores {
             .get(&key)
             .map(|one| one.labels().clone())
             .unwrap_or_default()
-    }
-}
-
-/// Until the cluster says that it does not know the resource, which is then never listed.
-async fn until_unknown(policies: Api<TidegatePolicy>) {
-    let one = ListParams::default().limit(1);
-    while !matches!(policies.list(&one).await, Err(kube::Error::Api(status)) if status.code == 404)
-    {
-        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 

@@ -252,11 +252,8 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
     }
     let the_node = Api::<Node>::all(client.clone()).get(&node.node).await?;
     let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await?;
-    // A cluster without the resource has no policies.
-    let policies = Api::<TidegatePolicy>::all(client)
-        .list(&ListParams::default())
-        .await;
-    let policies = policies.map(|list| list.items).unwrap_or_default();
+    let policies = Api::<TidegatePolicy>::all(client);
+    let policies = policies.list(&ListParams::default()).await?.items;
     let place = Place {
         namespace: of_namespace.labels(),
         node: the_node.labels(),

@@ -80,7 +80,7 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
     let followed = NodeStores::start(&client, &settings.node);
     tokio::pin!(ended);
     tokio::select! {
-        () = followed.is_listed(&client) => {}
+        () = followed.is_listed() => {}
         () = &mut ended => return Ok(()),
     }
     info!("node {}: its pods are listed", settings.node);

@@ -45,7 +45,7 @@ async fn publisher(admin: Config, at: usize, mut lives: watch::Receiver<u32>, be
     loop {
         let client = client(&admin, &name).await;
         let followed = NodeStores::start(&client, &name);
-        followed.is_listed(&client).await;
+        followed.is_listed().await;
         let mut publisher =
             Publisher::new(client, name.clone(), constants(), followed.failures.clone());
         let mut ticks = tokio::time::interval(STEP);
