@@ -142,39 +142,6 @@ proptest! {
     }
 }
 
-/// Of one lowering each second in which a pod of the higher amount can be bound.
-#[test]
-fn a_pod_that_is_bound_at_any_second_between_the_two_writes_is_within_the_lower_amount() {
-    for scheduler_s in 0..60 {
-        let lags = Lags {
-            kubelet_s: 10,
-            scheduler_s,
-            binding_s: 20,
-            pods_s: usize::MAX,
-        };
-        let mut world = World::new(lags);
-        let mut lowered = 0;
-        for second in 0..1_200 {
-            let before = world.capacity_milli;
-            let surplus_milli = if second < 600 { 6_000 } else { 2_000 };
-            // What comes while the key still stands for the scheduler, and is bound after it is
-            // deleted.
-            let asked_milli = if before.is_none() && second > 600 {
-                500
-            } else {
-                0
-            };
-            world.second(surplus_milli, asked_milli, 0);
-            assert!(world.is_well(), "{lags:?} at {second} s");
-            lowered += u32::from(before.is_none() && world.capacity_milli.is_some());
-        }
-        assert!(
-            lowered >= 2,
-            "the first amount and the lower one: {lowered}"
-        );
-    }
-}
-
 #[test]
 fn no_amount_is_written_for_a_while_after_a_failure_of_the_api_server() {
     let mut rule = Rule::default();

@@ -65,6 +65,13 @@ fn surplus(milli: u64) -> Observation {
     }
 }
 
+fn bound(surplus_milli: u64, bound_milli: u64) -> Observation {
+    Observation {
+        bound_milli,
+        ..surplus(surplus_milli)
+    }
+}
+
 #[test]
 fn a_fresh_node_publishes_nothing_before_it_has_three_minutes_of_samples() {
     let mut node = Node::with(None);
@@ -85,10 +92,7 @@ fn a_restart_keeps_what_stands() {
 fn pods_beyond_what_stands_delete_the_key_at_once_even_within_the_gap() {
     let mut node = Node::with(None);
     node.seconds(181, surplus(1_000));
-    node.second(Observation {
-        bound_milli: 2_500,
-        ..surplus(1_000)
-    });
+    node.second(bound(1_000, 2_500));
     assert_eq!(node.standing_milli, None);
 }
 
@@ -105,14 +109,11 @@ fn a_lower_amount_comes_ninety_seconds_after_the_key_is_deleted_and_counts_the_p
         );
     }
     // Placed by what stood before.
-    let bound = Observation {
-        bound_milli: 4_000,
-        ..surplus(3_800)
-    };
+    let placed = bound(3_800, 4_000);
     // The first of them sees that the key is gone.
-    node.seconds(90, bound);
+    node.seconds(90, placed);
     assert_eq!(node.standing_milli, None);
-    node.seconds(1, bound);
+    node.seconds(1, placed);
     assert!(
         node.standing_milli.is_some_and(|milli| milli >= 4_000),
         "{:?}",
@@ -123,10 +124,6 @@ fn a_lower_amount_comes_ninety_seconds_after_the_key_is_deleted_and_counts_the_p
 #[test]
 fn a_node_that_is_short_takes_no_more_until_enough_pods_have_ended() {
     let mut node = Node::with(None);
-    let bound = |surplus_milli, bound_milli| Observation {
-        bound_milli,
-        ..surplus(surplus_milli)
-    };
     node.seconds(300, bound(4_000, 4_000));
     node.seconds(120, bound(2_000, 4_000));
     assert_eq!(node.standing_milli, None);
@@ -150,37 +147,27 @@ fn nothing_to_give_deletes_the_key_and_never_writes_zero() {
 #[test]
 fn without_samples_the_key_stands_three_minutes_and_is_then_deleted() {
     let mut node = Node::with(None);
-    let bound = Observation {
-        bound_milli: 1_500,
-        ..surplus(4_000)
-    };
-    node.seconds(300, bound);
+    let seen = bound(4_000, 1_500);
+    node.seconds(300, seen);
     let unseen = Observation {
         surplus_milli: None,
-        ..bound
+        ..seen
     };
     node.seconds(179, unseen);
     assert_eq!(node.standing_milli, Some(4_000));
     node.second(unseen);
     assert_eq!(node.standing_milli, None);
-    node.seconds(181, bound);
+    node.seconds(181, seen);
     assert_eq!(node.standing_milli, Some(4_000), "samples are back");
 }
 
 #[test]
 fn ten_starved_minutes_move_one_pod_a_minute_and_no_sample_none() {
     let mut node = Node::with(None);
-    node.seconds(
-        300,
-        Observation {
-            bound_milli: 4_000,
-            ..surplus(4_000)
-        },
-    );
+    node.seconds(300, bound(4_000, 4_000));
     let starved = Observation {
-        bound_milli: 4_000,
         is_starved: true,
-        ..surplus(500)
+        ..bound(500, 4_000)
     };
     node.seconds(600, starved);
     assert!(node.evictions_s.is_empty(), "{:?}", node.evictions_s);
@@ -215,18 +202,11 @@ fn ten_starved_minutes_move_one_pod_a_minute_and_no_sample_none() {
 #[test]
 fn pods_that_are_leaving_count_as_moved() {
     let mut node = Node::with(None);
-    node.seconds(
-        300,
-        Observation {
-            bound_milli: 4_000,
-            ..surplus(4_000)
-        },
-    );
+    node.seconds(300, bound(4_000, 4_000));
     let leaving = Observation {
-        bound_milli: 4_000,
         leaving_milli: 3_200,
         is_starved: true,
-        ..surplus(500)
+        ..bound(500, 4_000)
     };
     node.seconds(1_200, leaving);
     assert!(node.evictions_s.is_empty(), "{:?}", node.evictions_s);
@@ -235,18 +215,11 @@ fn pods_that_are_leaving_count_as_moved() {
 #[test]
 fn after_an_eviction_nothing_rises_for_a_quarter_of_an_hour() {
     let mut node = Node::with(None);
-    node.seconds(
-        300,
-        Observation {
-            bound_milli: 4_000,
-            ..surplus(4_000)
-        },
-    );
+    node.seconds(300, bound(4_000, 4_000));
     while node.evictions_s.is_empty() {
         node.second(Observation {
-            bound_milli: 4_000,
             is_starved: true,
-            ..surplus(500)
+            ..bound(500, 4_000)
         });
     }
     node.seconds(890, surplus(8_000));
@@ -263,11 +236,7 @@ fn after_an_eviction_nothing_rises_for_a_quarter_of_an_hour() {
 fn both_tolerances_may_add_up() {
     let mut node = Node::with(None);
     node.seconds(168, surplus(8_877));
-    let steady = Observation {
-        bound_milli: 7_501,
-        ..surplus(6_427)
-    };
-    node.seconds(3_600, steady);
+    node.seconds(3_600, bound(6_427, 7_501));
     // The promise is within a tenth of 6,427, and the pods within a tenth of the promise: the key
     // stays.
     assert_eq!(node.standing_milli, Some(7_501));
@@ -330,7 +299,7 @@ proptest! {
         for (count, seen) in stretches {
             node.seconds(count, seen);
         }
-        let steady = Observation { bound_milli, ..surplus(surplus_milli) };
+        let steady = bound(surplus_milli, bound_milli);
         // Fifteen minutes after an eviction, fifteen more of the window, and a minute for each CPU.
         node.seconds(900 + 900 + 60 * 20, steady);
         let writes = node.writes.len();
