@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bed::{Bed, bed};
+use crate::bed::bed;
 
 /// A pod that no node takes.
 fn pod(namespace: &str, name: &str, annotations: &str) -> String {
@@ -26,7 +26,7 @@ fn an_annotation_becomes_the_resource() {
         for list in ["requests", "limits"] {
             let path = format!(r".spec.containers[0].resources.{list}.tidegate\.dev/side-cpu");
             assert_eq!(
-                bed.field(&["-n", "admit", "pod", name], &path),
+                bed.field(&format!("-n admit pod {name}"), &path),
                 milli,
                 "{name} {list}"
             );
@@ -75,7 +75,7 @@ fn an_annotation_that_another_policy_adds_becomes_the_resource_too() {
     );
     for kind in ["binding", ""] {
         let kind = format!("mutatingadmissionpolicy{kind}");
-        bed.kubectl(&["delete", &kind, "z-annotates"]);
+        bed.kubectl(&format!("delete {kind} z-annotates"));
     }
 }
 
@@ -109,12 +109,8 @@ fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
         ),
     ];
     for (annotations, says) in refused {
-        let printed = bed.try_apply(&pod("refuse", "x", annotations));
-        assert!(
-            !printed.is_ok && printed.text.contains(says),
-            "{annotations}: {}",
-            printed.text
-        );
+        let printed = bed.try_with("apply", &pod("refuse", "x", annotations));
+        printed.must_refuse(says, annotations);
     }
     bed.apply(&pod(
         "refuse",
@@ -127,8 +123,8 @@ fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
         "fine",
         "tidegate.dev/class: main, tidegate.dev/latency: \"-20\"",
     ));
-    bed.kubectl(&["label", "namespace", "mains", "tidegate.dev/may-be-main-"]);
-    let annotate = |what| bed.try_kubectl(&["-n", "mains", "annotate", "pod", "fine", what]);
+    bed.kubectl("label namespace mains tidegate.dev/may-be-main-");
+    let annotate = |what| bed.try_kubectl(&format!("-n mains annotate pod fine {what}"));
     let other = annotate("other.dev/note=1");
     assert!(
         other.is_ok,
@@ -137,20 +133,8 @@ fn what_a_pod_may_not_say_is_refused_with_the_remedy() {
     );
     let gone = annotate("tidegate.dev/latency-");
     assert!(gone.is_ok, "{}", gone.text);
-    bed.kubectl(&[
-        "-n",
-        "mains",
-        "annotate",
-        "pod",
-        "fine",
-        "tidegate.dev/class-",
-    ]);
-    let again = annotate("tidegate.dev/class=main");
-    assert!(
-        !again.is_ok && again.text.contains("may-be-main"),
-        "{}",
-        again.text
-    );
+    bed.kubectl("-n mains annotate pod fine tidegate.dev/class-");
+    annotate("tidegate.dev/class=main").must_refuse("may-be-main", "it is asked about again");
 }
 
 #[test]
@@ -196,30 +180,17 @@ fn a_mistake_in_a_template_is_a_warning() {
     );
 }
 
-/// kubectl with the token that the DaemonSet's pod on a node has.
-fn as_node(bed: &Bed, node: &str, arguments: &[&str]) -> crate::bed::Printed {
-    let token = bed.token(node);
-    bed.try_kubectl(&[&["--token", &token, "--username", ""], arguments].concat())
-}
-
 #[test]
 #[ignore = "needs a control plane: make kube"]
 fn a_nodes_token_writes_our_key_on_its_own_node_and_nothing_else() {
     let bed = bed();
+    let token = bed.token("node-3");
+    let as_node = |command: &str| format!("--token {token} --username= {command}");
     let patch = |node: &str, patch: &str| {
-        as_node(
-            bed,
-            "node-3",
-            &[
-                "patch",
-                "node",
-                node,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                patch,
-            ],
-        )
+        let of_status = "--subresource=status --type=merge";
+        bed.try_kubectl(&as_node(&format!(
+            "patch node {node} {of_status} -p {patch}"
+        )))
     };
     let key = r#"{"status":{"capacity":{"tidegate.dev/side-cpu":"100"}}}"#;
     let own = patch("node-3", key);
@@ -258,45 +229,22 @@ fn a_nodes_token_writes_our_key_on_its_own_node_and_nothing_else() {
         ),
     ];
     for (node, change, says) in refused {
-        let printed = patch(node, change);
-        assert!(
-            !printed.is_ok && printed.text.contains(says),
-            "{node} {change}: {}",
-            printed.text
-        );
+        patch(node, change).must_refuse(says, change);
     }
     let lease = |name: &str| {
         let lease = format!(
             "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: {name}, namespace: tidegate}}\n"
         );
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), lease).expect("it can be written");
-        let file = file.path().to_string_lossy();
-        as_node(bed, "node-3", &["apply", "--server-side", "-f", &file])
+        bed.try_with(&as_node("apply --server-side"), &lease)
     };
     let own = lease("node-3");
     assert!(own.is_ok, "{}", own.text);
-    let other = lease("node-2");
-    assert!(
-        !other.is_ok && other.text.contains("no lease but that of its own node"),
-        "{}",
-        other.text
-    );
-    let spec = as_node(bed, "node-3", &["label", "node", "node-3", "a=b"]);
-    assert!(
-        !spec.is_ok && spec.text.contains("forbidden"),
-        "{}",
-        spec.text
-    );
-    bed.kubectl(&[
-        "patch",
-        "node",
-        "node-3",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        r#"{"status":{"capacity":{"tidegate.dev/side-cpu":null}}}"#,
-    ]);
+    lease("node-2").must_refuse("no lease but that of its own node", "another lease");
+    let spec = bed.try_kubectl(&as_node("label node node-3 a=b"));
+    spec.must_refuse("forbidden", "a label");
+    let removed = r#"{"status":{"capacity":{"tidegate.dev/side-cpu":null}}}"#;
+    let removed = patch("node-3", removed);
+    assert!(removed.is_ok, "{}", removed.text);
 }
 
 #[test]
@@ -330,15 +278,8 @@ fn the_policys_resource_refuses_what_it_does_not_know() {
         ("qosClass: BestEffort, terms: {class: main}", "no such term"),
     ] {
         // As clients other than kubectl write it: the API server does not ask for known fields.
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), policy(spec)).expect("it can be written");
-        let file = file.path().to_string_lossy();
-        let printed = bed.try_kubectl(&["apply", "--validate=ignore", "-f", &file]);
-        assert!(
-            !printed.is_ok && printed.text.contains(says),
-            "{spec}: {}",
-            printed.text
-        );
+        let printed = bed.try_with("apply --validate=ignore", &policy(spec));
+        printed.must_refuse(says, spec);
     }
     bed.apply(&policy(
         "podSelector: {matchLabels: {none: such}}, namespaceSelector: {matchLabels: {none: such}}, \
@@ -346,7 +287,7 @@ fn the_policys_resource_refuses_what_it_does_not_know() {
          priorityClass: none, workload: {kind: Job, namespace: none, name: none}, priority: 3, \
          class: side, terms: {cap_hard: 1cpu}",
     ));
-    bed.kubectl(&["delete", "tidegatepolicy", "tried"]);
+    bed.kubectl("delete tidegatepolicy tried");
 }
 
 #[test]

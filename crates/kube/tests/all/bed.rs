@@ -1,5 +1,6 @@
 //! One control plane for all tests of a run, and the commands that are tried on it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -35,7 +36,7 @@ pub struct Bed {
 pub fn bed() -> &'static Bed {
     static BED: OnceLock<Bed> = OnceLock::new();
     BED.get_or_init(|| {
-        let nodes = std::env::var(NODES).unwrap_or_else(|_| "7".into());
+        let nodes = std::env::var(NODES).unwrap_or_else(|_| "8".into());
         let bed = Bed::start(&["-machine", crate::machine::NAME, "-nodes", &nodes]);
         bed.install(&["tidegate.yaml", "side-cpu.yaml"]);
         bed.until(
@@ -62,6 +63,14 @@ fn side_pod(side_cpu: &str) -> String {
 pub struct Printed {
     pub is_ok: bool,
     pub text: String,
+}
+
+impl Printed {
+    /// It failed, and said so.
+    pub fn must_refuse(&self, says: &str, what: &str) {
+        let is_refused = !self.is_ok && self.text.contains(says);
+        assert!(is_refused, "{what}: not {says}: {}", self.text);
+    }
 }
 
 impl Bed {
@@ -98,7 +107,7 @@ impl Bed {
             self.apply_manifests(file);
         }
         let definition = "crd/tidegatepolicies.tidegate.dev";
-        self.kubectl(&["wait", "--for=condition=Established", definition]);
+        self.kubectl(&format!("wait --for=condition=Established {definition}"));
         // The API server takes a moment from a policy that is stored to one that acts.
         self.until(
             || !self.try_create(&side_pod("lots")).is_ok,
@@ -109,32 +118,44 @@ impl Bed {
     /// One of the product's files, also over what a test has changed.
     pub fn apply_manifests(&self, file: &str) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes");
-        let file = folder.join(file);
-        let file = file.to_string_lossy();
-        self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
+        let applied = self.try_file("apply --server-side --force-conflicts", &folder.join(file));
+        assert!(applied.is_ok, "{file}: {}", applied.text);
     }
 
     /// What the API server makes of a new object, which it does not store.
     pub fn try_create(&self, manifest: &str) -> Printed {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), manifest).expect("it can be written");
-        let file = file.path().to_string_lossy();
-        self.try_kubectl(&["create", "--dry-run=server", "-o", "yaml", "-f", &file])
+        self.try_with("create --dry-run=server -o yaml", manifest)
     }
 
-    /// kubectl as the cluster's administrator; it must succeed.
-    pub fn kubectl(&self, arguments: &[&str]) -> String {
-        let printed = self.try_kubectl(arguments);
-        assert!(printed.is_ok, "kubectl {arguments:?}: {}", printed.text);
+    /// kubectl as the cluster's administrator; it must succeed. No word of the command has a space.
+    pub fn kubectl(&self, command: &str) -> String {
+        let printed = self.try_kubectl(command);
+        assert!(printed.is_ok, "kubectl {command}: {}", printed.text);
         printed.text
     }
 
     /// kubectl, whatever comes of it.
-    pub fn try_kubectl(&self, arguments: &[&str]) -> Printed {
+    pub fn try_kubectl(&self, command: &str) -> Printed {
+        self.run(command, &[])
+    }
+
+    /// The same on a manifest.
+    pub fn try_with(&self, command: &str, manifest: &str) -> Printed {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), manifest).expect("it can be written");
+        self.try_file(command, file.path())
+    }
+
+    fn try_file(&self, command: &str, file: &Path) -> Printed {
+        self.run(command, &["-f".as_ref(), file.as_os_str()])
+    }
+
+    fn run(&self, command: &str, more: &[&OsStr]) -> Printed {
         let output = Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
-            .args(arguments)
+            .args(command.split_whitespace())
+            .args(more)
             .output()
             .expect("kubectl is installed");
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
@@ -147,15 +168,8 @@ impl Bed {
 
     /// Applies a manifest, which must be accepted.
     pub fn apply(&self, manifest: &str) {
-        let printed = self.try_apply(manifest);
+        let printed = self.try_with("apply", manifest);
         assert!(printed.is_ok, "{manifest}: {}", printed.text);
-    }
-
-    /// Applies a manifest, whatever comes of it.
-    pub fn try_apply(&self, manifest: &str) -> Printed {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), manifest).expect("it can be written");
-        self.try_kubectl(&["apply", "-f", &file.path().to_string_lossy()])
     }
 
     /// A namespace of a test's own.
@@ -163,13 +177,8 @@ impl Bed {
         self.apply(&format!(
             "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
         ));
-        self.until(
-            || {
-                self.try_kubectl(&["-n", name, "get", "serviceaccount", "default"])
-                    .is_ok
-            },
-            "its account",
-        );
+        let account = format!("-n {name} get serviceaccount default");
+        self.until(|| self.try_kubectl(&account).is_ok, "its account");
     }
 
     pub fn kubeconfig(&self) -> &Path {
@@ -194,9 +203,8 @@ impl Bed {
     }
 
     /// A field of an object, empty where there is none.
-    pub fn field(&self, object: &[&str], path: &str) -> String {
-        let path = format!("jsonpath={{{path}}}");
-        self.try_kubectl(&[&["get"], object, &["-o", &path]].concat())
+    pub fn field(&self, object: &str, path: &str) -> String {
+        self.try_kubectl(&format!("get {object} -o jsonpath={{{path}}}"))
             .text
     }
 
@@ -223,16 +231,23 @@ impl Bed {
 
     /// The token that the DaemonSet's pod on a node has.
     pub fn token(&self, node: &str) -> String {
-        let uid = self.field(&["node", node], ".metadata.uid");
-        let account = ["-n", NAMESPACE, "create", "token", "tidegate-kube"];
-        let bound = ["--bound-object-kind", "Node", "--bound-object-name", node];
-        let uid = ["--bound-object-uid", &uid];
-        let token = self.kubectl(&[&account[..], &bound, &uid].concat());
+        let uid = self.field(&format!("node {node}"), ".metadata.uid");
+        let bound =
+            format!("--bound-object-kind Node --bound-object-name {node} --bound-object-uid {uid}");
+        self.token_of(NAMESPACE, &format!("tidegate-kube {bound}"))
+    }
+
+    /// A new token of an account.
+    pub fn token_of(&self, namespace: &str, account: &str) -> String {
+        let token = self.kubectl(&format!("-n {namespace} create token {account}"));
         token.trim().to_owned()
     }
 
     pub fn published(&self, node: &str) -> String {
-        self.field(&["node", node], r".status.capacity.tidegate\.dev/side-cpu")
+        self.field(
+            &format!("node {node}"),
+            r".status.capacity.tidegate\.dev/side-cpu",
+        )
     }
 
     /// Waits for something to be so.
@@ -260,9 +275,9 @@ impl Bed {
 
     /// `tidegate-kube` as the cluster's controller, with the rights that the manifests give it.
     pub fn controller(&self, arguments: &[&str]) -> Command {
-        let token = self.kubectl(&["-n", NAMESPACE, "create", "token", "tidegate-control"]);
+        let token = self.token_of(NAMESPACE, "tidegate-control");
         let mut command = self.tidegate_kube(arguments);
-        command.env("KUBECONFIG", self.kubeconfig_with(token.trim()));
+        command.env("KUBECONFIG", self.kubeconfig_with(&token));
         command
     }
 

@@ -133,12 +133,7 @@ fn values_that_mean_nothing_are_refused() {
             "one of maxSurge and maxUnavailable",
         ),
     ] {
-        let refused = helm(&["--set", value]);
-        assert!(
-            !refused.is_ok && refused.text.contains(says),
-            "{value}: {}",
-            refused.text
-        );
+        helm(&["--set", value]).must_refuse(says, value);
     }
     let enabled = helm(&["--set", "evict=Enabled,image.pullSecrets[0].name=registry"]).text;
     for line in [

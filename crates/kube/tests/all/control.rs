@@ -18,7 +18,7 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
     let bed = Bed::start(&["-nodes", "2"]);
     bed.install(&["tidegate.yaml"]);
     // The DaemonSet's own pods come, too; they run no program.
-    bed.kubectl(&["label", "nodes", "--all", "kubernetes.io/os=linux"]);
+    bed.kubectl("label nodes --all kubernetes.io/os=linux");
     let checked = || bed.controller(&["check"]).output().expect("it starts");
     let unready = checked();
     let said = String::from_utf8_lossy(&unready.stderr);
@@ -52,7 +52,7 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
     let said = String::from_utf8_lossy(&removed.stderr);
     assert!(removed.status.success(), "{said}");
     assert_eq!(bed.published("node-1"), "");
-    let left = bed.kubectl(&["-n", NAMESPACE, "get", "daemonsets,leases", "-o", "name"]);
+    let left = bed.kubectl(&format!("-n {NAMESPACE} get daemonsets,leases -o name"));
     assert_eq!(left, "");
 }
 
@@ -100,9 +100,9 @@ subjects: [{kind: ServiceAccount, name: scraper, namespace: scrape}]
 fn only_accounts_that_may_read_its_metrics(bed: &Bed, port: &str) {
     bed.namespace("scrape", "");
     bed.apply(ACCOUNTS);
-    let token = |account| bed.kubectl(&["-n", "scrape", "create", "token", account]);
+    let token = |account| bed.token_of("scrape", account);
     let metrics = |token: &str| {
-        let bearer = format!("authorization: Bearer {}", token.trim());
+        let bearer = format!("authorization: Bearer {token}");
         got(
             port,
             &format!("GET /metrics HTTP/1.1\r\nhost: pod\r\n{bearer}\r\n\r\n"),
@@ -164,21 +164,19 @@ fn the_controller_only_deletes_what_is_ours() {
             "no other resource",
         ),
     ] {
-        let patch = ["--subresource=status", "--type=merge", "-p", patch];
-        controller_may_not(bed, &[&["node-3"][..], &patch].concat(), says);
+        controller_may_not(
+            bed,
+            &format!("node-3 --subresource=status -p {patch}"),
+            says,
+        );
     }
 }
 
 /// The API server refuses this patch of a node with the controller's account.
-fn controller_may_not(bed: &Bed, patch: &[&str], says: &str) {
-    let token = bed.kubectl(&["-n", NAMESPACE, "create", "token", "tidegate-control"]);
-    let as_controller = ["--token", token.trim(), "--username", "", "patch", "node"];
-    let printed = bed.try_kubectl(&[&as_controller[..], patch].concat());
-    assert!(
-        !printed.is_ok && printed.text.contains(says),
-        "{}",
-        printed.text
-    );
+fn controller_may_not(bed: &Bed, patch: &str, says: &str) {
+    let token = bed.token_of(NAMESPACE, "tidegate-control");
+    let patch = format!("--token {token} --username= patch node --type=merge {patch}");
+    bed.try_kubectl(&patch).must_refuse(says, &patch);
 }
 
 #[test]
@@ -186,18 +184,18 @@ fn controller_may_not(bed: &Bed, patch: &[&str], says: &str) {
 fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
     const KEY: &str = "tidegate.dev/agent-not-ready";
     let bed = Bed::start(&["-nodes", "1"]);
-    let taint = |taint: &str| bed.kubectl(&["taint", "node", "node-0", taint]);
+    let taint = |taint: &str| bed.kubectl(&format!("taint node node-0 {taint}"));
     taint(&format!("{KEY}=:NoSchedule"));
     taint("gpu=yes:NoSchedule");
     bed.install(&["tidegate.yaml"]);
     let mut command = bed.controller(&["control", "--startup-taint", KEY]);
     let _controller = Keeper(command.spawn().expect("it starts"));
-    let keys = || bed.field(&["node", "node-0"], ".spec.taints[*].key");
+    let keys = || bed.field("node node-0", ".spec.taints[*].key");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert!(keys().contains(KEY), "no pod of the DaemonSet is there yet");
     // The DaemonSet's pod comes with the label, and this control plane says at once that it is ready,
     // as the pod of an earlier node may.
-    bed.kubectl(&["label", "node", "node-0", "kubernetes.io/os=linux"]);
+    bed.kubectl("label node node-0 kubernetes.io/os=linux");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert!(keys().contains(KEY), "nobody has taken the node's lease");
     let agent = FakeAgent::start(4.0);
@@ -215,8 +213,7 @@ fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
             "nothing of a node but",
         ),
     ] {
-        let patch = ["node-0", "--type=merge", "-p", patch];
-        controller_may_not(&bed, &patch, says);
+        controller_may_not(&bed, &format!("node-0 -p {patch}"), says);
     }
 }
 
@@ -224,42 +221,38 @@ fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
 #[ignore = "needs a control plane: make kube"]
 fn of_a_rollout_the_older_pod_works_and_what_it_published_stays() {
     let bed = crate::bed::bed();
-    let daemonset = ["-n", NAMESPACE, "daemonset", "tidegate"];
-    let owner = bed.field(&daemonset, ".metadata.uid");
+    let owner = bed.field(
+        &format!("-n {NAMESPACE} daemonset tidegate"),
+        ".metadata.uid",
+    );
     let pod = |name: &str| {
         bed.apply(&format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {NAMESPACE}, ownerReferences: \
              [{{apiVersion: apps/v1, kind: DaemonSet, name: tidegate, uid: {owner}}}]}}\n\
-             spec: {{nodeName: node-5, containers: [{{name: c, image: x}}]}}\n"
+             spec: {{nodeName: node-7, containers: [{{name: c, image: x}}]}}\n"
         ));
-        let ready = [
-            "-n",
-            NAMESPACE,
-            "wait",
-            "--for=condition=Ready",
-            "pod",
-            name,
-        ];
-        bed.kubectl(&ready);
+        bed.kubectl(&format!(
+            "-n {NAMESPACE} wait --for=condition=Ready pod {name}"
+        ));
     };
     let agent = FakeAgent::start(4.0);
-    let keeper = |name: &str| bed.keeper_of_node("node-5", &agent, &["--pod-name", name]);
+    let keeper = |name: &str| bed.keeper_of_node("node-7", &agent, &["--pod-name", name]);
     pod("rollout-1");
     let first = keeper("rollout-1");
-    bed.until(|| bed.published("node-5") == "12k", "the first publishes");
+    bed.until(|| bed.published("node-7") == "12k", "the first publishes");
     std::thread::sleep(std::time::Duration::from_secs(1));
     pod("rollout-2");
     let next = keeper("rollout-2");
     first.terminate();
-    assert_eq!(bed.published("node-5"), "12k", "it stays for the next pod");
+    assert_eq!(bed.published("node-7"), "12k", "it stays for the next pod");
     agent.with(|state| state.main_cpus = 12.0);
     std::thread::sleep(std::time::Duration::from_secs(10));
-    assert_eq!(bed.published("node-5"), "12k", "the older pod is ready");
-    bed.kubectl(&["-n", NAMESPACE, "delete", "pod", "rollout-1"]);
-    bed.until(|| bed.published("node-5") == "4k", "the next publishes");
+    assert_eq!(bed.published("node-7"), "12k", "the older pod is ready");
+    bed.kubectl(&format!("-n {NAMESPACE} delete pod rollout-1"));
+    bed.until(|| bed.published("node-7") == "4k", "the next publishes");
     next.terminate();
-    assert_eq!(bed.published("node-5"), "", "there is no other pod");
-    bed.kubectl(&["-n", NAMESPACE, "delete", "pod", "rollout-2"]);
+    assert_eq!(bed.published("node-7"), "", "there is no other pod");
+    bed.kubectl(&format!("-n {NAMESPACE} delete pod rollout-2"));
 }
 
 /// What the examples are about, on a node without a machine.
@@ -298,14 +291,14 @@ spec: {podSelector: {matchLabels: {app: none}}, terms: {quota: lots}}
 ";
 
 fn group(bed: &Bed, label: &str) -> String {
-    let pods = ["-n", "shop", "pods", "-l", label];
+    let pods = format!("-n shop pods -l {label}");
     let uid = || bed.field(&pods, ".items[*].metadata.uid");
     bed.until(|| !uid().is_empty(), "the pod is there");
     format!("kubepods/pod{}", uid())
 }
 
 fn status(bed: &Bed, policy: &str) -> Value {
-    let text = bed.field(&["tidegatepolicy", policy], ".status");
+    let text = bed.field(&format!("tidegatepolicy {policy}"), ".status");
     serde_json::from_str(&text).unwrap_or(Value::Null)
 }
 

@@ -24,7 +24,7 @@ fn a_node_with_110_pods() {
     let bed = bed();
     bed.namespace("cost", "");
     bed.apply(&(0..PODS).map(pod).collect::<Vec<_>>().join("---\n"));
-    let uids = bed.field(&["-n", "cost", "pods"], ".items[*].metadata.uid");
+    let uids = bed.field("-n cost pods", ".items[*].metadata.uid");
     let uids: Vec<&str> = uids.split_whitespace().collect();
     assert_eq!(uids.len(), PODS);
     let groups = Groups::make(&uids);

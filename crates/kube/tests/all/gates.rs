@@ -16,7 +16,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: gated, annotations: {tidegate.dev/cap-hard: 2cpu}}\n\
          spec: {nodeName: node-3, containers: [{name: c, image: x}]}\n",
     );
-    let uid = bed.field(&["-n", "gated", "pod", "p"], ".metadata.uid");
+    let uid = bed.field("-n gated pod p", ".metadata.uid");
     let agent = FakeAgent::start(1.0);
     let group = format!(
         "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{}.slice",
@@ -33,7 +33,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         "the pod has its gate",
     );
 
-    let events = || bed.kubectl(&["-n", "gated", "get", "events"]);
+    let events = || bed.kubectl("-n gated get events");
     bed.until(|| events().contains(holds), "an event says what holds");
     explains(bed, &agent);
 
@@ -51,18 +51,17 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
 
     resized(bed, &gate_terms);
 
-    let annotate = ["-n", "gated", "annotate", "pod", "p"];
-    bed.kubectl(&[&annotate[..], &["tidegate.dev/cap-hard-"]].concat());
+    bed.kubectl("-n gated annotate pod p tidegate.dev/cap-hard-");
     bed.until(
         || gate_terms() == ["class=side", "weight=30"],
         "a term goes with its annotation",
     );
-    bed.kubectl(&["delete", "tidegatepolicy", "gated"]);
+    bed.kubectl("delete tidegatepolicy gated");
     bed.until(|| gate_terms().is_empty(), "the gate ends with the policy");
-    bed.kubectl(&[&annotate[..], &["tidegate.dev/latencyy=1"]].concat());
+    bed.kubectl("-n gated annotate pod p tidegate.dev/latencyy=1");
     bed.until(
         || {
-            bed.kubectl(&["-n", "gated", "get", "events"])
+            bed.kubectl("-n gated get events")
                 .contains("tidegate.dev/latencyy: no such term")
         },
         "an event names the mistake",
@@ -75,8 +74,9 @@ fn resized(bed: &Bed, gate_terms: &dyn Fn() -> Vec<String>) {
         let patch = format!(
             r#"{{"status":{{"conditions":[{{"type":"PodResizeInProgress","status":"{status}"}}]}}}}"#
         );
-        let patch = ["--subresource=status", "-p", &patch];
-        bed.kubectl(&[&["-n", "gated", "patch", "pod", "p"], &patch[..]].concat());
+        bed.kubectl(&format!(
+            "-n gated patch pod p --subresource=status -p {patch}"
+        ));
     };
     condition("True");
     bed.until(|| gate_terms().is_empty(), "the gate ends for a resize");

@@ -89,7 +89,7 @@ impl Machine {
         };
         let ready = r#".status.conditions[?(@.type=="Ready")].status"#;
         bed.until(
-            || bed.field(&["node", NAME], ready) == "True",
+            || bed.field(&format!("node {NAME}"), ready) == "True",
             "the machine is a node",
         );
         machine

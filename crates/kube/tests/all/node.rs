@@ -58,13 +58,13 @@ fn pod(name: &str, annotations: &str, command: &str) -> String {
 }
 
 fn is_running(bed: &Bed, pod: &str) -> bool {
-    bed.field(&["-n", "work", "pod", pod], ".status.phase") == "Running"
+    bed.field(&format!("-n work pod {pod}"), ".status.phase") == "Running"
 }
 
 /// A field of the encoder's pod.
 fn encoder(bed: &Bed, path: &str) -> String {
     let path = format!(".items[*]{path}");
-    bed.field(&["-n", "work", "pods", "-l", "app=encoder"], &path)
+    bed.field("-n work pods -l app=encoder", &path)
 }
 
 fn encoder_runs_on(bed: &Bed, node: &str) -> bool {
@@ -74,14 +74,14 @@ fn encoder_runs_on(bed: &Bed, node: &str) -> bool {
 /// What tells one life of the pod's container from the next.
 fn life(bed: &Bed, pod: &str) -> String {
     bed.field(
-        &["-n", "work", "pod", pod],
+        &format!("-n work pod {pod}"),
         ".status.containerStatuses[*].containerID",
     )
 }
 
 /// The pod's group in the guest.
 fn group(bed: &Bed, pod: &str) -> String {
-    let uid = bed.field(&["-n", "work", "pod", pod], ".metadata.uid");
+    let uid = bed.field(&format!("-n work pod {pod}"), ".metadata.uid");
     let uid = uid.replace('-', "_");
     format!(
         "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice"
@@ -100,7 +100,7 @@ fn our_pod(bed: &Bed, path: &str) -> String {
     let on_machine = format!("spec.nodeName={NAME}");
     let path = format!(".items[*]{path}");
     bed.field(
-        &["-n", NAMESPACE, "pods", "--field-selector", &on_machine],
+        &format!("-n {NAMESPACE} pods --field-selector {on_machine}"),
         &path,
     )
 }
@@ -113,16 +113,8 @@ fn is_ready(bed: &Bed) -> bool {
 fn install(bed: &Bed) {
     bed.apply_manifests("tidegate.yaml");
     bed.namespace("work", "tidegate.dev/may-be-main: 'true'");
-    bed.kubectl(&[
-        "-n",
-        "work",
-        "delete",
-        "deployments,pods",
-        "--all",
-        "--force",
-        "--grace-period=0",
-    ]);
-    bed.kubectl(&["delete", "node", NAME, "--ignore-not-found"]);
+    bed.kubectl("-n work delete deployments,pods --all --force --grace-period=0");
+    bed.kubectl(&format!("delete node {NAME} --ignore-not-found"));
     let with = SHORT.map(|number| ["--with", number]);
     let words: Vec<&str> = with
         .into_iter()
@@ -138,17 +130,13 @@ fn install(bed: &Bed) {
     let off = r#"{"op":"remove","path":"/spec/template/spec/containers/2/command/2"}"#.to_owned();
     let all: Vec<String> = [off.clone(), off].into_iter().chain(add).collect();
     let patch = format!("[{}]", all.join(","));
-    let of_daemonset = ["-n", NAMESPACE, "patch", "daemonset", "tidegate"];
-    bed.kubectl(&[&of_daemonset[..], &["--type=json", "-p", &patch]].concat());
+    bed.kubectl(&format!(
+        "-n {NAMESPACE} patch daemonset tidegate --type=json -p {patch}"
+    ));
     let right = r#"[{"op":"add","path":"/rules/-","value":{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}}]"#;
-    bed.kubectl(&[
-        "patch",
-        "clusterrole",
-        "tidegate-kube",
-        "--type=json",
-        "-p",
-        right,
-    ]);
+    bed.kubectl(&format!(
+        "patch clusterrole tidegate-kube --type=json -p {right}"
+    ));
 }
 
 #[test]
@@ -216,7 +204,7 @@ fn story(bed: &Bed, machine: &Machine, diary: &Diary<'_>) {
 
 fn allocatable(bed: &Bed) -> String {
     bed.field(
-        &["node", NAME],
+        &format!("node {NAME}"),
         r".status.allocatable.tidegate\.dev/side-cpu",
     )
 }
@@ -246,15 +234,9 @@ fn upgraded(bed: &Bed, machine: &Machine, diary: &Diary<'_>, side: &str) {
     let before = [life(bed, side), life(bed, "main")];
     let ours = our_pod(bed, ".metadata.uid");
     let version = r#"{"spec":{"template":{"metadata":{"annotations":{"version":"next"}}}}}"#;
-    bed.kubectl(&[
-        "-n",
-        NAMESPACE,
-        "patch",
-        "daemonset",
-        "tidegate",
-        "-p",
-        version,
-    ]);
+    bed.kubectl(&format!(
+        "-n {NAMESPACE} patch daemonset tidegate -p {version}"
+    ));
     bed.until(
         || ours != our_pod(bed, ".metadata.uid") && is_ready(bed),
         "the next version's pod is ready",
@@ -281,7 +263,7 @@ fn starved(bed: &Bed, diary: &Diary<'_>) {
         "the starved pod is evicted, and lands elsewhere",
     );
     diary.says("side pod moved");
-    bed.kubectl(&["-n", "work", "delete", "pod", "surge"]);
+    bed.kubectl("-n work delete pod surge");
     diary.says("the surge is over");
 }
 
@@ -314,14 +296,9 @@ fn killed(bed: &Bed, machine: &Machine, side: &str) {
 fn uninstalled(bed: &Bed, machine: &Machine, side: &str) {
     // The logs go with the pod.
     machine.shell("for one in agent guardian; do tail -n 4 -f /var/log/pods/tidegate_*/$one/*.log >/tmp/$one.log 2>&1 </dev/null & done");
-    bed.kubectl(&[
-        "-n",
-        NAMESPACE,
-        "delete",
-        "daemonset",
-        "tidegate",
-        "--wait=true",
-    ]);
+    bed.kubectl(&format!(
+        "-n {NAMESPACE} delete daemonset tidegate --wait=true"
+    ));
     bed.until(
         || our_pod(bed, ".metadata.name").is_empty(),
         "our pod is gone",

@@ -30,7 +30,7 @@ spec:
 ";
 
 fn pod_field(bed: &Bed, namespace: &str, name: &str, path: &str) -> String {
-    bed.field(&["-n", namespace, "pod", name], path)
+    bed.field(&format!("-n {namespace} pod {name}"), path)
 }
 
 fn is_running_on(bed: &Bed, namespace: &str, name: &str, node: &str) -> bool {
@@ -41,7 +41,7 @@ fn is_running_on(bed: &Bed, namespace: &str, name: &str, node: &str) -> bool {
 fn an_event_says(bed: &Bed, namespace: &str, text: &str) {
     bed.until(
         || {
-            bed.kubectl(&["-n", namespace, "get", "events"])
+            bed.kubectl(&format!("-n {namespace} get events"))
                 .contains(text)
         },
         "an event says so",
@@ -54,12 +54,7 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
     let bed = bed();
     bed.namespace("moves", "");
     bed.apply(ENCODER);
-    let pod = |path: &str| {
-        bed.field(
-            &["-n", "moves", "pods", "-l", "app=encoder"],
-            &format!(".items[*]{path}"),
-        )
-    };
+    let pod = |path: &str| bed.field("-n moves pods -l app=encoder", &format!(".items[*]{path}"));
     let runs_on = |node: &str| pod(".status.phase") == "Running" && pod(".spec.nodeName") == node;
     bed.until(
         || pod(".status.conditions[0].message").contains("Insufficient tidegate.dev/side-cpu"),
@@ -90,7 +85,7 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
     assert!(runs_on("node-0"), "what runs stays");
     let condition = r#".status.conditions[?(@.type=="TidegateSidePressure")].status"#;
     bed.until(
-        || bed.field(&["node", "node-0"], condition) == "True",
+        || bed.field("node node-0", condition) == "True",
         "the condition says so",
     );
 
@@ -138,7 +133,7 @@ fn an_eviction_that_is_not_enabled_says_so_without_the_right_to_evict_and_moves_
         "it would be told to move, were eviction enabled",
     );
     assert!(is_running_on(bed, "dry", "stays", "node-1"));
-    bed.kubectl(&["-n", "dry", "delete", "pod", "stays"]);
+    bed.kubectl("-n dry delete pod stays");
 }
 
 /// A pod that a budget keeps where it is.
@@ -171,7 +166,7 @@ fn a_disruption_budget_keeps_a_starved_pod_and_an_event_says_so() {
     agent.with(|state| (state.main_cpus, state.is_starved) = (16.0, true));
     an_event_says(bed, "kept", "a disruption budget keeps it here for now");
     assert!(is_running_on(bed, "kept", "stays", "node-6"));
-    bed.kubectl(&["-n", "kept", "delete", "pod", "stays"]);
+    bed.kubectl("-n kept delete pod stays");
 }
 
 #[test]
@@ -209,7 +204,7 @@ fn without_its_agent_a_node_publishes_nothing_and_remove_clears_a_crash() {
     );
     assert_eq!(bed.published("node-2"), "");
     let condition = r#".status.conditions[?(@.type=="TidegateSidePressure")].status"#;
-    assert_eq!(bed.field(&["node", "node-2"], condition), "");
+    assert_eq!(bed.field("node node-2", condition), "");
 }
 
 #[test]
@@ -237,5 +232,5 @@ fn what_main_needs_during_an_outage_of_the_api_server_is_written_after_it() {
     );
     agent.with(|state| state.main_cpus = 4.0);
     bed.until(|| bed.published("node-5") == "12k", "the key is back");
-    bed.kubectl(&["-n", "outage", "delete", "pod", "stays"]);
+    bed.kubectl("-n outage delete pod stays");
 }

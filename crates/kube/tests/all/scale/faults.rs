@@ -83,6 +83,6 @@ spec:
 pub fn limit(bed: &Bed, length: Duration) {
     bed.apply(LIMIT);
     std::thread::sleep(length);
-    bed.kubectl(&["delete", "flowschema", "scale"]);
-    bed.kubectl(&["delete", "prioritylevelconfiguration", "scale"]);
+    bed.kubectl("delete flowschema scale");
+    bed.kubectl("delete prioritylevelconfiguration scale");
 }
