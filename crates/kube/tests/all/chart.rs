@@ -50,6 +50,30 @@ fn the_plain_files_are_the_charts() {
     assert!(!in_version("v1alpha1").is_ok, "there is nothing to show");
 }
 
+/// The agent has the capabilities of its service.
+#[test]
+#[ignore = "needs helm: make kube"]
+fn no_container_has_more_than_it_needs() {
+    let text = helm(&[]).text;
+    let unit = include_str!("../../../../packaging/tidegate.service");
+    let of_unit = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let of_unit = of_unit.expect("the unit has a set").replace("CAP_", "");
+    let added = of_unit.replace(' ', ", ");
+    for (line, count) in [
+        (format!("add: [{added}]"), 1),
+        ("add: [".to_owned(), 2),
+        ("drop: [ALL]".to_owned(), 6),
+        ("type: RuntimeDefault".to_owned(), 6),
+        ("readOnlyRootFilesystem: true".to_owned(), 6),
+        ("allowPrivilegeEscalation: false".to_owned(), 6),
+        ("privileged: true".to_owned(), 0),
+    ] {
+        assert_eq!(text.matches(&line).count(), count, "{line}");
+    }
+}
+
 #[test]
 #[ignore = "needs helm: make kube"]
 fn an_uninstall_begins_with_the_withdrawal() {

@@ -34,6 +34,7 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
         bed.until(|| bed.published(node) == "12k", "the node publishes");
     }
     bed.until(|| checked().status.success(), "every node has a publisher");
+    only_the_daemonset_needs_a_privileged_namespace(&bed);
     drop(killed);
     let controller = controller(&bed, "25");
     bed.until(
@@ -54,6 +55,15 @@ fn what_a_dead_publisher_promised_is_withdrawn_and_uninstalling_leaves_nothing()
     assert_eq!(bed.published("node-1"), "");
     let left = bed.kubectl(&format!("-n {NAMESPACE} get daemonsets,leases -o name"));
     assert_eq!(left, "");
+}
+
+/// Pod security admission reports the pods that a level would refuse.
+fn only_the_daemonset_needs_a_privileged_namespace(bed: &Bed) {
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    let label = "label --dry-run=server --overwrite namespace";
+    let said = bed.kubectl(&format!("{label} {NAMESPACE} {level}"));
+    assert!(said.contains("host namespaces, "), "{said}");
+    assert!(!said.contains("tidegate-control"), "{said}");
 }
 
 /// What kubelet's probe gets.
