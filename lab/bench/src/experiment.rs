@@ -65,11 +65,7 @@ pub struct LabOptions {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// peers: another scheduler of sched_ext, and its installed program
-    #[arg(id = "peer", long, value_name = "NAME=PATH", value_parser = parse_peer)]
-    pub peers: Vec<(String, PathBuf)>,
-    /// --on sim: sizes of the simulated machine [default: the experiment's own]; peers --on vm:
-    /// CPUs of the guest [default: 1]
+    /// --on sim: sizes of the simulated machine [default: the experiment's own]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: Option<Vec<u32>>,
     /// --on sim: simulate on this many threads [default: one a CPU]
@@ -84,15 +80,6 @@ pub struct LabOptions {
     /// No progress on standard error
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-fn parse_peer(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok((name.into(), path.into()))
-        }
-        _ => Err("expected NAME=PATH, as lavd=/usr/bin/scx_lavd".into()),
-    }
 }
 
 impl LabOptions {

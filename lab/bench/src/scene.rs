@@ -291,8 +291,6 @@ pub enum Keeper {
     Law(Law, u64),
     /// The program `cpulimit` on the first load, parts per thousand of one CPU (real machines).
     Cpulimit(u32),
-    /// The program of another sched_ext scheduler, by its number among those given.
-    Peer(usize),
 }
 
 impl Keeper {

@@ -6,7 +6,6 @@ use crate::VmError;
 use crate::catalog::{Case, Mode};
 use crate::emulator::{Console, CpuClock, Emulator, TAIL_LINES};
 use crate::fetch::Kernel;
-use crate::poll::Poll;
 use crate::progress::Progress;
 use crate::protocol::{Finished, Frame, Health, Outcome, health, parse};
 use std::collections::VecDeque;
@@ -64,8 +63,6 @@ pub struct Report {
 pub struct Boot<'a> {
     pub label: &'a str,
     pub mode: Mode,
-    /// Idle CPUs use up their turns: see [`Poll`].
-    pub idle_polls: bool,
     pub kernel: &'a Kernel,
     pub image: &'a Path,
     pub logs: &'a Path,
@@ -83,17 +80,13 @@ impl Boot<'_> {
             Mode::Precise | Mode::Wide => VIRTUAL_NICER,
         };
         let errors = self.logs.join("emulator.log");
-        let mut command = self.command(&console);
-        let poll = self.idle_polls.then(Poll::new).transpose()?;
-        if let Some(poll) = &poll {
-            poll.add_to(&mut command);
-        }
+        let command = self.command(&console);
         let mut emulator = Emulator::start(command, nicer, &errors)?;
         let lines = emulator.lines();
         let log = File::create(self.logs.join("guest.log"))
             .map_err(|e| VmError::io("keep the guest's log", self.logs, &e))?;
         let clock = emulator.cpu_clock();
-        let mut watch = Watch::new(self, log, Console::new(console), clock, heard, poll);
+        let mut watch = Watch::new(self, log, Console::new(console), clock, heard);
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
         watch.last_look(progress);
@@ -180,7 +173,6 @@ struct Watch<'a> {
     /// When the kernel was first seen in trouble, and its words.
     dead: Option<(Instant, String)>,
     heard: &'a mut dyn FnMut(&str),
-    poll: Option<Poll>,
 }
 
 impl<'a> Watch<'a> {
@@ -190,7 +182,6 @@ impl<'a> Watch<'a> {
         console: Console,
         clock: CpuClock,
         heard: &'a mut dyn FnMut(&str),
-        poll: Option<Poll>,
     ) -> Watch<'a> {
         let report = Report {
             finished: Vec::new(),
@@ -211,7 +202,6 @@ impl<'a> Watch<'a> {
             report,
             dead: None,
             heard,
-            poll,
         }
     }
 
@@ -269,19 +259,11 @@ impl<'a> Watch<'a> {
                 }
             }
             Frame::End { outcome, .. } => {
-                if self.poll.as_ref().is_some_and(|poll| !poll.started()) {
-                    let why = "the guest's kernel did not tell where its idle loop is, so idle CPUs did not poll; use one with CONFIG_KALLSYMS_ALL";
-                    return self.broken(why, progress);
-                }
                 self.close(outcome, uptime_s, progress);
             }
             Frame::Done => return Step::Over,
             Frame::Output(text) => {
-                match self.poll.as_mut().map(|poll| poll.heard(&text)) {
-                    Some(Ok(true)) => return Step::Going,
-                    Some(Err(error)) => return self.broken(&error.to_string(), progress),
-                    Some(Ok(false)) | None => (self.heard)(&text),
-                }
+                (self.heard)(&text);
                 self.tail.push_back(text);
                 if self.tail.len() > TAIL_LINES {
                     self.tail.pop_front();

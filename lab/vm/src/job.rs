@@ -8,7 +8,6 @@
 use crate::boot::Boot;
 use crate::catalog::{Case, Mode, Userland};
 use crate::command;
-use crate::poll;
 use crate::progress::Progress;
 use crate::protocol::Outcome;
 use crate::{Bed, Setup, VmError, tool};
@@ -30,9 +29,6 @@ pub struct Job {
     /// The bed; its `binaries` should hold the command's own program.
     pub setup: Setup,
     pub mode: Mode,
-    /// Idle CPUs poll: in [`Mode::Wide`] they use up their turns instead of giving them to the busy
-    /// ones.
-    pub idle_polls: bool,
     /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
     pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
@@ -93,7 +89,6 @@ impl Job {
         let boot = Boot {
             label: NAME,
             mode: self.mode,
-            idle_polls: self.idle_polls,
             kernel: &bed.kernel,
             image: &image,
             logs: &logs,
@@ -144,9 +139,6 @@ impl Job {
             text.push_str(&format!(
                 "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online\n"
             ));
-        }
-        if self.idle_polls {
-            text.push_str(&format!("{}\n", poll::TELL));
         }
         for (name, value) in &self.environment {
             text.push_str(&format!("export {name}={}\n", quoted(value)));

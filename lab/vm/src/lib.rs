@@ -14,7 +14,6 @@ mod error;
 pub mod fetch;
 mod image;
 mod job;
-mod poll;
 mod progress;
 mod protocol;
 mod setup;

@@ -141,7 +141,6 @@ impl Suite<'_> {
             .parts
             .write(todo, self.mode.name(), self.userland, &image)?;
         let boot = Boot {
-            idle_polls: false,
             label: &self.label,
             mode: self.mode,
             kernel: &self.bed.kernel,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_vm::{Done, Job, Mode, Setup, VmError, cache};
 
 /// Runs a line of the guest's shell; `None` where this machine has no emulator or kernel.
-fn shell(mode: Mode, idle_polls: bool, line: &str) -> Option<(Done, Vec<String>)> {
-    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("job-{idle_polls}"));
+fn shell(line: &str) -> Option<(Done, Vec<String>)> {
+    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("job");
     let job = Job {
         setup: Setup {
             cache: cache(),
@@ -16,8 +16,7 @@ fn shell(mode: Mode, idle_polls: bool, line: &str) -> Option<(Done, Vec<String>)
             scripts: None,
             binaries: vec![("/opt/who".into(), "/usr/bin/who".into())],
         },
-        mode,
-        idle_polls,
+        mode: Mode::Precise,
         cpus: 1,
         command: ["sh", "-c", line].map(str::to_owned).to_vec(),
         environment: vec![("QUOTE".into(), "it's \"here\"".into())],
@@ -41,7 +40,7 @@ fn a_job_brings_back_its_words_its_status_and_its_files() {
     let line = "uname -r; echo \"$QUOTE\"; echo aside >&2; mkdir sub; printf 'a\\000\\r\\n\\004b' >sub/raw; \
         /opt/who --version >who; a=$(cut -d. -f1 /proc/uptime); sleep 20; b=$(cut -d. -f1 /proc/uptime); \
         echo $((b - a)) >slept; exit 3";
-    let Some((done, heard)) = shell(Mode::Precise, false, line) else {
+    let Some((done, heard)) = shell(line) else {
         return;
     };
     assert_eq!(done.status, 3);
@@ -54,23 +53,4 @@ fn a_job_brings_back_its_words_its_status_and_its_files() {
     assert_eq!(read("slept"), b"20\n");
     assert!(done.kernel.starts_with("linux-"), "{}", done.kernel);
     assert!((20.0..25.0).contains(&done.guest_s), "{}", done.guest_s);
-}
-
-/// A CPU that polls keeps its tick.
-#[test]
-fn idle_cpus_can_be_made_to_poll() {
-    let ticks = "grep LOC: /proc/interrupts | tr -s ' ' | cut -d' ' -f2";
-    // Until the host has heard where the idle loop is, a second of sleep passes at once.
-    let line = format!(
-        "for _ in $(seq 20); do a=$({ticks}); sleep 1; b=$({ticks}); [ $((b - a)) -lt 200 ] || break; done; echo $((b - a))"
-    );
-    let Some((done, heard)) = shell(Mode::Precise, true, &line) else {
-        return;
-    };
-    let ticks: u32 = done.stdout.trim().parse().unwrap();
-    assert!((200..400).contains(&ticks), "{ticks}");
-    assert!(
-        !heard.iter().any(|line| line.contains("cpu_idle")),
-        "{heard:?}"
-    );
 }

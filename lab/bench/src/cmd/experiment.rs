@@ -14,15 +14,10 @@ under qemu (apt-get install qemu-system-x86 busybox-static binutils): one CPU on
 which an instruction is a nanosecond, so that figures are exact whatever else
 runs here.";
 
-const PEERS_NOTES: &str = "\
-Ordinary work (hackbench, schbench, cyclictest, stress-ng, a shell; those that
-are installed) runs under the kernel's own scheduler, the sched_ext engine, and
-other sched_ext schedulers that are installed, each named with --peer NAME=PATH.";
-
 /// The experiments, each a subcommand, with `all` and `demo`.
 pub struct Experiments(pub Args);
 
-const ALL: &str = "Run every experiment that can run there, except peers";
+const ALL: &str = "Run every experiment that can run there";
 const DEMO: &str =
     "Tour five mechanisms in 90 seconds, each beside the simplest alternative (as root)";
 
@@ -37,12 +32,9 @@ fn subcommands() -> impl Iterator<Item = (&'static str, &'static str, What)> {
 
 impl clap::Subcommand for Experiments {
     fn augment_subcommands(command: clap::Command) -> clap::Command {
-        subcommands().fold(command, |command, (name, about, what)| {
+        subcommands().fold(command, |command, (name, about, _)| {
             let one = <Args as clap::Args>::augment_args(clap::Command::new(name)).about(about);
-            command.subcommand(match what {
-                What::One(experiment) if experiment.name == "peers" => one.after_help(PEERS_NOTES),
-                _ => one,
-            })
+            command.subcommand(one)
         })
     }
 

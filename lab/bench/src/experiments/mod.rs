@@ -14,7 +14,6 @@ mod caps;
 pub mod headroom;
 pub mod latency;
 mod law;
-pub mod peers;
 pub mod placing;
 mod slices;
 pub mod step;
@@ -24,7 +23,6 @@ pub use caps::CAPS;
 pub use headroom::HEADROOM;
 pub use latency::LATENCY;
 pub use law::LAW;
-pub use peers::PEERS;
 pub use slices::SLICES;
 pub use step::STEP;
 
@@ -32,8 +30,8 @@ use crate::experiment::Experiment;
 use crate::options::{Engine, On};
 
 /// All of them, in the order in which `all` runs them.
-pub static ALL: [&Experiment; 8] = [
-    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS, &PEERS,
+pub static ALL: [&Experiment; 7] = [
+    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS,
 ];
 
 const HOST: (On, Engine) = (On::Host, Engine::Cgroup);
@@ -42,11 +40,9 @@ const VM: (On, Engine) = (On::Vm, Engine::Cgroup);
 const VM_EXT: (On, Engine) = (On::Vm, Engine::SchedExt);
 const SIM: (On, Engine) = (On::Sim, Engine::Cgroup);
 
-/// Those that this environment runs with that engine; not `peers`, which loads the schedulers of
-/// others.
+/// Those that this environment runs with that engine.
 pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = &'static Experiment> {
-    let here = move |e: &&Experiment| e.name != "peers" && e.runs_on(on, engine);
-    ALL.into_iter().filter(here)
+    ALL.into_iter().filter(move |e| e.runs_on(on, engine))
 }
 
 #[cfg(test)]

@@ -171,7 +171,6 @@ pub fn perform(
     let keeper = |keeper: Keeper| match keeper {
         Keeper::Tidegate { sense, .. } => (1, sense.map_or(0, |s| s as usize + 1)),
         Keeper::SchedExt => (2, 0),
-        Keeper::Peer(at) => (3, at),
         _ => (0, 0),
     };
     order.sort_by_key(|&at| (cells[at].1.round, keeper(cells[at].1.scene.keeper)));

@@ -20,10 +20,7 @@ pub const SERIES: &str = "6.18";
 const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
-/// The programs of the ordinary work that `peers` runs, besides the shell.
-pub const PEERS_PROGRAMS: [&str; 4] = ["hackbench", "schbench", "cyclictest", "stress-ng"];
-/// Wall time: under five minutes on an idle machine (peers: half an hour), many times that on an
-/// overloaded one.
+/// Wall time: under five minutes on an idle machine, many times that on an overloaded one.
 const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
@@ -34,19 +31,10 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
     };
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
     let (mode, cpus) = guest(options)?;
-    let mut programs = vec![
+    let programs = vec![
         ("/bin/tidegate".to_string(), tidegate::executable()?),
         ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
     ];
-    if name == "peers" {
-        let work = PEERS_PROGRAMS.into_iter().filter_map(|name| {
-            let file = tidegate_vm::tool(name).ok()?;
-            Some((format!("/bin/{name}"), file))
-        });
-        programs.extend(work);
-        let peers = options.peers.iter();
-        programs.extend(peers.map(|(name, file)| (format!("/bin/{name}"), file.clone())));
-    }
     let job = Job {
         setup: Setup {
             cache: tidegate_vm::cache(),
@@ -58,7 +46,6 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
             binaries: programs,
         },
         mode,
-        idle_polls: name == "peers" && mode == Mode::Wide,
         cpus,
         command: command(options),
         environment: vec![(NOPS_VARIABLE.into(), "1".into())],
@@ -113,11 +100,11 @@ fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
     match (options.experiment().name, options.cpus.as_deref()) {
         ("slices", None) => Ok((Mode::Wide, WIDE_CPUS)),
         (_, None | Some([1])) => Ok((Mode::Precise, 1)),
-        ("slices" | "peers", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
+        ("slices", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
         (_, Some(sizes)) => Err(LabError::asked(
             format!("--cpus {sizes:?}"),
             "a guest has one size",
-            format!("give one number up to {WIDE_CPUS} to slices or peers, or leave it out"),
+            format!("give one number up to {WIDE_CPUS} to slices, or leave it out"),
         )),
     }
 }
@@ -127,9 +114,6 @@ fn command(options: &LabOptions) -> Vec<String> {
     let place = ["--on", "host", "--out", ".", "--serialise"];
     let mut words: Vec<String> = run.iter().chain(&place).map(ToString::to_string).collect();
     words.extend(options.words());
-    for (name, _) in &options.peers {
-        words.extend(["--peer".into(), format!("{name}=/bin/{name}")]);
-    }
     words
 }
 

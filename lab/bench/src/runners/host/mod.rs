@@ -25,7 +25,7 @@ use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
 use self::law::LawLoop;
 use self::proc::{Guarded, Worker};
-use self::tidegate::{Peer, Tidegate};
+use self::tidegate::Tidegate;
 use crate::experiment::LabOptions;
 use crate::loads::shared_page::SharedPage;
 use crate::loads::work::Work;
@@ -55,7 +55,6 @@ pub struct Host<'a> {
     /// cells want the same.
     keeper: Keeper,
     agent: Option<Tidegate>,
-    peer: Option<Peer>,
     steps_per_ms: u64,
 }
 
@@ -118,7 +117,6 @@ impl<'a> Host<'a> {
             machine,
             keeper: Keeper::Nobody,
             agent: None,
-            peer: None,
             steps_per_ms: Work::new(1).calibrate(30),
         })
     }
@@ -134,7 +132,7 @@ impl<'a> Host<'a> {
         if self.keeper == keeper {
             return Ok(());
         }
-        (self.keeper, self.agent, self.peer) = (Keeper::Nobody, None, None);
+        (self.keeper, self.agent) = (Keeper::Nobody, None);
         match keeper {
             Keeper::Tidegate { sense, .. } => {
                 let agent = Tidegate::start(&self.tidegate, sense)?;
@@ -145,10 +143,6 @@ impl<'a> Host<'a> {
                 self.agent = Some(agent);
             }
             Keeper::SchedExt => self.agent = Some(Tidegate::start_sched_ext(&self.tidegate)?),
-            Keeper::Peer(at) => {
-                let (name, path) = &self.options.peers[at];
-                self.peer = Some(Peer::start(name, path, &self.options.out_dir())?);
-            }
             _ => {}
         }
         self.keeper = keeper;
@@ -184,7 +178,6 @@ impl<'a> Host<'a> {
         if let Some(agent) = run.agent.filter(|_| run.is_sched_ext) {
             agent.sched_ext_in_force()?;
         }
-        self.peer.as_ref().map_or(Ok(()), Peer::in_force)?;
         outcome
     }
 
@@ -196,7 +189,7 @@ impl<'a> Host<'a> {
     }
 
     pub fn finish(mut self) -> HostMachine {
-        (self.agent, self.peer) = (None, None);
+        self.agent = None;
         self.machine.finish();
         self.machine
     }
