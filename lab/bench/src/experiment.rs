@@ -50,12 +50,6 @@ pub struct LabOptions {
     /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// headroom: a shell command as main instead of the built-in server
-    #[arg(long, value_name = "COMMAND")]
-    pub main_cmd: Option<String>,
-    /// headroom: a shell command as side work instead of ffmpeg or the burner
-    #[arg(long, value_name = "COMMAND")]
-    pub side_cmd: Option<String>,
     /// headroom: load levels, where 1.0 is 25 % of the machine
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     pub loads: Option<Vec<f64>>,

@@ -182,18 +182,6 @@ pub struct Load {
     pub start_ns: u64,
 }
 
-impl Load {
-    /// Returns true for a program that is a measurement.
-    pub fn measures(&self) -> bool {
-        matches!(self.kind, Kind::Command { measures: true, .. })
-    }
-
-    /// Returns true for ffmpeg, whose progress counts frames.
-    pub fn is_ffmpeg(&self) -> bool {
-        matches!(&self.kind, Kind::Command { words, .. } if words[0] == "ffmpeg")
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     None,
@@ -256,12 +244,6 @@ pub enum Kind {
     Build {
         jobs: u32,
         each: u32,
-    },
-    /// A program from its start to its end, or until it is killed (real machines).
-    Command {
-        words: Vec<String>,
-        /// It is the measurement: it starts with the window, and ends it.
-        measures: bool,
     },
 }
 
@@ -377,18 +359,10 @@ pub struct Look {
 #[derive(Clone, Debug, Default)]
 pub struct LoadOutcome {
     pub latencies: Vec<(String, Latency)>,
-    /// Work done a second, in its own unit: CPUs at full speed, loops, frames.
+    /// Work done a second, in its own unit: CPUs at full speed, loops, messages.
     pub work_per_second: f64,
     /// How long its threads waited for a CPU each time, by the kernel's count (real machines).
     pub run_delay_us: Option<f64>,
-    /// What a program that is a measurement has printed.
-    pub output: Option<Output>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Output {
-    pub stdout: String,
-    pub stderr: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -136,8 +136,6 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     let fixed = [
         ("--loads", options.loads.is_some()),
         ("--cpus", options.cpus.is_some()),
-        ("--main-cmd", options.main_cmd.is_some()),
-        ("--side-cmd", options.side_cmd.is_some()),
     ];
     if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
         let why = format!(

@@ -120,9 +120,6 @@ fn side_work(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
                 true => ask.quick_or(200, 900) * MS,
                 false => 200 * MS,
             };
-            if let Some(side) = scene.loads.get_mut(1) {
-                side.kind = Kind::hogs(ask.cpus);
-            }
             cells.push(headroom::cell(&case, placing, round, scene));
         }
     }

@@ -9,9 +9,8 @@ use crate::experiment::{
     Alternatives, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
     scaled,
 };
-use crate::runners::host::foreign;
 use crate::runners::sim;
-use crate::scene::{Kind, Latency, Law, MS, Outcome, Role, S, Scene};
+use crate::scene::{Kind, Law, MS, Outcome, Role, Scene};
 
 pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
@@ -20,8 +19,7 @@ pub static HEADROOM: Experiment = Experiment {
     parts,
     notes: &[
         "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \
-         load 1.0 is 25 % of the machine. Side work is one thread a CPU that always wants more, or on a real machine ffmpeg if \
-         it is installed. Every arm of a comparison meets the same arrivals. Published: the cpu.headroom patches (2019), whose \
+         load 1.0 is 25 % of the machine. Side work is one thread a CPU that always wants more. Every arm of a comparison meets the same arrivals. Published: the cpu.headroom patches (2019), whose \
          side work is ffmpeg at weight 1.",
         "Simulated. Mechanism: who runs where and when, by the kernel's rules for wakeup placement, preemption, weights, idle \
          groups and quotas, and Tidegate's own control step with its sensing and its writes, or the published laws. The \
@@ -166,27 +164,9 @@ pub fn scene(
     let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
     let share = load * LEVEL_ONE;
     let (main, side) = arm.groups(&mut scene, share)?;
-    let server = match &ask.options.main_cmd {
-        Some(text) => {
-            let seconds = scene.window_ns as f64 / S as f64;
-            Kind::Command {
-                words: foreign::shell(&foreign::fill(text, seconds, load, 100.0 * share)),
-                measures: true,
-            }
-        }
-        None => Kind::Server { share },
-    };
-    scene.role(Role::Main, Some(main), server);
+    scene.role(Role::Main, Some(main), Kind::Server { share });
     if arm != Placing::NoSide {
-        let hogs = Kind::hogs(cpus);
-        let words = foreign::side_words(ask.options.side_cmd.as_deref());
-        let command = words
-            .filter(|_| !ask.is_simulated())
-            .map(|words| Kind::Command {
-                words,
-                measures: false,
-            });
-        scene.role(Role::Side, Some(side), command.unwrap_or(hogs));
+        scene.role(Role::Side, Some(side), Kind::hogs(cpus));
     }
     Ok(scene)
 }
@@ -213,17 +193,7 @@ fn lengths(ask: &Ask<'_>, arm: Placing, cpus: u32) -> (u64, u64) {
 /// run to leave out.
 pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let loads = &cell.scene.loads;
-    let mut latency = o.latency(0, "latency");
-    if let Some(output) = &o.loads[0].output {
-        let us = o.seconds() * 1e6;
-        let wall = Latency {
-            completed: 1,
-            avg_us: us,
-            p99_us: us,
-            ..Latency::default()
-        };
-        latency = foreign::parse_latency(&output.stdout).unwrap_or(wall);
-    }
+    let latency = o.latency(0, "latency");
     let s = o.whole(loads);
     let mut figures = Figures::default();
     for name in ["avg", "p50", "p90", "p99", "p999", "max"] {

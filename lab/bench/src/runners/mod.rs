@@ -73,13 +73,6 @@ fn samples(part: &Part, cell: &Cell, outcome: &Outcome) -> Vec<Sample> {
 }
 
 fn simulated(options: &LabOptions) -> Result<Report, LabError> {
-    if options.main_cmd.is_some() || options.side_cmd.is_some() {
-        return Err(LabError::asked(
-            "--main-cmd and --side-cmd",
-            "a simulated machine cannot run a command",
-            "leave them out, or run it with --on host",
-        ));
-    }
     let parts = parts(options, 0)?;
     let cells = cells(&parts);
     // About a million events for each 16 CPUs and second.

@@ -121,7 +121,6 @@ impl Run<'_> {
             latencies: latencies(&sim, made),
             work_per_second: (to - from) as f64 / wall_ns,
             run_delay_us: None,
-            output: None,
         });
         let busy_ns = (sim.machine.busy_ns() - busy_from) as f64;
         let writes = self.writes.load(Ordering::Relaxed) as f64;
@@ -427,10 +426,6 @@ fn start(
             depth: 1,
         }),
         Kind::Build { jobs, each } => return build(machine, &common, *jobs, *each),
-        Kind::Command { .. } => {
-            let why = "a simulated machine cannot run it";
-            return Err(LabError::simulation(load.name, why));
-        }
     };
     built(workload.build(&common, machine))
 }

@@ -3,7 +3,6 @@
 //! ([`crate::loads::shared_page`]).
 
 pub mod cleanup;
-pub mod foreign;
 pub mod group_clock;
 pub mod groups;
 mod law;
@@ -12,7 +11,7 @@ pub mod tidegate;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +19,6 @@ use std::thread;
 use serde_json::{Value, json};
 use tidegate_cgroup::group_path::GroupPath;
 
-use self::foreign::Frames;
 use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
 use self::law::LawLoop;
@@ -34,15 +32,12 @@ use crate::machine::{self, HostMachine};
 use crate::options::name;
 use crate::runners::sim;
 use crate::scene::{
-    Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Output, Role, S,
-    Scene,
+    Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Role, Scene,
 };
 use crate::{LabError, clock, stop};
 
 /// Looks that come more often are made at real-time priority.
 const OFTEN_NS: u64 = 50 * MS;
-/// The longest that a program may take that is a measurement.
-const COMMAND_NS: u64 = 600 * S;
 
 pub struct Host<'a> {
     options: &'a LabOptions,
@@ -58,46 +53,27 @@ pub struct Host<'a> {
     steps_per_ms: u64,
 }
 
+/// A load that runs.
 struct Active {
-    kind: Process,
+    worker: Worker,
     clock: Option<GroupClock>,
-    frames: Option<Frames>,
-}
-
-enum Process {
-    Worker(Worker),
-    Command(Guarded),
-    Pending(Vec<String>),
 }
 
 impl Active {
-    fn pid(&self) -> Option<i32> {
-        match &self.kind {
-            Process::Worker(worker) => Some(worker.pid()),
-            Process::Command(guard) => Some(guard.pid()),
-            Process::Pending(_) => None,
-        }
+    fn pid(&self) -> i32 {
+        self.worker.pid()
     }
 
     fn used_ns(&self) -> (u64, u64) {
-        match &self.kind {
-            Process::Worker(worker) => {
-                let counted = self.clock.as_ref().and_then(|clock| clock.ns().ok());
-                let first = worker.page.slot(0).cpu_ns();
-                (counted.unwrap_or_else(|| worker.page.cpu_ns()), first)
-            }
-            Process::Command(guard) => (proc::group_cpu_ns(guard.pid()), 0),
-            Process::Pending(_) => (0, 0),
-        }
+        let page = &self.worker.page;
+        let counted = self.clock.as_ref().and_then(|clock| clock.ns().ok());
+        let all = counted.unwrap_or_else(|| page.cpu_ns());
+        (all, page.slot(0).cpu_ns())
     }
 
-    /// Loops, messages or frames; CPU seconds of other commands.
-    fn work(&self, at_ns: u64) -> f64 {
-        match (&self.kind, &self.frames) {
-            (_, Some(frames)) => frames.at(at_ns).unwrap_or(0.0),
-            (Process::Worker(worker), _) => worker.page.count() as f64,
-            (_, None) => self.used_ns().0 as f64 / 1e9,
-        }
+    /// Loops or messages.
+    fn work(&self) -> f64 {
+        self.worker.page.count() as f64
     }
 }
 
@@ -240,12 +216,8 @@ impl<'a> Run<'a> {
             let group = load.group.and_then(|at| groups[at].as_ref());
             let mut one = Active {
                 clock: None,
-                frames: None,
-                kind: self.start_one(load, group)?,
+                worker: self.start_one(load, group)?,
             };
-            if let (Process::Command(guard), true) = (&mut one.kind, load.is_ffmpeg()) {
-                one.frames = Some(Frames::watch(guard));
-            }
             if matches!(load.kind, Kind::Forks { .. }) {
                 one.clock = self.clock_of(&one);
             }
@@ -272,24 +244,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn start_one(&self, load: &Load, group: Option<&Group<'_>>) -> Result<Process, LabError> {
+    fn start_one(&self, load: &Load, group: Option<&Group<'_>>) -> Result<Worker, LabError> {
         let join = group.map(Group::membership).unwrap_or_default();
         let wrap = |words: &[String]| self.command(load, group.is_some(), words);
-        if let Kind::Command { words, measures } = &load.kind {
-            if *measures {
-                return Ok(Process::Pending(words.clone()));
-            }
-            let mut command = wrap(words);
-            command.stdin(Stdio::null()).stdout(Stdio::piped());
-            let guard = Guarded::start(load.name, command, &join)?;
-            return Ok(Process::Command(guard));
-        }
         let job = self.job(load)?;
         let mut worker = Worker::start(&self.host.exe, &job, &join, &wrap)?;
         if matches!(load.kind, Kind::Hackbench { loops: 0, .. }) {
             worker.ask_within("run", 60)?;
         }
-        Ok(Process::Worker(worker))
+        Ok(worker)
     }
 
     fn job(&self, load: &Load) -> Result<Job, LabError> {
@@ -343,7 +306,7 @@ impl<'a> Run<'a> {
                 (1, Generator::Hackbench { groups, loops })
             }
             Kind::Forks { parents } => (parents as usize, Generator::Forks { work_us: 5_000 }),
-            Kind::Build { .. } | Kind::Command { .. } => {
+            Kind::Build { .. } => {
                 return Err(LabError::process(load.name, "is simulated only"));
             }
         };
@@ -361,7 +324,7 @@ impl<'a> Run<'a> {
     /// perf).
     fn clock_of(&self, active: &Active) -> Option<GroupClock> {
         let tree = self.host.tree.as_ref().ok().filter(|t| t.version() == 2)?;
-        let group = tree.group_of(active.pid()?).filter(|g| !g.is_root())?;
+        let group = tree.group_of(active.pid()).filter(|g| !g.is_root())?;
         GroupClock::open(&tree.dir(&group)).ok()
     }
 
@@ -374,10 +337,9 @@ impl<'a> Run<'a> {
         let (Hint::Latency(hint), Some(agent)) = (load.hint, self.agent) else {
             return Ok(());
         };
-        let target = match (self.is_sched_ext, group, active.pid()) {
-            (true, Some(group), _) => format!("cgroup:{}", group.path),
-            (_, _, Some(pid)) => format!("pid:{pid}"),
-            _ => return Ok(()),
+        let target = match group.filter(|_| self.is_sched_ext) {
+            Some(group) => format!("cgroup:{}", group.path),
+            None => format!("pid:{}", active.pid()),
         };
         agent.set(&target, &[format!("latency={hint}")])
     }
@@ -386,7 +348,7 @@ impl<'a> Run<'a> {
         let Keeper::Cpulimit(ppt) = self.scene.keeper else {
             return Ok(None);
         };
-        let pid = loads.first().and_then(Active::pid).unwrap_or(0);
+        let pid = loads.first().map_or(0, Active::pid);
         let mut command = Command::new("cpulimit");
         command.args(["-l", &(ppt / 10).to_string(), "-i", "-p", &pid.to_string()]);
         Guarded::logged("cpulimit", command, Path::new("/dev/null")).map(Some)
@@ -419,11 +381,8 @@ impl<'a> Run<'a> {
         let own = |role: Role| -> Vec<Arc<SharedPage>> {
             let loads = self.scene.loads.iter().zip(loads);
             let workers = loads.filter(|(load, _)| load.role == role);
-            let page = |active: &Active| match &active.kind {
-                Process::Worker(worker) => Some(Arc::clone(&worker.page)),
-                _ => None,
-            };
-            workers.filter_map(|(_, active)| page(active)).collect()
+            let page = |(_, active): (&Load, &Active)| Arc::clone(&active.worker.page);
+            workers.map(page).collect()
         };
         let side = self.scene.loads.iter().find(|l| l.role == Role::Side)?;
         let cpus = self.host.machine.cpus as u32;
@@ -440,50 +399,36 @@ impl<'a> Run<'a> {
     fn measure(&self, loads: &mut [Active]) -> Result<Outcome, LabError> {
         let began_ns = clock::monotonic_ns();
         for (load, active) in self.scene.loads.iter().zip(loads.iter_mut()) {
-            if let (Kind::Level(orders), Process::Worker(worker)) = (&load.kind, &mut active.kind) {
-                worker.ask(&json!([began_ns, orders]).to_string())?;
+            if let Kind::Level(orders) = &load.kind {
+                let levels = json!([began_ns, orders]).to_string();
+                active.worker.ask(&levels)?;
             }
         }
         let scene = self.scene;
         stop::sleep_until(began_ns + scene.warm_ns)?;
-        for (load, active) in scene.loads.iter().zip(loads.iter_mut()) {
-            match &mut active.kind {
-                Process::Worker(worker) => worker.ask("measure").map(|_| ())?,
-                Process::Command(guard) => still_runs(guard)?,
-                Process::Pending(words) => active.kind = self.begin(load, words)?,
-            }
+        for active in loads.iter_mut() {
+            active.worker.ask("measure")?;
         }
         let clocks = Clocks::new(self, loads, began_ns);
         let limits_from = self.limits(loads);
         let agent = self.agent.filter(|_| !self.is_sched_ext);
         let status_from = agent.map(Tidegate::status).transpose()?;
         let mut looks = vec![clocks.look(loads)];
-        let work = |loads: &[Active]| -> Vec<f64> {
-            let now = clock::monotonic_ns();
-            // ffmpeg reports ten times a second: a little later, what it had done by now is known.
-            if loads.iter().any(|l| l.frames.is_some()) {
-                clock::sleep_until(now + 120 * MS);
-            }
-            loads.iter().map(|l| l.work(now)).collect()
-        };
+        let work = |loads: &[Active]| -> Vec<f64> { loads.iter().map(Active::work).collect() };
         let work_from = work(loads);
         let delays = |loads: &[Active]| -> Vec<Option<(u64, u64)>> {
-            let delay = |active: &Active| active.pid().and_then(proc::run_delay);
+            let delay = |active: &Active| proc::run_delay(active.pid());
             loads.iter().map(delay).collect()
         };
         let delays_from = delays(loads);
         let mut extra = Vec::new();
         if let Some(at) = scene.until_done {
-            if let Process::Worker(worker) = &mut loads[at].kind {
-                let answer = worker.ask_within("run", 300)?;
-                if let Some(why) = answer["error"].as_str() {
-                    return Err(LabError::process(scene.loads[at].name, why));
-                }
-                extra.extend(answer["seconds"].as_f64().map(|s| ("elapsed_seconds", s)));
+            let answer = loads[at].worker.ask_within("run", 300)?;
+            if let Some(why) = answer["error"].as_str() {
+                return Err(LabError::process(scene.loads[at].name, why));
             }
+            extra.extend(answer["seconds"].as_f64().map(|s| ("elapsed_seconds", s)));
             looks.push(clocks.look(loads));
-        } else if let Some(at) = scene.loads.iter().position(Load::measures) {
-            clocks.while_it_runs(loads, at, &mut looks)?;
         } else {
             looks.extend(clocks.looks(loads)?);
         }
@@ -503,57 +448,18 @@ impl<'a> Run<'a> {
             outcome.extra.push(("writes_per_second", writes));
         }
         for (at, active) in loads.iter_mut().enumerate() {
-            let mut one = LoadOutcome {
+            let answer = active.worker.ask("report")?;
+            for name in ["longest_stop_us", "forked"] {
+                let value = answer[name].as_f64();
+                outcome.extra.extend(value.map(|value| (name, value)));
+            }
+            outcome.loads.push(LoadOutcome {
                 work_per_second: (work_to[at] - work_from[at]) / seconds,
                 run_delay_us: mean_us(delays_from[at], delays_to[at]),
-                ..LoadOutcome::default()
-            };
-            match &mut active.kind {
-                Process::Worker(worker) => {
-                    let answer = worker.ask("report")?;
-                    one.latencies = latencies(&answer);
-                    for name in ["longest_stop_us", "forked"] {
-                        let value = answer[name].as_f64();
-                        outcome.extra.extend(value.map(|value| (name, value)));
-                    }
-                }
-                Process::Command(guard) if scene.loads[at].measures() => {
-                    one.output = Some(self.output(guard)?)
-                }
-                _ => {}
-            }
-            outcome.loads.push(one);
+                latencies: latencies(&answer),
+            });
         }
         Ok(outcome)
-    }
-
-    /// Starts a program that is a measurement, with its output in files: a pipe that fills would
-    /// hold it up.
-    fn begin(&self, load: &Load, words: &[String]) -> Result<Process, LabError> {
-        let mut command = self.command(load, self.is_sched_ext, words);
-        let open = |name: &str| {
-            let path = self.host.options.out_dir().join(name);
-            let file = fs::File::create(&path);
-            file.map_err(|e| LabError::file("keep a program's output", path, e))
-        };
-        command.stdin(Stdio::null());
-        command.stdout(open("load.out")?).stderr(open("load.err")?);
-        Guarded::start(load.name, command, &[]).map(Process::Command)
-    }
-
-    fn output(&self, guard: &mut Guarded) -> Result<Output, LabError> {
-        let read = |name: &str| {
-            fs::read_to_string(self.host.options.out_dir().join(name)).unwrap_or_default()
-        };
-        let (stdout, stderr) = (read("load.out"), read("load.err"));
-        match guard.ended() {
-            Some(status) if !status.success() => {
-                let last = stderr.lines().last().unwrap_or_default();
-                let why = format!("ended with {status}: {last}");
-                Err(LabError::process(guard.name(), why))
-            }
-            _ => Ok(Output { stdout, stderr }),
-        }
     }
 
     /// By group: what its limit has counted, or the scheduler's counts of all limits.
@@ -566,7 +472,7 @@ impl<'a> Run<'a> {
                 return Some(sched_ext_counted(&sched_ext["quotas"]));
             }
             let load = self.scene.loads.iter().position(|l| l.group == Some(at))?;
-            Some(tree.counted(&tree.group_of(loads[load].pid()?)?))
+            Some(tree.counted(&tree.group_of(loads[load].pid())?))
         };
         let groups = 0..self.scene.groups.len();
         groups.map(|at| of(at).unwrap_or_default()).collect()
@@ -586,7 +492,7 @@ impl<'a> Clocks<'a> {
     fn new(run: &Run<'a>, loads: &[Active], began_ns: u64) -> Self {
         let tree = run.host.tree.as_ref().ok();
         let groups = tree.filter(|t| t.machine_ns().is_some()).map(|tree| {
-            let pids = loads.iter().filter_map(Active::pid);
+            let pids = loads.iter().map(Active::pid);
             let mut groups: Vec<GroupPath> = pids.filter_map(|p| tree.group_of(p)).collect();
             groups.sort();
             groups.dedup();
@@ -664,32 +570,6 @@ impl<'a> Clocks<'a> {
             looks.unwrap_or(Err(LabError::process("looks", "panicked")))
         })
     }
-
-    /// Until the program has ended: its CPU time is gone with it, so the last look is before its
-    /// end.
-    fn while_it_runs(
-        &self,
-        loads: &mut [Active],
-        at: usize,
-        looks: &mut Vec<Look>,
-    ) -> Result<(), LabError> {
-        let until_ns = clock::monotonic_ns() + COMMAND_NS;
-        let mut last = looks[0].clone();
-        loop {
-            if let Process::Command(guard) = &mut loads[at].kind
-                && guard.wait(50 * MS)?.is_some()
-            {
-                last.at_ns = clock::monotonic_ns() - self.began_ns;
-                looks.push(last);
-                return Ok(());
-            }
-            if clock::monotonic_ns() > until_ns {
-                let why = format!("has not ended after {} s", COMMAND_NS / S);
-                return Err(LabError::process(self.scene.loads[at].name, why));
-            }
-            last = self.look(loads);
-        }
-    }
 }
 
 /// The agent counts over its last 10 s, which in a short window holds the time before it: there its
@@ -727,14 +607,6 @@ fn latencies(answer: &Value) -> Vec<(String, Latency)> {
         Some((name.clone(), latency))
     };
     named.filter_map(of).collect()
-}
-
-fn still_runs(guard: &mut Guarded) -> Result<(), LabError> {
-    let Some(status) = guard.ended() else {
-        return Ok(());
-    };
-    let why = format!("ended ({status}) before the window; give one that runs until it is killed");
-    Err(LabError::process(guard.name(), why))
 }
 
 /// First in, first out at a low real-time priority, or else the best nice value.

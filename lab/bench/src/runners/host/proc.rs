@@ -87,16 +87,6 @@ impl Guarded {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits for its end, without a look in between that would disturb what is measured; nothing
-    /// once the patience ends.
-    pub fn wait(&mut self, patience_ns: u64) -> Result<Option<ExitStatus>, LabError> {
-        let end = rustix::process::pidfd_open(self.id(), rustix::process::PidfdFlags::empty());
-        let end = end.map_err(|e| LabError::process(&self.name, format!("is lost: {e}")))?;
-        readable(&end, patience_ns);
-        stop::check()?;
-        Ok(self.ended())
-    }
-
     /// Asks it to end, and gives it `patience_ns`; then it is killed.
     pub fn end(&mut self, patience_ns: u64) {
         let _ = kill_process(self.id(), Signal::TERM);
@@ -253,14 +243,6 @@ pub fn run_delay(pid: i32) -> Option<(u64, u64)> {
     };
     let counted = tasks.filter_map(|task| of(task.ok()?));
     counted.reduce(|a, b| (a.0 + b.0, a.1 + b.1))
-}
-
-/// CPU time of a command and everything alive that it forked into its process group.
-pub fn group_cpu_ns(pgid: i32) -> u64 {
-    group_members(pgid)
-        .into_iter()
-        .filter_map(clock::process_cpu_ns)
-        .sum()
 }
 
 #[cfg(test)]
