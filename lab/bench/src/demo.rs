@@ -1,16 +1,14 @@
 //! `tidegate-lab demo`: a tour of the five mechanisms on this machine, each beside its strongest
 //! simple alternative. It is an experiment like the others, run station by station.
 
-mod picture;
 mod stations;
 
 use tidegate_api::cli::wrapped;
 
-use self::stations::{FOLLOW_TITLE, Found, SIDE_WORK_TITLE, STATIONS};
+use self::stations::{Found, STATIONS};
 use crate::experiment::{Ask, Cell, Experiment, LabOptions};
 use crate::machine::Machine;
 use crate::options::{Engine, On};
-use crate::report::plots::{self, Plot};
 use crate::report::{self, Report, Table, build, text};
 use crate::runners;
 use crate::runners::host::{Host, cleanup};
@@ -50,7 +48,7 @@ pub struct Demo {
 }
 
 /// Runs the stations one after another, says the result of each as soon as it ends, and writes the
-/// report and the picture under [`LabOptions::out`]. A station that cannot run here says why.
+/// report under [`LabOptions::out`]. A station that cannot run here says why.
 pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabError> {
     let options = &LabOptions {
         experiment: Some(&DEMO),
@@ -105,30 +103,11 @@ pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabE
     let mut report = build::report(&DEMO, machine, &parts, &samples);
     report.notes.push(format!("The tour took {seconds:.0} s."));
     report.notes.extend(missing);
-    let picture = picture::draw(&report);
     let loud = report
         .notes
         .iter()
         .find(|note| note.starts_with(build::LOUD_NOTE));
     let loud = loud.map_or_else(String::new, |note| wrapped("", note));
-    let is_drawn = [SIDE_WORK_TITLE, FOLLOW_TITLE];
-    let is_dots = |plot: &Plot| !is_drawn.iter().any(|title| plot.title.starts_with(title));
-    report.plots.retain(is_dots);
-    let plot = |title: &str, see: &str, svg| Plot {
-        title: title.into(),
-        see: see.into(),
-        svg,
-    };
-    let bars = plot(SIDE_WORK_TITLE, "Bars are medians.", picture.clone());
-    let lines = plots::traces(&traces, STEP_NS as f64 / 1e9);
-    let lines = plot(
-        FOLLOW_TITLE,
-        "The part of the machine that each has.",
-        lines,
-    );
-    report.plots.splice(0..0, [bars, lines]);
-    let path = options.out_dir().join("demo.svg");
-    std::fs::write(&path, picture).map_err(|source| LabError::Report { path, source })?;
     let text = text::table(&table);
     report.tables.insert(0, table);
     report.write_files(&options.out_dir())?;

@@ -47,7 +47,7 @@ pub struct LabOptions {
     /// Repeat each arm this often
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
+    /// Write the page and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// headroom: load levels, where 1.0 is 25 % of the machine

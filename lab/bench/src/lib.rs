@@ -12,7 +12,7 @@
 //!                   ├─ runners::host: processes that run `worker ...` (loads), and clocks
 //!                   ├─ runners::sim: simulated machines
 //!                   └─ runners::vm: the host's runner, in a guest
-//!               └─> samples ─> report: terminal table, HTML, CSV, JSON
+//!               └─> samples ─> report: terminal table, HTML, JSON
 //! ```
 //!
 //! Simulated ([`runners::sim`]), Tidegate's engines are a part of the model: the agent's own

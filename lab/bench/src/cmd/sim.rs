@@ -69,7 +69,7 @@ pub struct Args {
     /// Write a trace for ui.perfetto.dev into this file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write the page, CSV and JSON into this folder
+    /// Write the page and JSON into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// No progress on standard error

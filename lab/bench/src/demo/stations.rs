@@ -78,17 +78,16 @@ impl Found<'_> {
     }
 }
 
-pub const SIDE_WORK: &str = "side_work";
-pub const SIDE_WORK_TITLE: &str = "A server beside side work";
+const SIDE_WORK: &str = "side_work";
 const LOAD: f64 = 1.0;
-/// Keys of the arms, and their names in the picture.
-pub const WAYS: [(&str, &str); 6] = [
-    ("no_side", "alone"),
-    ("as_started", "same group"),
-    ("own_group", "own group"),
-    ("cpu_idle", "cpu.idle"),
-    ("tidegate", "Tidegate"),
-    ("tidegate_30", "Tidegate 30 %"),
+/// Keys of the arms.
+const WAYS: [&str; 6] = [
+    "no_side",
+    "as_started",
+    "own_group",
+    "cpu_idle",
+    "tidegate",
+    "tidegate_30",
 ];
 const PLACINGS: [Placing; 6] = [
     Placing::NoSide,
@@ -127,14 +126,14 @@ fn side_work(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         ("no_side", &["run_delay_us", "p99_us"]),
         ("cpu_idle", &["run_delay_us", "p99_us", "side_ratio"]),
     ];
-    let title = SIDE_WORK_TITLE;
+    let title = "A server beside side work";
     let metrics = &SIDE_WORK_METRICS;
     let part = Part::new(SIDE_WORK, title, cells, headroom::figures, metrics);
     Ok(vec![part.pooled().over(over)])
 }
 
 fn side_work_rows(found: &Found<'_>) -> Vec<Row> {
-    let of = |name: &str, scale| WAYS.map(|(arm, _)| found.shown(SIDE_WORK, arm, name, scale));
+    let of = |name: &str, scale| WAYS.map(|arm| found.shown(SIDE_WORK, arm, name, scale));
     let row = |what: &str, [alone, same, own, idle, default, thirty]: [String; 6]| {
         [
             what.replace("{alone}", &alone),
@@ -150,7 +149,7 @@ fn side_work_rows(found: &Found<'_>) -> Vec<Row> {
     ]
 }
 
-pub const FOLLOW_TITLE: &str = "Main steps from 10 to 80 % and back, headroom 30 %";
+const FOLLOW_TITLE: &str = "Main steps from 10 to 80 % and back, headroom 30 %";
 
 fn follow(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let seed = ask.seed(&[2]);

@@ -1,5 +1,4 @@
-//! What an experiment found, and its four forms: tables on the terminal, one HTML page, CSV and
-//! JSON.
+//! What an experiment found, and its three forms: tables on the terminal, one HTML page and JSON.
 
 pub mod build;
 mod html;
@@ -150,17 +149,12 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
     }
 
-    /// The rows, one column for each name that any row has, in order of appearance.
-    pub fn to_csv(&self) -> String {
-        text::csv(&self.rows)
-    }
-
     /// One page with everything, that loads nothing from elsewhere.
     pub fn to_html(&self) -> String {
         html::render(self)
     }
 
-    /// The page, the CSV and the JSON that were written.
+    /// The page and the JSON that were written.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
@@ -186,13 +180,12 @@ impl Report {
         }
     }
 
-    /// Writes the three files into `dir`, which is made.
+    /// Writes the two files into `dir`, which is made.
     pub fn write_files(&mut self, dir: &Path) -> Result<(), LabError> {
         make_folder(dir)?;
         let json = self.to_json() + "\n";
         for (kind, text) in [
             ("html", self.to_html()),
-            ("csv", self.to_csv()),
             ("json", json),
         ] {
             let path = dir.join(format!("{}.{kind}", self.file_stem()));

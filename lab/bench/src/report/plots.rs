@@ -79,59 +79,6 @@ pub fn dots(title: &str, see: &str, rows: &[(String, Vec<f64>)]) -> Option<Plot>
     })
 }
 
-/// Draws parts of the machine over time, a line each, which differ in their dashes.
-pub fn traces(lines: &[(String, Vec<f64>)], step_s: f64) -> String {
-    const DASHES: [&str; 3] = ["none", "2 2", "7 3"];
-    let (left, width, top, bottom) = (60.0, 640.0, 12.0, 212.0);
-    let steps = lines.iter().map(|(_, shares)| shares.len()).max();
-    let steps = steps.unwrap_or(1).max(2);
-    let x = |step: usize| left + width * step as f64 / (steps - 1) as f64;
-    let y = |share: f64| bottom - (bottom - top) * share.clamp(0.0, 1.0);
-    // Writing to a string cannot fail.
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} 240\" width=\"{WIDTH}\" \
-         height=\"240\" font-size=\"12\" fill=\"currentColor\">\n"
-    );
-    for share in [0.0, 0.5, 1.0] {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{:.0} %</text>\
-             <rect x=\"{left}\" y=\"{}\" width=\"{width}\" height=\"1\" opacity=\"0.2\"/>",
-            left - 8.0,
-            y(share) + 4.0,
-            100.0 * share,
-            y(share)
-        );
-    }
-    let second = (1.0 / step_s) as usize;
-    for step in (0..steps).step_by(second.max(1)) {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{:.0} s</text>",
-            x(step),
-            bottom + 18.0,
-            step as f64 * step_s
-        );
-    }
-    for (at, (label, shares)) in lines.iter().enumerate() {
-        let dashes = DASHES[at % DASHES.len()];
-        let points = shares.iter().enumerate();
-        let points = points.map(|(step, share)| format!("{:.1},{:.1}", x(step), y(*share)));
-        let (from, middle) = (left + width + 12.0, top + 20.0 * at as f64 + 8.0);
-        let points = points.collect::<Vec<_>>().join(" ");
-        let _ = writeln!(
-            svg,
-            "<g fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\" stroke-dasharray=\"{dashes}\">\
-             <polyline points=\"{points}\"/><path d=\"M{from} {middle}h28\"/></g>\
-             <text x=\"{}\" y=\"{}\">{}</text>",
-            from + 34.0,
-            middle + 4.0,
-            super::escape(label)
-        );
-    }
-    svg + "</svg>\n"
-}
-
 /// 1, 2 and 5 of each decade on the axis, or the decades alone if it has many.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high - low > 3.0 {

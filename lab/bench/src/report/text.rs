@@ -1,10 +1,7 @@
-//! The terminal's form, and CSV.
-
-use serde_json::{Map, Value};
+//! The terminal's form.
 
 use tidegate_api::cli::wrapped;
 
-use super::build::distinct;
 use super::{Headline, Report, Table};
 use crate::stats;
 
@@ -122,26 +119,6 @@ pub fn table(t: &Table) -> String {
 pub fn is_number(cell: &str) -> bool {
     cell.trim_start_matches(['+', '-', '−', '≥', '≤', ' '])
         .starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// One column for each name that any row has, in order of appearance.
-pub fn csv(rows: &[Map<String, Value>]) -> String {
-    let columns = distinct(rows.iter().flat_map(Map::keys));
-    let mut out = csv::Writer::from_writer(Vec::new());
-    // Writing to memory cannot fail.
-    let _ = out.write_record(&columns);
-    for row in rows {
-        let _ = out.write_record(columns.iter().map(|name| cell(row.get(*name))));
-    }
-    String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default()
-}
-
-fn cell(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
 }
 
 #[cfg(test)]
