@@ -45,7 +45,7 @@ pub use program::{Ctx, Op, Program, TaskSpec};
 pub use sched::BandwidthStat;
 pub use spec::{Bandwidth, Class, GroupSpec, Policy};
 pub use topology::Topology;
-pub use trace::{Event, GroupFile, Tracer};
+pub use trace::{Event, Tracer};
 
 /// Simulated time and CPU time, in nanoseconds.
 pub type Ns = u64;

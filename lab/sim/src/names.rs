@@ -91,11 +91,4 @@ impl Names {
     pub fn all_series(&self) -> &[String] {
         &self.series
     }
-
-    /// Every task that is known.
-    pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &Player)> {
-        let numbered = self.tasks.iter().enumerate();
-        // Task numbers are 32 bits wide.
-        numbered.filter_map(|(at, player)| Some((TaskId(at as u32), player.as_ref()?)))
-    }
 }

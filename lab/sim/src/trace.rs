@@ -19,26 +19,11 @@ pub enum Event {
         /// The CPU it was placed on.
         cpu: CpuId,
     },
-    /// A task began to wait.
-    Sleep {
-        task: TaskId,
-        /// The CPU it ran on.
-        cpu: CpuId,
-    },
     /// A task was created.
     Fork {
         /// By whom (none: from outside).
         parent: Option<TaskId>,
         child: TaskId,
-    },
-    Exit {
-        task: TaskId,
-    },
-    /// A runnable task was moved by balancing.
-    Migrate {
-        task: TaskId,
-        from: CpuId,
-        to: CpuId,
     },
     /// A group ran out of quota on a CPU.
     Throttle {
@@ -58,7 +43,8 @@ pub enum Event {
     /// One of a group's files was written from outside.
     Write {
         group: GroupId,
-        what: GroupFile,
+        /// Quota and period in us, where it is a limit.
+        limit_us: Option<(u64, u64)>,
     },
     /// A program recorded a value.
     Record {
@@ -66,20 +52,6 @@ pub enum Event {
         series: SeriesId,
         value: u64,
     },
-}
-
-/// A file of a group, and what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupFile {
-    /// cpu.max: quota (none: max) and period.
-    Max {
-        quota_us: Option<u64>,
-        period_us: u64,
-    },
-    Weight(u32),
-    Idle(bool),
-    /// cpuset.cpus: how many CPUs it names.
-    Cpus(u32),
 }
 
 pub trait Tracer: Send {

@@ -9,7 +9,7 @@ use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{BUILTIN, EngineKind, Override, Scenario, Text};
 use tidegate_sim::sweep::{self, Sweep};
-use tidegate_sim::tracers::{Log, Perfetto, Sink};
+use tidegate_sim::tracers::{Perfetto, Sink};
 use tidegate_sim::{Tracer, registry};
 
 use crate::cmd::{sim_asked, sim_fleet};
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["scenario", "json"])]
     list: bool,
     /// Print the scenario's file, as it is, instead of running it
-    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "sweep", "log", "trace", "out", "json"])]
+    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "sweep", "trace", "out", "json"])]
     print: bool,
     /// CPUs of the machine
     #[arg(long, value_name = "N")]
@@ -63,10 +63,7 @@ pub struct Args {
     /// Run this many points of a sweep at a time [default: one a CPU]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Write every event into this file (of a sweep: one file a point)
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// Write a trace for ui.perfetto.dev into this file
+    /// Write a trace for ui.perfetto.dev into this file (of a sweep: one file a point)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Write the page and JSON into this folder
@@ -144,7 +141,7 @@ fn refuse_what_is_lost(args: &Args, points: &[Point]) -> Result<(), Failure> {
     // The points of a sweep write files of their own names.
     if points.len() == 1 {
         let asked = args.scenario.as_deref().unwrap_or_default();
-        let lost = sim_asked::overwritten(asked, args.log.as_deref(), args.trace.as_deref());
+        let lost = sim_asked::overwritten(asked, args.trace.as_deref());
         refused.extend(lost.map(|why| format!("sim: {why}")));
     }
     if refused.is_empty() {
@@ -299,20 +296,13 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
     let scenario = &point.scenario;
     let stage = Stage::new(scenario).map_err(|error| error.to_string())?;
     let mut tracers: Vec<Box<dyn Tracer>> = Vec::new();
-    let mut files: Vec<(PathBuf, Sink)> = Vec::new();
-    if let Some(log) = &args.log {
-        let (path, sink) = open(log, point.number)?;
-        tracers.push(Box::new(Log::new(sink.clone(), &stage.names, &point.again)));
-        files.push((path, sink));
-    }
     let mut trace = None;
     if let Some(file) = &args.trace {
         let (path, sink) = open(file, point.number)?;
         let cpus = scenario.machine.topology.cpus();
         let perfetto = Perfetto::new(sink.clone(), &stage.names, cpus, &point.again);
         tracers.push(Box::new(perfetto.clone()));
-        files.push((path, sink));
-        trace = Some(perfetto);
+        trace = Some((perfetto, path, sink));
     }
     let mut done_ns = 0;
     let mut step = |now_ns: u64| {
@@ -321,11 +311,9 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
         true
     };
     let ran = stage.run(scenario, tracers, &mut step);
-    if let Some(perfetto) = &trace {
-        perfetto.finish(ran.is_ok().then_some(scenario.duration_ns));
-    }
     // What was written up to a failure is what one wants to look at: closed in either case.
-    for (path, sink) in &files {
+    if let Some((perfetto, path, sink)) = &trace {
+        perfetto.finish(ran.is_ok().then_some(scenario.duration_ns));
         sink.close().map_err(|error| unwritable(path, &error))?;
     }
     let mut outcome = ran.map_err(|error| error.to_string())?;
@@ -333,7 +321,7 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
     Ok(outcome)
 }
 
-/// `run.log` for one run, `run.3.log` for the third point of a sweep.
+/// `run.json` for one run, `run.3.json` for the third point of a sweep.
 fn open(path: &Path, number: Option<usize>) -> Result<(PathBuf, Sink), String> {
     let path = match number {
         None => path.to_owned(),

@@ -44,23 +44,11 @@ pub fn unread(typed: &[Override], engines: &[EngineKind]) -> Vec<String> {
     said
 }
 
-/// A file to write that is the scenario itself, or both the log and the trace.
-pub fn overwritten(scenario: &str, log: Option<&Path>, trace: Option<&Path>) -> Option<String> {
-    let refused = |flag: &str, path: &Path, what: &str| {
-        let path = path.display();
-        Some(format!("{flag} {path}: is {what}; name another file"))
-    };
-    for (flag, path) in [("--log", log), ("--trace", trace)] {
-        if let Some(path) = path.filter(|path| same_file(path, Path::new(scenario))) {
-            return refused(flag, path, "the scenario itself");
-        }
-    }
-    match (log, trace) {
-        (Some(log), Some(trace)) if (log == trace && !log.exists()) || same_file(log, trace) => {
-            refused("--trace", trace, "the log too")
-        }
-        _ => None,
-    }
+/// A file to write that is the scenario itself.
+pub fn overwritten(scenario: &str, trace: Option<&Path>) -> Option<String> {
+    let trace = trace.filter(|path| same_file(path, Path::new(scenario)))?;
+    let path = trace.display();
+    Some(format!("--trace {path}: is the scenario itself; name another file"))
 }
 
 /// Whether both name one regular file.

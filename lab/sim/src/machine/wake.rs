@@ -86,7 +86,6 @@ impl Machine {
     pub(super) fn block(&mut self, cpu: CpuId, task: TaskId) {
         self.k.task_mut(task).state = TaskState::Waiting;
         self.leave(cpu, task, Dequeue::Sleep);
-        self.k.trace(Event::Sleep { task, cpu });
         self.schedule(cpu);
     }
 
@@ -95,7 +94,6 @@ impl Machine {
         self.k.task_mut(task).state = TaskState::Exited;
         self.leave(cpu, task, Dequeue::Exit);
         self.k.cold[task.index()].program = None;
-        self.k.trace(Event::Exit { task });
         self.schedule(cpu);
     }
 

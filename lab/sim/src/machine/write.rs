@@ -7,7 +7,7 @@ use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::TaskState;
 use crate::sched::{fifo, migrate, preempt};
 use crate::spec::Bandwidth;
-use crate::trace::{Event, GroupFile};
+use crate::trace::Event;
 
 impl Machine {
     /// cpu.max and cpu.max.burst. A write is a refill: the pool gets a quota,
@@ -28,10 +28,7 @@ impl Machine {
         } = bandwidth;
         self.k.trace(Event::Write {
             group,
-            what: GroupFile::Max {
-                quota_us,
-                period_us,
-            },
+            limit_us: quota_us.map(|quota_us| (quota_us, period_us)),
         });
         Ok(())
     }
@@ -71,7 +68,7 @@ impl Machine {
         self.sched.set_shares(&mut self.k, group);
         self.k.trace(Event::Write {
             group,
-            what: GroupFile::Weight(weight),
+            limit_us: None,
         });
         Ok(())
     }
@@ -87,7 +84,7 @@ impl Machine {
         self.sched.set_shares(&mut self.k, group);
         self.k.trace(Event::Write {
             group,
-            what: GroupFile::Idle(idle),
+            limit_us: None,
         });
         Ok(())
     }
@@ -118,7 +115,7 @@ impl Machine {
         }
         self.k.trace(Event::Write {
             group,
-            what: GroupFile::Cpus(cpus.count()),
+            limit_us: None,
         });
         Ok(())
     }

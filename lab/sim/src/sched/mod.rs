@@ -35,7 +35,6 @@ pub(crate) mod place;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use crate::spec::Policy;
-use crate::trace::Event;
 pub(crate) use fair::{Dequeue, Enqueue, Fair, verify};
 
 /// A group's cpu.stat, with the kernel's meaning: `throttled_ns` adds up over
@@ -62,7 +61,6 @@ pub(crate) fn migrate(k: &mut Kernel, sched: &mut Fair, task: TaskId, to: CpuId)
         "a running task is put first"
     );
     sched.dequeue(k, from, task, Dequeue::Move);
-    k.trace(Event::Migrate { task, from, to });
     let cost = k.cfg.costs.migrate_ns;
     let t = k.task_mut(task);
     t.cpu = to;

@@ -1,14 +1,12 @@
-//! Who writes a run down: a log of lines ([`Log`]), a trace for Perfetto ([`Perfetto`]), and what
-//! each group went through ([`Tally`]).
+//! Who writes a run down: a trace for Perfetto ([`Perfetto`]), and what each group went through
+//! ([`Tally`]).
 
-mod log;
 mod perfetto;
 mod tally;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use log::Log;
 pub use perfetto::Perfetto;
 pub use tally::{GroupTally, Tally};
 
@@ -60,28 +58,5 @@ impl Sink {
         self.write(|out| out.flush());
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.failed.take().map_or(Ok(()), Err)
-    }
-}
-
-/// A writer into memory that can be read afterwards.
-#[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Memory {
-    pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use super::Sink;
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::names::Names;
-use crate::trace::{Event, GroupFile, Tracer};
+use crate::trace::{Event, Tracer};
 
 const CPUS: u32 = 1;
 const GROUPS: u32 = 2;
@@ -153,11 +153,7 @@ impl Writer {
             }
             Event::Write {
                 group,
-                what:
-                    GroupFile::Max {
-                        quota_us: Some(quota_us),
-                        period_us,
-                    },
+                limit_us: Some((quota_us, period_us)),
             } => {
                 let name = format!("quota {}", self.names.group_name(group));
                 let percent = quota_us as f64 * 100.0 / period_us as f64;
