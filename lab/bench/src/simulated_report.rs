@@ -1,5 +1,4 @@
-//! The report on the runs of a scenario, of which several are a sweep: what the workloads recorded,
-//! and what each group used. A run is an arm, so that those of one name are next to each other.
+//! The report on the run of a scenario: what the workloads recorded, and what each group used.
 
 use tidegate_sim::outcome::{GroupOutcome, Outcome, SeriesOutcome};
 use tidegate_sim::scenario::Scenario;
@@ -7,7 +6,7 @@ use tidegate_sim::{Class, Scheduler};
 
 use crate::experiment::{Arm, Case, Figures, Metric, Part, Sample, metric, scaled};
 use crate::machine::{Machine, Simulated};
-use crate::report::build::{distinct, groups};
+use crate::report::build::groups;
 use crate::report::{Report, Subject};
 use crate::runners::sim::contention_words;
 use crate::scene::Latency;
@@ -35,23 +34,12 @@ const GROUPS: [Metric; 10] = [
     metric("writes", "writes", 0),
 ];
 
-pub fn report(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Report {
+pub fn report(scenario: &Scenario, outcome: &Outcome, command: &str) -> Report {
     let part = |key, title, metrics| Part::new(key, title, Vec::new(), |_, _| Vec::new(), metrics);
     let series = part("series", "What the workloads recorded (ms)", &SERIES);
     let used = part("group", "Groups", &GROUPS);
-    let mut samples: Vec<Sample> = outcomes.iter().flat_map(samples).collect();
-    let names = distinct(
-        samples
-            .iter()
-            .map(|s| (s.part.clone(), s.case.label.clone())),
-    );
-    let place = |s: &Sample| {
-        names
-            .iter()
-            .position(|n| *n == (s.part.clone(), s.case.label.clone()))
-    };
-    samples.sort_by_key(place);
-    let mut report = Report::new("sim", machine(scenario, outcomes, command));
+    let samples = samples(outcome);
+    let mut report = Report::new("sim", machine(scenario, command));
     report.scenario = Some(Subject {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
@@ -67,13 +55,9 @@ pub fn report(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Repor
     report
         .plots
         .extend(drawn.iter().filter_map(|one| one.plot()));
-    for outcome in outcomes {
-        let (engine, run) = (&outcome.engine, outcome.label());
-        let refusals = outcome.refusals.iter();
-        report.notes.extend(
-            refusals.map(|refusal| format!("The machine refused {engine}: {run} {refusal}.")),
-        );
-    }
+    let refusals = outcome.refusals.iter();
+    let refused = |why| format!("The machine refused {}: {why}.", outcome.engine);
+    report.notes.extend(refusals.map(refused));
     report.notes.push(
         "CPUs is the time on a CPU, work what it was worth at full speed. Latencies of an open \
          loop count from the scheduled arrival. Slowdown by busy neighbours is the model's \
@@ -84,10 +68,10 @@ pub fn report(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Repor
     report
 }
 
-fn machine(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Machine {
+fn machine(scenario: &Scenario, command: &str) -> Machine {
     let topology = &scenario.machine.topology;
     Machine::Simulated(Simulated {
-        cpus: distinct(outcomes.iter().map(|outcome| outcome.cpus)),
+        cpus: vec![topology.cpus()],
         threads_per_core: topology.threads_per_core(),
         cpus_per_llc: topology.cpus_per_llc(),
         scheduler: match &scenario.machine.scheduler {
@@ -106,14 +90,10 @@ fn samples(outcome: &Outcome) -> Vec<Sample> {
     let sample = |part: &str, case: Case, figures| Sample {
         part: part.into(),
         case: case
-            .with("run", outcome.label())
             .with("engine", outcome.engine.clone())
             .with("seed", outcome.seed)
             .with("cpus", outcome.cpus),
-        arm: match outcome.label() {
-            label if label.is_empty() => Arm::new("", outcome.engine.clone()),
-            label => Arm::new(label.clone(), label),
-        },
+        arm: Arm::new("", outcome.engine.clone()),
         round: 0,
         figures,
     };

@@ -15,6 +15,7 @@ mod kernel;
 pub mod machine;
 pub mod names;
 pub mod outcome;
+pub mod parallel;
 pub mod plan;
 pub mod policies;
 pub mod prng;
@@ -25,7 +26,7 @@ pub mod scenario;
 mod sched;
 pub mod spec;
 mod state;
-pub mod sweep;
+
 pub mod topology;
 pub mod trace;
 pub mod tracers;

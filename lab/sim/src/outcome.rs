@@ -2,14 +2,11 @@
 
 use crate::Ns;
 use crate::hist::Histogram;
-use crate::scenario::Override;
 use crate::spec::Class;
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub scenario: String,
-    /// What was laid over the file for this run alone (a sweep's values).
-    pub point: Vec<Override>,
     pub seed: u64,
     /// CPUs of the machine.
     pub cpus: u32,
@@ -80,15 +77,6 @@ pub struct Sample {
 }
 
 impl Outcome {
-    /// The point of the sweep in words; empty without one.
-    pub fn label(&self) -> String {
-        let each = self
-            .point
-            .iter()
-            .map(|one| format!("{}={}", one.key, one.value));
-        each.collect::<Vec<_>>().join(" ")
-    }
-
     /// CPU time there was in what was measured.
     pub fn capacity_ns(&self) -> u64 {
         // At most 1024 CPUs for a day: below 2^57.

@@ -202,7 +202,6 @@ impl Stage {
         }
         let mut outcome = Outcome {
             scenario: scenario.name.clone(),
-            point: Vec::new(),
             seed: scenario.machine.seed,
             cpus: scenario.machine.topology.cpus(),
             engine: self.engine.clone(),

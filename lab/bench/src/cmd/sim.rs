@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
-use tidegate_sim::scenario::{BUILTIN, EngineKind, Override, Scenario, Text};
-use tidegate_sim::sweep::{self, Sweep};
+use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
 use tidegate_sim::tracers::{Perfetto, Sink};
 use tidegate_sim::{Tracer, registry};
 
@@ -25,7 +24,7 @@ nothing on this machine; the same scenario and seed give the same bytes.
   tidegate-lab sim --list
   tidegate-lab sim web-server-and-encoder --engine cgroup
   tidegate-lab sim web-server-and-encoder --print > web.toml
-  tidegate-lab sim web.toml --engine cgroup --sweep engine.headroom=10%,30%";
+  tidegate-lab sim web.toml --engine cgroup --set engine.headroom=30%";
 
 /// Rehearse a scenario on a simulated machine
 #[derive(clap::Args)]
@@ -40,7 +39,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["scenario", "json"])]
     list: bool,
     /// Print the scenario's file, as it is, instead of running it
-    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "sweep", "trace", "out", "json"])]
+    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "trace", "out", "json"])]
     print: bool,
     /// CPUs of the machine
     #[arg(long, value_name = "N")]
@@ -57,13 +56,7 @@ pub struct Args {
     /// Lay a value over the file, as in group.web.weight=200; repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = Override::from_assignment)]
     set: Vec<Override>,
-    /// Run once for each value; several sweeps give every combination
-    #[arg(long, value_name = "KEY=A,B,C", value_parser = Sweep::parse)]
-    sweep: Vec<Sweep>,
-    /// Run this many points of a sweep at a time [default: one a CPU]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// Write a trace for ui.perfetto.dev into this file (of a sweep: one file a point)
+    /// Write a trace for ui.perfetto.dev into this file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Write the page and JSON into this folder
@@ -101,29 +94,26 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print {
         return cli::print(&text.text);
     }
-    if let Some(why) = sim_asked::swept_twice(&args.sweep) {
-        return Err(Failure::new(Exit::Usage, why));
+    let typed = overrides(args);
+    let again = again(asked, &typed);
+    let scenario = Scenario::resolve(&text, &typed)
+        .map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))?;
+    let mut refused = sim_asked::unread(&typed, scenario.engine.kind);
+    let lost = sim_asked::overwritten(asked, args.trace.as_deref());
+    refused.extend(lost.map(|why| format!("sim: {why}")));
+    if !refused.is_empty() {
+        return Err(Failure::new(Exit::Usage, refused.join("\n")));
     }
-    let points = points(args, &text)?;
-    refuse_what_is_lost(args, &points)?;
+    let failed = |why: String| Failure::new(Exit::Failure, format!("sim: {why}"));
     if let Some(out) = &args.out {
-        tidegate_lab::make_folder(out)
-            .map_err(|error| Failure::new(Exit::Failure, format!("sim: {error}")))?;
+        tidegate_lab::make_folder(out).map_err(|error| failed(error.to_string()))?;
     }
-    let outcomes = run_all(args, &points)?;
-    let again = again(args, &[]);
-    let Some(first) = points.first() else {
-        return Ok(Exit::Ok);
-    };
-    let failed = |error: tidegate_lab::LabError| {
-        Failure::new(
-            Exit::Failure,
-            format!("sim: report: {error}; again: {again}"),
-        )
-    };
-    let mut report = simulated_report::report(&first.scenario, &outcomes, &again);
+    let outcome = run(args, &scenario, &again)
+        .map_err(|why| failed(format!("{}: {why}; again: {again}", scenario.name)))?;
+    let mut report = simulated_report::report(&scenario, &outcome, &again);
     if let Some(out) = &args.out {
-        report.write_files(out).map_err(failed)?;
+        let written = report.write_files(out);
+        written.map_err(|error| failed(format!("report: {error}; again: {again}")))?;
     }
     let shown = if args.json {
         report.to_json()
@@ -131,24 +121,6 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         report.to_text()
     };
     cli::print(&format!("{}\n", shown.trim_end()))
-}
-
-fn refuse_what_is_lost(args: &Args, points: &[Point]) -> Result<(), Failure> {
-    let mut typed = overrides(args);
-    typed.extend(points.iter().flat_map(|point| point.overrides.clone()));
-    let engines: Vec<EngineKind> = points.iter().map(|one| one.scenario.engine.kind).collect();
-    let mut refused = sim_asked::unread(&typed, &engines);
-    // The points of a sweep write files of their own names.
-    if points.len() == 1 {
-        let asked = args.scenario.as_deref().unwrap_or_default();
-        let lost = sim_asked::overwritten(asked, args.trace.as_deref());
-        refused.extend(lost.map(|why| format!("sim: {why}")));
-    }
-    if refused.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::new(Exit::Usage, refused.join("\n")))
-    }
 }
 
 fn list() -> Result<Exit, Failure> {
@@ -172,16 +144,6 @@ fn list() -> Result<Exit, Failure> {
     cli::print(&text)
 }
 
-struct Point {
-    scenario: Scenario,
-    /// What the sweep lays over the file for it.
-    overrides: Vec<Override>,
-    /// The command that repeats it.
-    again: String,
-    /// From 1, when there are several.
-    number: Option<usize>,
-}
-
 /// What flags lay over the file, each under the name of the flag that was typed.
 fn overrides(args: &Args) -> Vec<Override> {
     let mut all = args.set.clone();
@@ -201,57 +163,13 @@ fn overrides(args: &Args) -> Vec<Override> {
     all
 }
 
-/// Every point of the sweeps, resolved before any of them runs.
-fn points(args: &Args, text: &Text) -> Result<Vec<Point>, Failure> {
-    let all = sweep::points(&args.sweep);
-    let several = all.len() > 1;
-    let mut points = Vec::new();
-    let mut problems: Vec<String> = Vec::new();
-    for (index, point) in all.into_iter().enumerate() {
-        let mut laid = overrides(args);
-        laid.extend(point.iter().cloned());
-        match Scenario::resolve(text, &laid) {
-            Ok(scenario) => points.push(Point {
-                scenario,
-                again: again(args, &point),
-                overrides: point,
-                number: several.then_some(index + 1),
-            }),
-            Err(errors) => {
-                let said = errors.0.iter().map(ToString::to_string);
-                problems.extend(
-                    said.filter(|line| !problems.contains(line))
-                        .collect::<Vec<_>>(),
-                );
-            }
-        }
-    }
-    if problems.is_empty() {
-        Ok(points)
-    } else {
-        Err(Failure::new(Exit::Usage, problems.join("\n")))
-    }
-}
-
-/// The command that repeats a run: of the whole sweep without a point, of one point with its
-/// values. What does not change the figures is left out.
-fn again(args: &Args, point: &[Override]) -> String {
-    let mut line = String::from("tidegate-lab sim");
-    let mut add = |words: &str| {
-        line.push(' ');
-        line.push_str(words);
-    };
-    add(&word(args.scenario.as_deref().unwrap_or_default()));
-    for one in overrides(args).iter().chain(point) {
+/// The command that repeats a run. What does not change the figures is left out.
+fn again(asked: &str, typed: &[Override]) -> String {
+    let mut line = format!("tidegate-lab sim {}", word(asked));
+    for one in typed {
         // A flag is a name, a space and a value.
         let (name, value) = one.flag.split_once(' ').unwrap_or((&one.flag, ""));
-        add(&format!("{name} {}", word(value)));
-    }
-    if point.is_empty() {
-        for sweep in &args.sweep {
-            let text = format!("{}={}", sweep.key, sweep.values.join(","));
-            add(&format!("--sweep {}", word(&text)));
-        }
+        line += &format!(" {name} {}", word(value));
     }
     line
 }
@@ -266,44 +184,19 @@ fn word(text: &str) -> String {
     }
 }
 
-fn run_all(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let total_ns: u64 = points.iter().map(|point| point.scenario.duration_ns).sum();
-    let progress = Progress::new("sim", total_ns, args.quiet || args.json);
-    let results = sweep::parallel(args.jobs.unwrap_or(cores), points.len(), |at| {
-        run_one(args, &points[at], &progress)
-    });
-    progress.finish();
-    let mut outcomes = Vec::new();
-    let mut failures = Vec::new();
-    for (point, result) in points.iter().zip(results) {
-        match result {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(why) => failures.push(format!(
-                "sim: {}: {why}; again: {}",
-                point.scenario.name, point.again
-            )),
-        }
-    }
-    if failures.is_empty() {
-        Ok(outcomes)
-    } else {
-        Err(Failure::new(Exit::Failure, failures.join("\n")))
-    }
-}
-
-fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, String> {
-    let scenario = &point.scenario;
+fn run(args: &Args, scenario: &Scenario, again: &str) -> Result<Outcome, String> {
     let stage = Stage::new(scenario).map_err(|error| error.to_string())?;
     let mut tracers: Vec<Box<dyn Tracer>> = Vec::new();
     let mut trace = None;
-    if let Some(file) = &args.trace {
-        let (path, sink) = open(file, point.number)?;
+    if let Some(path) = &args.trace {
+        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+        let sink = Sink::new(Box::new(BufWriter::new(file)));
         let cpus = scenario.machine.topology.cpus();
-        let perfetto = Perfetto::new(sink.clone(), &stage.names, cpus, &point.again);
+        let perfetto = Perfetto::new(sink.clone(), &stage.names, cpus, again);
         tracers.push(Box::new(perfetto.clone()));
         trace = Some((perfetto, path, sink));
     }
+    let progress = Progress::new("sim", scenario.duration_ns, args.quiet || args.json);
     let mut done_ns = 0;
     let mut step = |now_ns: u64| {
         progress.done(now_ns - done_ns);
@@ -311,33 +204,13 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
         true
     };
     let ran = stage.run(scenario, tracers, &mut step);
+    progress.finish();
     // What was written up to a failure is what one wants to look at: closed in either case.
     if let Some((perfetto, path, sink)) = &trace {
         perfetto.finish(ran.is_ok().then_some(scenario.duration_ns));
         sink.close().map_err(|error| unwritable(path, &error))?;
     }
-    let mut outcome = ran.map_err(|error| error.to_string())?;
-    outcome.point = point.overrides.clone();
-    Ok(outcome)
-}
-
-/// `run.json` for one run, `run.3.json` for the third point of a sweep.
-fn open(path: &Path, number: Option<usize>) -> Result<(PathBuf, Sink), String> {
-    let path = match number {
-        None => path.to_owned(),
-        Some(number) => {
-            let extension = path
-                .extension()
-                .map(|ext| ext.to_string_lossy().into_owned());
-            let ending = match extension {
-                Some(extension) => format!("{number}.{extension}"),
-                None => number.to_string(),
-            };
-            path.with_extension(ending)
-        }
-    };
-    let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
-    Ok((path, Sink::new(Box::new(BufWriter::new(file)))))
+    ran.map_err(|error| error.to_string())
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> String {

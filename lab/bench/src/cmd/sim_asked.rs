@@ -4,33 +4,16 @@
 use std::path::Path;
 
 use tidegate_sim::scenario::{EngineKind, Override};
-use tidegate_sim::sweep::Sweep;
 
-/// A key that is swept twice: the later value would count, under a label that names both.
-pub fn swept_twice(sweeps: &[Sweep]) -> Option<String> {
-    sweeps.iter().enumerate().find_map(|(index, sweep)| {
-        let again = sweeps
-            .iter()
-            .skip(index + 1)
-            .any(|one| one.key == sweep.key);
-        again.then(|| {
-            let key = tidegate_terms::quoted(&sweep.key);
-            format!(
-                "{key}: --sweep: names it twice; write all values in one, as in --sweep {key}=a,b,c"
-            )
-        })
-    })
-}
-
-/// Keys of the engine that a flag sets and that no run's engine reads: their figures would be those
-/// of another question.
-pub fn unread(typed: &[Override], engines: &[EngineKind]) -> Vec<String> {
+/// Keys of the engine that a flag sets and that the run's engine does not read: its figures would be
+/// those of another question.
+pub fn unread(typed: &[Override], engine: EngineKind) -> Vec<String> {
     let mut said = Vec::new();
     for one in typed {
         let of_engine = ["policy", "sense", "quota", "headroom", "tolerance"]
             .iter()
             .any(|key| one.key.strip_prefix("engine.") == Some(key));
-        if of_engine && !engines.is_empty() && !engines.contains(&EngineKind::Cgroup) {
+        if of_engine && engine != EngineKind::Cgroup {
             let line = format!(
                 "{}: {}: means nothing to the engine none; add --engine cgroup",
                 one.key,
@@ -64,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_counts_as_read_when_one_run_reads_it() {
+    fn keys_of_an_engine_that_does_not_run_are_refused() {
         use EngineKind::{Cgroup, None};
         let typed = [Override::new("engine.policy", "idle")];
-        assert_eq!(unread(&typed, &[None, Cgroup]).len(), 0);
+        assert_eq!(unread(&typed, Cgroup).len(), 0);
         assert_eq!(
-            unread(&typed, &[None, None]),
+            unread(&typed, None),
             [
                 "engine.policy: --set engine.policy=idle: means nothing to the engine none; add --engine cgroup"
             ]
@@ -78,7 +61,6 @@ mod tests {
             Override::new("engine.headroom", "10%"),
             Override::new("seed", "2"),
         ];
-        assert_eq!(unread(&typed, &[Cgroup]).len(), 0);
-        assert_eq!(unread(&typed, &[None]).len(), 1);
+        assert_eq!(unread(&typed, None).len(), 1);
     }
 }

@@ -8,7 +8,7 @@ use tidegate_publish::{Assignment, Constants};
 use tidegate_sim::fleet::days::{Days, Generated, Recorded};
 use tidegate_sim::fleet::rules::RuleKind;
 use tidegate_sim::fleet::{Outcome, Settings};
-use tidegate_sim::sweep;
+use tidegate_sim::parallel;
 use tidegate_terms::Share;
 
 use tidegate_api::Exit;
@@ -90,7 +90,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         |rule: &RuleKind| args.rule.is_empty() || args.rule.iter().any(|one| one == rule.name());
     let rules: Vec<RuleKind> = RuleKind::ALL.into_iter().filter(asked).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let outcomes = sweep::parallel(cores, rules.len(), |at| {
+    let outcomes = parallel::parallel(cores, rules.len(), |at| {
         tidegate_sim::fleet::run(&settings, rules[at])
     });
     if args.json {

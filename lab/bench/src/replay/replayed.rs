@@ -2,7 +2,7 @@
 
 use tidegate_recording::Recording;
 use tidegate_sim::outcome::Outcome;
-use tidegate_sim::sweep;
+use tidegate_sim::parallel;
 
 use crate::replay::arm::{Arm, Policy};
 use crate::replay::demand::Demand;
@@ -73,7 +73,7 @@ impl<'r> Replay<'r> {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<Vec<Outcome>>, ReplayError> {
         let seeds = self.options.seeds.max(1) as usize;
-        let outcomes = sweep::parallel(self.options.jobs, prepared.len() * seeds, |at| {
+        let outcomes = parallel::parallel(self.options.jobs, prepared.len() * seeds, |at| {
             prepared[at / seeds].run((at % seeds) as u64 + 1, progress)
         });
         let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
-use tidegate_sim::{Scheduler, sweep};
+use tidegate_sim::{Scheduler, parallel};
 
 use self::host::Host;
 use crate::experiment::{Ask, Cell, LabOptions, Part, Sample};
@@ -88,7 +88,7 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
     let seconds = |ms: u64| ms as f64 / 1e3 / jobs as f64;
     let total: u64 = cells.iter().map(|(_, cell)| cost(cell)).sum();
     let progress = Progress::new(options.experiment().name, seconds(total), options.quiet);
-    let outcomes = sweep::parallel(jobs, cells.len(), |nth| {
+    let outcomes = parallel::parallel(jobs, cells.len(), |nth| {
         let (part, cell) = cells[order[nth]];
         let outcome = sim::run(&cell.scene).map_err(|e| match e {
             // The whole experiment repeats the cell.

@@ -1,10 +1,10 @@
-//! The report on a scenario's runs, over outcomes with made-up figures: what people and programs
+//! The report on a scenario's run, over an outcome with made-up figures: what people and programs
 //! read must not change without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
 
 use crate::support::golden;
 use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
-use tidegate_sim::scenario::{Override, Scenario, Text};
+use tidegate_sim::scenario::{Scenario, Text};
 use tidegate_sim::{Class, Histogram};
 
 const MS: u64 = 1_000_000;
@@ -33,10 +33,10 @@ fn group(name: &str, class: Class, usage_ns: u64, limited: bool) -> GroupOutcome
     }
 }
 
-fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
+fn outcome() -> Outcome {
+    let side_ns = 4 * S;
     Outcome {
         scenario: "web".into(),
-        point,
         seed: 1,
         cpus: 2,
         engine: "cgroup/tidegate".into(),
@@ -86,34 +86,21 @@ fn scenario() -> Scenario {
 }
 
 #[test]
-fn one_run_is_a_report_with_a_plot() {
-    let outcomes = [outcome(Vec::new(), 4 * S)];
-    let report = simulated_report::report(&scenario(), &outcomes, "tidegate-lab sim web.toml");
+fn a_run_is_a_report_with_a_plot() {
+    let report = simulated_report::report(&scenario(), &outcome(), "tidegate-lab sim web.toml");
+    golden("simulated.txt", &report.to_text());
     let html = report.to_html();
     assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 1);
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
     assert_eq!(json["scenario"]["name"], "web");
     assert_eq!(json["machine"]["command"], "tidegate-lab sim web.toml");
     let row = &report.tables[0].rows[0];
-    assert_eq!(
-        row[..2],
-        ["requests.latency", "cgroup/tidegate"],
-        "one run has no name"
-    );
-}
-
-#[test]
-fn runs_of_a_sweep_are_next_to_each_other() {
-    let point = |value| vec![Override::new("engine.headroom", value)];
-    let outcomes = [outcome(point("30%"), 4 * S), outcome(point("50%"), 2 * S)];
-    let command = "tidegate-lab sim web.toml --sweep x";
-    let report = simulated_report::report(&scenario(), &outcomes, command);
-    golden("simulated.txt", &report.to_text());
+    assert_eq!(row[..2], ["requests.latency", "cgroup/tidegate"]);
     let of_batch = |row: &&serde_json::Map<String, serde_json::Value>| {
         row["part"] == "group" && row["group"] == "batch"
     };
     let batch: Vec<_> = report.rows.iter().filter(of_batch).collect();
-    assert_eq!((report.rows.len(), batch.len()), (12, 2));
+    assert_eq!((report.rows.len(), batch.len()), (6, 1));
     assert_eq!(
         (&batch[0]["used_cpus"], &batch[0]["throttled_periods"]),
         (&0.4.into(), &40.0.into())
