@@ -90,10 +90,10 @@ fn samples(outcome: &Outcome) -> Vec<Sample> {
     let sample = |part: &str, case: Case, figures| Sample {
         part: part.into(),
         case: case
-            .with("engine", outcome.engine.clone())
+            .with("engine", outcome.engine)
             .with("seed", outcome.seed)
             .with("cpus", outcome.cpus),
-        arm: Arm::new("", outcome.engine.clone()),
+        arm: Arm::new("", outcome.engine),
         round: 0,
         figures,
     };

@@ -20,7 +20,6 @@ pub mod plan;
 pub mod policies;
 pub mod prng;
 pub mod program;
-pub mod registry;
 pub mod run;
 pub mod scenario;
 mod sched;

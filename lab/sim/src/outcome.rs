@@ -10,8 +10,8 @@ pub struct Outcome {
     pub seed: u64,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Engine and policy, in words.
-    pub engine: String,
+    /// The engine's name.
+    pub engine: &'static str,
     /// What was measured: the run without its warm-up.
     pub measured_ns: u64,
     /// Scheduling events of the whole run.

@@ -5,18 +5,14 @@
 //! several side groups with no side group above them, they are put below one of ours
 //! ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
-use tidegate_engine::control::Demand;
-use tidegate_engine::limit::tighter;
-use tidegate_terms::{Config, Terms};
+use tidegate_terms::Terms;
 
 use crate::config::Scheduler;
-use crate::engines::cgroup::{EngineTerms, compile, tops, write_limits};
+use crate::engines::cgroup::{EngineTerms, compile, write_limits};
 use crate::ids::GroupId;
-use crate::policies::quota_us;
 use crate::program::{Ctx, Op, TaskSpec};
-use crate::registry::{self, SideRoot};
-use crate::scenario::{EngineKind, GroupRef, Scenario};
-use crate::spec::{Bandwidth, Class, GroupSpec};
+use crate::scenario::{GroupRef, Scenario};
+use crate::spec::{Class, GroupSpec};
 
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";
@@ -29,11 +25,6 @@ pub struct Plan {
     pub terms: Vec<Terms>,
     /// The slice of each workload's tasks.
     pub slices: Vec<Option<u64>>,
-    /// The group that a policy limits, when there is side work.
-    pub side_root: Option<GroupId>,
-    pub main: Vec<GroupId>,
-    /// What all groups ask of the machine.
-    pub demand: Demand,
     /// What is left for Tidegate's engine on kernel files to do.
     pub compiled: EngineTerms,
     /// How many groups of ours stand before the scenario's.
@@ -49,17 +40,12 @@ impl Plan {
             class(Some(*at)) == Class::Side && class(scenario.groups[*at].parent) != Class::Side
         };
         let tops_of_side: Vec<usize> = (0..scenario.groups.len()).filter(is_top).collect();
-        let limits = scenario.engine.kind == EngineKind::Cgroup;
-        let ours = limits && tops_of_side.len() > 1;
-        let gates = scenario.groups.iter();
-        let gates = gates.map(|group| (group.spec.name.as_str(), &group.terms));
+        let is_tidegate = scenario.engine.kind.is_tidegate();
+        let ours = is_tidegate && tops_of_side.len() > 1;
         let mut plan = Plan {
             specs: Vec::new(),
             terms: Vec::new(),
             slices: Vec::new(),
-            side_root: None,
-            main: Vec::new(),
-            demand: Demand::of(gates, &Config::default().settings()),
             compiled: EngineTerms::default(),
             offset: usize::from(ours),
         };
@@ -77,24 +63,23 @@ impl Plan {
             plan.specs.push(spec);
             plan.terms.push(group.terms.clone());
         }
-        plan.main = tops(&plan.specs, &plan.terms, Class::Main);
-        plan.side_root = match tops_of_side.first() {
-            Some(_) if ours => Some(GroupId(1)),
-            Some(&at) => Some(plan.id(Some(at))),
-            None => None,
-        };
         plan.slices = scenario
             .workloads
             .iter()
             .map(|workload| workload.common.slice_ns)
             .collect();
-        if scenario.engine.is_tidegate() {
+        if is_tidegate {
             plan.compile(scenario);
+            // As the agent starts side work: in the idle class.
+            let root = tops_of_side.first().map(|at| match ours {
+                true => GroupId(1),
+                false => plan.id(Some(*at)),
+            });
+            if let Some(root) = root {
+                plan.specs[root.index() - 1].idle = true;
+            }
         } else {
             write_limits(&mut plan.specs, &plan.terms, &[]);
-        }
-        if limits {
-            plan.lay_side_root(scenario);
         }
         plan
     }
@@ -123,31 +108,6 @@ impl Plan {
         self.compiled = compile(&mut self.specs, &self.terms, &mut tasks, base_ns, tick_ns);
         if base_slice_ns.is_some() {
             self.slices = tasks.iter().map(|task| task.slice_ns).collect();
-        }
-    }
-
-    /// The side root competes as the policy says.
-    fn lay_side_root(&mut self, scenario: &Scenario) {
-        let row = registry::policy(&scenario.engine.policy);
-        let root = self
-            .side_root
-            .and_then(|id| self.specs.get_mut(id.index() - 1));
-        let (Some(row), Some(root)) = (row, root) else {
-            return;
-        };
-        match row.side_root {
-            SideRoot::Idle => root.idle = true,
-            SideRoot::Weight(weight) => {
-                root.idle = false;
-                root.weight = weight;
-            }
-            SideRoot::Quota => {
-                let cpus = scenario.machine.topology.cpus();
-                let quota_us = quota_us(scenario.engine.quota_ppm.into(), cpus, 100_000);
-                root.idle = true;
-                let limit = Bandwidth::limit(quota_us, 100_000);
-                root.bandwidth = Some(tighter(limit, root.bandwidth));
-            }
         }
     }
 

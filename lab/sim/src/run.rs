@@ -6,14 +6,14 @@ use tidegate_cgroup::subgroups::SUBGROUPS_MAX;
 
 use crate::Ns;
 use crate::controller::{Controller, Simulation};
+use crate::engines::cgroup::{CgroupConfig, CgroupEngine};
 use crate::error::{SimError, Violation};
 use crate::ids::GroupId;
 use crate::machine::Machine;
 use crate::names::Names;
 use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use crate::plan::Plan;
-use crate::registry::{self, Setup};
-use crate::scenario::{EngineKind, Scenario};
+use crate::scenario::Scenario;
 use crate::sched::BandwidthStat;
 use crate::spec::Class;
 use crate::trace::Tracer;
@@ -43,7 +43,7 @@ pub struct Stage {
     pub sets: Vec<TaskSet>,
     pub names: Names,
     classes: Vec<Class>,
-    engine: String,
+    engine: &'static str,
     samples: Arc<Mutex<Vec<Sample>>>,
 }
 
@@ -114,7 +114,7 @@ impl Stage {
             sets,
             names,
             classes: plan.classes(),
-            engine: scenario.engine.label(),
+            engine: scenario.engine.kind.name(),
             samples,
         })
     }
@@ -204,7 +204,7 @@ impl Stage {
             scenario: scenario.name.clone(),
             seed: scenario.machine.seed,
             cpus: scenario.machine.topology.cpus(),
-            engine: self.engine.clone(),
+            engine: self.engine,
             measured_ns: scenario.duration_ns - scenario.warmup_ns,
             events: machine.events(),
             idle_ns: 0,
@@ -250,30 +250,18 @@ impl Stage {
     }
 }
 
-/// The controllers that a scenario asks for.
+/// The engine that a scenario asks for. Without side work there is nothing to limit, but it also
+/// holds caps and finds bursts.
 fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
-    if scenario.engine.kind != EngineKind::Cgroup {
+    if !scenario.engine.kind.is_tidegate() {
         return Vec::new();
     }
-    let row = registry::policy(&scenario.engine.policy);
-    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds
-    // bursts.
-    let side_root = match plan.side_root {
-        Some(root) => root,
-        None if scenario.engine.policy == registry::TIDEGATE => GroupId::ROOT,
-        None => return Vec::new(),
-    };
-    let setup = Setup {
-        side_root,
-        main: plan.main.clone(),
-        compiled: plan.compiled.clone(),
-        headroom_ppm: plan.demand.headroom_ppm,
-        sense: scenario.engine.sense,
-        cpus: scenario.machine.topology.cpus(),
-        threads_per_core: scenario.machine.topology.threads_per_core(),
+    let config = CgroupConfig {
+        sensing: scenario.engine.sense,
+        whole_cores: false,
         seed: scenario.machine.seed,
     };
-    row.and_then(|row| (row.make)(&setup)).into_iter().collect()
+    vec![Box::new(CgroupEngine::new(config, &plan.compiled))]
 }
 
 /// How often a run reports how far it is.

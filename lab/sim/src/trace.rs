@@ -26,20 +26,11 @@ pub enum Event {
         child: TaskId,
     },
     /// A group ran out of quota on a CPU.
-    Throttle {
-        group: GroupId,
-        cpu: CpuId,
-    },
+    Throttle { group: GroupId, cpu: CpuId },
     /// A group may run again on a CPU.
-    Unthrottle {
-        group: GroupId,
-        cpu: CpuId,
-    },
+    Unthrottle { group: GroupId, cpu: CpuId },
     /// A period of a group's limit turned over.
-    Refill {
-        group: GroupId,
-        runtime_ns: i64,
-    },
+    Refill { group: GroupId, runtime_ns: i64 },
     /// One of a group's files was written from outside.
     Write {
         group: GroupId,

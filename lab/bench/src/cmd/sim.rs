@@ -5,11 +5,11 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use tidegate_lab::simulated_report;
+use tidegate_sim::Tracer;
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
 use tidegate_sim::tracers::{Perfetto, Sink};
-use tidegate_sim::{Tracer, registry};
 
 use crate::cmd::{sim_asked, sim_fleet};
 use tidegate_api::Exit;
@@ -35,11 +35,11 @@ pub struct Args {
     /// A file, or the name of a scenario that comes with tidegate
     #[arg(required_unless_present = "list")]
     scenario: Option<String>,
-    /// List the scenarios that come with tidegate, and the policies
+    /// List the scenarios that come with tidegate
     #[arg(long, conflicts_with_all = ["scenario", "json"])]
     list: bool,
     /// Print the scenario's file, as it is, instead of running it
-    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "trace", "out", "json"])]
+    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "set", "trace", "out", "json"])]
     print: bool,
     /// CPUs of the machine
     #[arg(long, value_name = "N")]
@@ -50,9 +50,6 @@ pub struct Args {
     /// Who limits side work: none or cgroup
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// cgroup: who decides
-    #[arg(long, value_name = "NAME")]
-    policy: Option<String>,
     /// Lay a value over the file, as in group.web.weight=200; repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = Override::from_assignment)]
     set: Vec<Override>,
@@ -124,22 +121,14 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn list() -> Result<Exit, Failure> {
-    let mut text = String::from("Scenarios:\n");
+    let mut text = String::new();
     let width = BUILTIN.iter().map(|one| one.name.len()).max().unwrap_or(0);
     for builtin in BUILTIN {
         let resolved = Text::load(builtin.name)
             .ok()
             .and_then(|text| Scenario::resolve(&text, &[]).ok());
         let about = resolved.map(|scenario| scenario.about).unwrap_or_default();
-        text += &format!("  {:width$}  {about}\n", builtin.name);
-    }
-    text += "\nPolicies of the engine cgroup (--policy):\n";
-    let width = registry::policies()
-        .map(|one| one.name.len())
-        .max()
-        .unwrap_or(0);
-    for policy in registry::policies() {
-        text += &format!("  {:width$}  {}\n", policy.name, policy.about);
+        text += &format!("{:width$}  {about}\n", builtin.name);
     }
     cli::print(&text)
 }
@@ -159,7 +148,6 @@ fn overrides(args: &Args) -> Vec<Override> {
     flag("--cpus", "machine.cpus", args.cpus.map(|n| n.to_string()));
     flag("--seed", "seed", args.seed.map(|n| n.to_string()));
     flag("--engine", "engine.name", args.engine.clone());
-    flag("--policy", "engine.policy", args.policy.clone());
     all
 }
 

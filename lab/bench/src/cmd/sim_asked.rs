@@ -10,7 +10,7 @@ use tidegate_sim::scenario::{EngineKind, Override};
 pub fn unread(typed: &[Override], engine: EngineKind) -> Vec<String> {
     let mut said = Vec::new();
     for one in typed {
-        let of_engine = ["policy", "sense", "quota", "headroom", "tolerance"]
+        let of_engine = ["sense", "headroom", "tolerance"]
             .iter()
             .any(|key| one.key.strip_prefix("engine.") == Some(key));
         if of_engine && engine != EngineKind::Cgroup {
@@ -31,7 +31,9 @@ pub fn unread(typed: &[Override], engine: EngineKind) -> Vec<String> {
 pub fn overwritten(scenario: &str, trace: Option<&Path>) -> Option<String> {
     let trace = trace.filter(|path| same_file(path, Path::new(scenario)))?;
     let path = trace.display();
-    Some(format!("--trace {path}: is the scenario itself; name another file"))
+    Some(format!(
+        "--trace {path}: is the scenario itself; name another file"
+    ))
 }
 
 /// Whether both name one regular file.
@@ -49,12 +51,12 @@ mod tests {
     #[test]
     fn keys_of_an_engine_that_does_not_run_are_refused() {
         use EngineKind::{Cgroup, None};
-        let typed = [Override::new("engine.policy", "idle")];
+        let typed = [Override::new("engine.sense", "usage")];
         assert_eq!(unread(&typed, Cgroup).len(), 0);
         assert_eq!(
             unread(&typed, None),
             [
-                "engine.policy: --set engine.policy=idle: means nothing to the engine none; add --engine cgroup"
+                "engine.sense: --set engine.sense=usage: means nothing to the engine none; add --engine cgroup"
             ]
         );
         let typed = [

@@ -30,9 +30,7 @@ use crate::experiment::Experiment;
 use crate::options::{Engine, On};
 
 /// All of them, in the order in which `all` runs them.
-pub static ALL: [&Experiment; 7] = [
-    &LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS,
-];
+pub static ALL: [&Experiment; 7] = [&LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS];
 
 const HOST: (On, Engine) = (On::Host, Engine::Cgroup);
 const HOST_EXT: (On, Engine) = (On::Host, Engine::SchedExt);

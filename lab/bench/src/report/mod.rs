@@ -184,10 +184,7 @@ impl Report {
     pub fn write_files(&mut self, dir: &Path) -> Result<(), LabError> {
         make_folder(dir)?;
         let json = self.to_json() + "\n";
-        for (kind, text) in [
-            ("html", self.to_html()),
-            ("json", json),
-        ] {
+        for (kind, text) in [("html", self.to_html()), ("json", json)] {
             let path = dir.join(format!("{}.{kind}", self.file_stem()));
             match std::fs::write(&path, text) {
                 Ok(()) => self.files.push(path),

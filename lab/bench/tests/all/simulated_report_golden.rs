@@ -39,7 +39,7 @@ fn outcome() -> Outcome {
         scenario: "web".into(),
         seed: 1,
         cpus: 2,
-        engine: "cgroup/tidegate".into(),
+        engine: "cgroup",
         measured_ns: 10 * S,
         events: 123_456,
         at_tolerance_ns: None,
@@ -95,7 +95,7 @@ fn a_run_is_a_report_with_a_plot() {
     assert_eq!(json["scenario"]["name"], "web");
     assert_eq!(json["machine"]["command"], "tidegate-lab sim web.toml");
     let row = &report.tables[0].rows[0];
-    assert_eq!(row[..2], ["requests.latency", "cgroup/tidegate"]);
+    assert_eq!(row[..2], ["requests.latency", "cgroup"]);
     let of_batch = |row: &&serde_json::Map<String, serde_json::Value>| {
         row["part"] == "group" && row["group"] == "batch"
     };

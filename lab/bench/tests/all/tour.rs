@@ -85,7 +85,10 @@ fn the_tour_has_a_result_for_each_station_and_leaves_nothing() {
     }
     assert!(text.contains("sideloader's law"), "{text}");
     let page = read("demo.html");
-    assert!(page.matches("<svg").count() >= 4, "a plot for each of these");
+    assert!(
+        page.matches("<svg").count() >= 4,
+        "a plot for each of these"
+    );
     assert_eq!(left_by(lab), Vec::<String>::new());
 }
 

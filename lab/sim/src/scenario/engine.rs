@@ -1,47 +1,40 @@
-//! `[engine]`: who limits side work, and by which policy.
+//! `[engine]`: who limits side work.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde::de::Error;
 use tidegate_terms::{RawTerm, RawTerms, Source, Term};
 
-use super::document::Findings;
 use crate::engines::cgroup::Sensing;
-use crate::registry;
-use crate::values::{self, share};
+use crate::values;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// Nothing: the kernel alone, with the groups as they are written.
     #[default]
     None,
-    /// A policy that writes kernel files.
+    /// Tidegate's engine on kernel files.
     Cgroup,
+}
+
+impl EngineKind {
+    /// Whether it is Tidegate, which holds every term.
+    pub fn is_tidegate(self) -> bool {
+        self == EngineKind::Cgroup
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::None => "none",
+            EngineKind::Cgroup => "cgroup",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub kind: EngineKind,
-    /// Which policy decides, by its name in the table of policies.
-    pub policy: String,
     pub sense: Sensing,
-    /// The quota of the policy `static`, of the machine.
-    pub quota_ppm: u32,
-}
-
-impl Engine {
-    /// Whether it is Tidegate, which holds every term.
-    pub fn is_tidegate(&self) -> bool {
-        self.kind == EngineKind::Cgroup && self.policy == registry::TIDEGATE
-    }
-
-    /// Engine and policy in words.
-    pub fn label(&self) -> String {
-        match self.kind {
-            EngineKind::Cgroup => format!("cgroup/{}", self.policy),
-            EngineKind::None => "none".to_owned(),
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -49,14 +42,11 @@ impl Engine {
 pub(super) struct EngineKeys {
     #[serde(deserialize_with = "kind")]
     name: EngineKind,
-    policy: Option<String>,
     #[serde(deserialize_with = "headroom")]
     headroom: Option<RawTerm>,
     #[serde(deserialize_with = "tolerance")]
     tolerance: Option<RawTerm>,
     sense: Sensing,
-    #[serde(deserialize_with = "share")]
-    quota: Option<u32>,
 }
 
 fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<EngineKind, D::Error> {
@@ -89,6 +79,13 @@ fn term<'de, D: Deserializer<'de>>(from: D, term: Term) -> Result<Option<RawTerm
 }
 
 impl EngineKeys {
+    pub(super) fn engine(&self) -> Engine {
+        Engine {
+            kind: self.name,
+            sense: self.sense,
+        }
+    }
+
     /// The terms that every group of class main or side gets from the engine's table.
     pub(super) fn terms(&self) -> RawTerms {
         let named = [
@@ -101,31 +98,4 @@ impl EngineKeys {
         });
         RawTerms(named.collect())
     }
-}
-
-pub(super) fn resolve(keys: &EngineKeys, findings: &Findings<'_>) -> Engine {
-    let engine = Engine {
-        kind: keys.name,
-        policy: keys
-            .policy
-            .clone()
-            .unwrap_or_else(|| registry::TIDEGATE.into()),
-        sense: keys.sense,
-        quota_ppm: keys.quota.unwrap_or(300_000),
-    };
-    if registry::policy(&engine.policy).is_none() {
-        let names: Vec<&str> = registry::policies().map(|policy| policy.name).collect();
-        let policy = tidegate_terms::quoted(&engine.policy);
-        let why = format!(
-            "\"{policy}\" is not known here; write one of {}",
-            names.join(", ")
-        );
-        findings.refuse("engine.policy", why);
-    }
-    if keys.quota.is_some() && engine.policy != "static" {
-        let policy = tidegate_terms::quoted(&engine.policy);
-        let why = format!("means nothing to the policy {policy}; take policy = \"static\"");
-        findings.refuse("engine.quota", why);
-    }
-    engine
 }

@@ -312,12 +312,12 @@ fn refuse_unsimulated(keys: &GroupKeys, group: &Group, held: &Held<'_>, findings
         (Term::CapSoft, terms.cap_soft.value.ppt().is_some()),
     ] {
         if is_named && let Some(why) = held.no_caps() {
-            refuse(term, &why);
+            refuse(term, why);
         }
     }
     if terms.latency.value.hint() != 0
         && let Some(why) = held.no_hints()
     {
-        refuse(Term::Latency, &why);
+        refuse(Term::Latency, why);
     }
 }

@@ -223,43 +223,31 @@ impl Scenario {
 
 /// What a run holds of the terms that are held where they stand.
 struct Held<'s> {
-    engine: &'s Engine,
+    engine: EngineKind,
     scheduler: &'s Scheduler,
 }
 
 impl Held<'_> {
-    fn remedy(&self) -> (String, &'static str) {
-        match self.engine.kind {
-            EngineKind::None => ("the engine none".into(), "[engine] name = \"cgroup\""),
-            EngineKind::Cgroup => {
-                let policy = format!("the policy {}", quoted(&self.engine.policy));
-                (policy, "[engine] policy = \"tidegate\"")
-            }
-        }
-    }
-
     /// Why caps are not held.
-    fn no_caps(&self) -> Option<String> {
-        let (who, remedy) = self.remedy();
-        let why = format!("{who} holds no caps; write {remedy}, or leave the cap out");
+    fn no_caps(&self) -> Option<&'static str> {
+        let why =
+            "the engine none holds no caps; write [engine] name = \"cgroup\", or leave the cap out";
         (!self.engine.is_tidegate()).then_some(why)
     }
 
     /// Why latency hints are not held.
-    fn no_hints(&self) -> Option<String> {
+    fn no_hints(&self) -> Option<&'static str> {
         match self.scheduler {
             Scheduler::Cfs(config) if config.latency_nice => None,
             Scheduler::Cfs(_) => Some(
                 "this CFS takes no hints; write [scheduler] latency_nice = true, or class = \
-                 \"eevdf\""
-                    .into(),
+                 \"eevdf\"",
             ),
             Scheduler::Eevdf(_) if self.engine.is_tidegate() => None,
-            Scheduler::Eevdf(_) => {
-                let (who, remedy) = self.remedy();
-                let why = format!("{who} holds no hints; write {remedy}, or slice in a workload");
-                Some(why)
-            }
+            Scheduler::Eevdf(_) => Some(
+                "the engine none holds no hints; write [engine] name = \"cgroup\", or slice in a \
+                 workload",
+            ),
         }
     }
 }
@@ -290,9 +278,9 @@ fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Opti
         );
     }
     let engine_terms = engine.terms();
-    let engine = engine::resolve(&engine, findings);
+    let engine = engine.engine();
     let held = Held {
-        engine: &engine,
+        engine: engine.kind,
         scheduler: &machine.scheduler,
     };
     let groups = groups::resolve(groups, &engine_terms, &held, findings, cpus);

@@ -1,12 +1,12 @@
 //! Random scenarios, with the machine's invariants checked: every kind of workload under every
-//! scheduler, engine and policy, in trees of groups with every term. A failure prints the scenario,
+//! scheduler and engine, in trees of groups with every term. A failure prints the scenario,
 //! which is what repeats it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tidegate_sim::Prng;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::Scenario;
-use tidegate_sim::{Prng, registry};
 
 use super::support;
 
@@ -25,7 +25,6 @@ const EEVDF: Choices = &[
     ("run_to_parity", &["true", "false"]),
     ("delay_dequeue", &["true", "false"]),
 ];
-const ENGINE: Choices = &[("name", &["none", "cgroup"]), SENSE[0]];
 const SENSE: Choices = &[("sense", &["bpf", "usage"])];
 const GROUP: Choices = &[("weight", &["1", "20", "100", "10000", "idle"])];
 const CLASSED: Choices = &[("headroom", &["0%", "20%", "50%", "100%"])];
@@ -135,11 +134,7 @@ fn write(seed: u64) -> String {
     let is_tidegate = rng.chance_ppm(500_000);
     toml += &match is_tidegate {
         true => format!("[engine]\nname = \"cgroup\"\n{}", some(rng, SENSE)),
-        false => {
-            let policies: Vec<&str> = registry::policies().map(|policy| policy.name).collect();
-            let policy = pick(rng, &policies);
-            format!("[engine]\npolicy = \"{policy}\"\n{}", some(rng, ENGINE))
-        }
+        false => String::new(),
     };
     let hints = match is_cfs {
         true => scheduler.contains("latency_nice"),

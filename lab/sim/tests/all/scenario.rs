@@ -90,7 +90,7 @@ fn headroom_counts_whichever_group_says_it() {
             "[engine]\nname = \"cgroup\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
              [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
         ));
-        let demand = Plan::new(&scenario(&text, &[])).demand;
+        let demand = Plan::new(&scenario(&text, &[])).compiled.demand;
         (demand.headroom_ppm, demand.tolerance_ppm)
     };
     assert_eq!(terms("", "", ""), (0, 10_000));
@@ -152,17 +152,4 @@ fn a_cap_that_is_not_said_is_none() {
     let scenario = scenario(&text, &[]);
     let plan = Plan::new(&scenario);
     assert!(plan.specs.iter().all(|spec| spec.bandwidth.is_none()));
-}
-
-#[test]
-fn the_policy_static_limits_the_side_root() {
-    let text = text(
-        "[machine]\ncpus = 4\n[engine]\nname = \"cgroup\"\npolicy = \"static\"\nquota = \"20%\"\n\
-         [group.build]\nclass = \"side\"\n[workload.w]\nkind = \"hog\"\ngroup = \"build\"\n",
-    );
-    let scenario = scenario(&text, &[]);
-    let plan = Plan::new(&scenario);
-    let limit = plan.specs[0].bandwidth.unwrap();
-    assert_eq!((limit.quota_us, limit.period_us), (Some(80_000), 100_000));
-    assert!(plan.specs[0].idle);
 }

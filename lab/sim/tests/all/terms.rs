@@ -81,12 +81,3 @@ fn the_weight_idle_is_the_least_weight() {
     let share = used[0] / 4.0;
     assert!((0.008..=0.012).contains(&share), "{share}");
 }
-
-/// The policy `static` limits all side work, and what a group's own quota says holds, too.
-#[test]
-fn a_standing_quota_does_not_loosen_a_groups_own() {
-    let engine = "name = \"cgroup\"\npolicy = \"static\"\nquota = \"50%\"";
-    let side = "class = \"side\"\nquota = \"0.3cpu\"";
-    near(used_cpus(engine, &[side], 4)[0], 0.3);
-    near(used_cpus(engine, &["class = \"side\""], 4)[0], 2.0);
-}

@@ -12,7 +12,7 @@ use super::groups::PREFIX;
 use super::proc::Guarded;
 use super::sched_ext_supported;
 use crate::options::{Sense, name};
-use crate::{LabError, clock, stop};
+use crate::{LabError, stop};
 
 /// How long an agent may take to come up (BPF programs are verified then).
 const PATIENCE_NS: u64 = 10_000_000_000;
