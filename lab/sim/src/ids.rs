@@ -39,10 +39,6 @@ id!(
     PipeId
 );
 id!(
-    /// A lock (a mutex that puts its waiters to sleep).
-    LockId
-);
-id!(
     /// A series of recorded values (a histogram).
     SeriesId
 );

@@ -46,7 +46,6 @@ pub(crate) struct Kernel {
     pub(crate) busy: u32,
     pub(crate) world: World,
     pub(crate) pipes: Vec<Pipe>,
-    pub(crate) locks: Vec<LockState>,
     pub(crate) tracer: Option<Box<dyn Tracer>>,
     pub(crate) violation: Option<Violation>,
     pub(crate) handled: u64,

@@ -38,7 +38,7 @@ pub use controller::{Controller, Simulation};
 pub use cpuset::CpuSet;
 pub use error::{SimError, Violation};
 pub use hist::Histogram;
-pub use ids::{CpuId, GroupId, LockId, PipeId, SeriesId, TaskId};
+pub use ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program, TaskSpec};

@@ -7,7 +7,7 @@
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::hist::Histogram;
-use crate::ids::{CpuId, GroupId, LockId, PipeId, SeriesId, TaskId};
+use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 use crate::prng::Prng;
 use crate::spec::Policy;
 
@@ -73,14 +73,6 @@ pub enum Op {
     /// Takes one message from a pipe; waits while it is empty.
     Recv {
         pipe: PipeId,
-    },
-    /// Takes a lock; waits while another task holds it.
-    Lock {
-        lock: LockId,
-    },
-    /// Releases a lock and wakes its first waiter.
-    Unlock {
-        lock: LockId,
     },
     /// Creates a task. What the kernel hands on at fork is handed on here too:
     /// group, policy, nice, slice, latency hint (unless `latency_inherit` is

@@ -18,7 +18,7 @@ use crate::sched::BandwidthStat;
 use crate::spec::Class;
 use crate::trace::Tracer;
 use crate::tracers::{Fan, GroupTally, Tally};
-use crate::workloads::{Kind, TaskSet};
+use crate::workloads::TaskSet;
 
 /// Why a run has no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -70,12 +70,8 @@ impl Stage {
             common.record_from_ns = scenario.warmup_ns;
             common.seed = scenario.machine.seed;
             common.slice_ns = *slice_ns;
-            let mut kind = workload.kind.clone();
-            if let Kind::LockHolder(holder) = &mut kind {
-                holder.side_group = plan.id(workload.side_group);
-            }
             let what = format!("workload.{}", common.name);
-            let one = kind.build(&common, &mut machine).map_err(refused(what))?;
+            let one = workload.kind.build(&common, &mut machine).map_err(refused(what))?;
             for (task, player) in one.tasks.iter().zip(&one.players) {
                 names.task(*task, &player.name, player.group);
             }

@@ -1,8 +1,8 @@
-//! What the machine keeps of each CPU, task, group, pipe and lock.
+//! What the machine keeps of each CPU, task, group and pipe.
 
 use crate::Ns;
 use crate::cpuset::CpuSet;
-use crate::ids::{CpuId, GroupId, LockId, PipeId, TaskId};
+use crate::ids::{CpuId, GroupId, PipeId, TaskId};
 use crate::prng::Prng;
 use crate::program::{Program, TaskSpec};
 use crate::spec::{Bandwidth, GroupSpec, Policy};
@@ -15,7 +15,7 @@ pub(crate) enum TaskState {
     New,
     /// On a run queue, or running.
     Runnable,
-    /// Asleep, or blocked on a pipe or lock.
+    /// Asleep, or blocked on a pipe.
     Waiting,
     Exited,
 }
@@ -27,8 +27,6 @@ pub(crate) enum Pending {
     Next,
     Send(PipeId),
     Recv(PipeId),
-    Lock(LockId),
-    Unlock(LockId),
     SleepUntil(Ns),
     Sleep(u64),
     Fork,
@@ -133,10 +131,4 @@ pub(crate) struct Pipe {
     pub(crate) held: u32,
     pub(crate) readers: VecDeque<TaskId>,
     pub(crate) writers: VecDeque<TaskId>,
-}
-
-#[derive(Default)]
-pub(crate) struct LockState {
-    pub(crate) holder: Option<TaskId>,
-    pub(crate) waiters: VecDeque<TaskId>,
 }

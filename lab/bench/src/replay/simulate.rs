@@ -51,7 +51,6 @@ impl<'a> Prepared<'a> {
             shown: "replay.toml".to_owned(),
             name: "replay".to_owned(),
             text: self.written.text.clone(),
-            folder: None,
         };
         let seeded = [Override::new("seed", &seed.to_string())];
         let scenario = Scenario::resolve(&text, &seeded)

@@ -390,8 +390,6 @@ fn start(
             distance_ns: 500_000,
             pinned: false,
             work_ns: 0,
-            step_work_ns: None,
-            step_at_ns: None,
         }),
         Kind::Hackbench { groups, loops } => Workload::Hackbench(Hackbench {
             groups: *groups,
@@ -407,7 +405,6 @@ fn start(
             work: Work::fixed(request_us * 1_000),
             pattern: Pattern::Listed {
                 requests: requests(seed, scene.end_ns(), request_us * 1_000).into(),
-                repeat_ns: None,
             },
         }),
         Kind::Fibtest { busy, work_ns } => Workload::Fibtest(Fibtest {
@@ -423,7 +420,6 @@ fn start(
             interval_ns: Some(2 * MS),
             children: u32::MAX,
             work: Work::fixed(5 * MS),
-            depth: 1,
         }),
         Kind::Build { jobs, each } => return build(machine, &common, *jobs, *each),
     };

@@ -80,7 +80,6 @@ fn scenario() -> Scenario {
         shown: "web.toml".into(),
         name: "web".into(),
         text: text.into(),
-        folder: None,
     };
     Scenario::resolve(&text, &[]).expect("a right scenario")
 }

@@ -21,9 +21,9 @@ use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::event::{EventQueue, Timer};
 use crate::hist::Histogram;
-use crate::ids::{CpuId, GroupId, LockId, PipeId, SeriesId, TaskId};
+use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 use crate::kernel::{
-    Cpu, Group, Kernel, LockState, NONE, Pending, Pipe, Task, TaskCold, TaskState,
+    Cpu, Group, Kernel, NONE, Pending, Pipe, Task, TaskCold, TaskState,
 };
 use crate::prng::Prng;
 use crate::program::{TaskSpec, World};
@@ -66,7 +66,6 @@ impl Machine {
             busy: 0,
             world: World::default(),
             pipes: Vec::new(),
-            locks: Vec::new(),
             tracer: None,
             violation: None,
             handled: 0,
@@ -109,11 +108,6 @@ impl Machine {
             ..Pipe::default()
         });
         PipeId(self.k.pipes.len() as u32 - 1)
-    }
-
-    pub fn add_lock(&mut self) -> LockId {
-        self.k.locks.push(LockState::default());
-        LockId(self.k.locks.len() as u32 - 1)
     }
 
     /// Adds a series for programs to record into.

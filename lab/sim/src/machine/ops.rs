@@ -5,7 +5,7 @@
 //! again when it runs: another may have been quicker.
 
 use super::Machine;
-use crate::ids::{CpuId, LockId, PipeId, TaskId};
+use crate::ids::{CpuId, PipeId, TaskId};
 use crate::kernel::Pending;
 use crate::program::{Ctx, Op};
 use crate::trace::Event;
@@ -73,8 +73,6 @@ impl Machine {
             Op::Sleep { for_ns } => Pending::Sleep(for_ns),
             Op::Send { pipe } => Pending::Send(pipe),
             Op::Recv { pipe } => Pending::Recv(pipe),
-            Op::Lock { lock } => Pending::Lock(lock),
-            Op::Unlock { lock } => Pending::Unlock(lock),
             Op::Fork { child } => {
                 self.k.cold[task.index()].fork = Some(child);
                 Pending::Fork
@@ -96,8 +94,6 @@ impl Machine {
             Pending::Sleep(for_ns) => self.sleep_until(cpu, task, self.k.now + for_ns),
             Pending::Send(pipe) => self.send(cpu, task, pipe),
             Pending::Recv(pipe) => self.recv(cpu, task, pipe),
-            Pending::Lock(lock) => self.lock(cpu, task, lock),
-            Pending::Unlock(lock) => self.unlock(cpu, task, lock),
             Pending::Fork => self.fork(cpu, task),
             Pending::Exit => self.exit(cpu, task),
         }
@@ -126,28 +122,6 @@ impl Machine {
         p.held -= 1;
         if let Some(writer) = p.writers.pop_front() {
             self.wake_from(cpu, task, writer, true);
-        }
-    }
-
-    fn lock(&mut self, cpu: CpuId, task: TaskId, lock: LockId) {
-        let l = &mut self.k.locks[lock.index()];
-        if l.holder.is_some() {
-            l.waiters.push_back(task);
-            self.k.task_mut(task).pending = Pending::Lock(lock);
-            return self.block(cpu, task);
-        }
-        l.holder = Some(task);
-    }
-
-    fn unlock(&mut self, cpu: CpuId, task: TaskId, lock: LockId) {
-        let l = &mut self.k.locks[lock.index()];
-        if l.holder != Some(task) {
-            let detail = format!("unlocks lock {lock}, which it does not hold");
-            return self.k.violate("lock", Some(cpu), Some(task), detail);
-        }
-        l.holder = None;
-        if let Some(waiter) = l.waiters.pop_front() {
-            self.wake_from(cpu, task, waiter, false);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Scenarios that come with the command, and the files that they name.
+//! Scenarios that come with the command.
 
 /// A scenario that comes with the command.
 #[derive(Clone, Copy, Debug)]
@@ -24,20 +24,5 @@ builtin!(
     "diurnal",
     "fibtest",
     "fork-storm",
-    "lock-holder",
-    "recorded-arrivals",
     "web-server-and-encoder",
 );
-
-const FILES: &[(&str, &str)] = &[(
-    "recorded-arrivals.txt",
-    include_str!("../../scenarios/recorded-arrivals.txt"),
-)];
-
-/// A file that a built-in scenario names.
-pub(super) fn file(name: &str) -> Result<&'static str, String> {
-    let found = FILES.iter().find(|file| file.0 == name);
-    found.map(|file| file.1).ok_or_else(|| {
-        "a built-in scenario has no such file; copy the scenario to a file of your own".to_owned()
-    })
-}

@@ -12,7 +12,6 @@ mod builtin;
 mod document;
 mod engine;
 mod groups;
-mod listed;
 mod machine;
 mod patterns;
 mod workloads;
@@ -102,8 +101,6 @@ pub struct Text {
     /// Its name without folder and ending.
     pub name: String,
     pub text: String,
-    /// Where files that it names are looked for.
-    pub folder: Option<PathBuf>,
 }
 
 /// Why there is no scenario of this name.
@@ -140,7 +137,6 @@ impl Text {
                 shown: asked.to_owned(),
                 name: asked.to_owned(),
                 text: builtin.text.to_owned(),
-                folder: None,
             });
         }
         let path = Path::new(asked);
@@ -157,18 +153,7 @@ impl Text {
             shown: asked.to_owned(),
             name: stem.to_string_lossy().into_owned(),
             text,
-            folder: Some(path.parent().unwrap_or(Path::new("")).to_owned()),
         })
-    }
-
-    /// A file that the scenario names.
-    fn file(&self, name: &str) -> Result<String, String> {
-        match &self.folder {
-            Some(folder) => {
-                std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
-            }
-            None => builtin::file(name).map(str::to_owned),
-        }
     }
 }
 
@@ -285,7 +270,6 @@ fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Opti
     };
     let groups = groups::resolve(groups, &engine_terms, &held, findings, cpus);
     let context = workloads::Context {
-        text,
         groups: &groups,
         held: &held,
         findings,

@@ -1,10 +1,8 @@
 //! When requests come: the keys of an open loop.
 
 use serde::Deserialize;
-use tidegate_terms::{TimeSpan, quoted};
 
 use super::document::join;
-use super::listed;
 use super::workloads::Context;
 use crate::values::{any_time, count, rate, share, some_time};
 use crate::workloads::arrivals::Curve;
@@ -15,19 +13,7 @@ use crate::workloads::{OpenLoop, Pattern, Work};
 pub(super) enum Arrivals {
     #[default]
     Poisson,
-    Regular,
-    Bursts,
-    Diurnal,
     Curve,
-    File,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Phases {
-    #[default]
-    Random,
-    Fixed,
 }
 
 #[derive(Deserialize)]
@@ -42,19 +28,7 @@ pub(super) struct OpenLoopKeys {
     rate: Option<u64>,
     #[serde(default, deserialize_with = "share")]
     load: Option<u32>,
-    #[serde(default, deserialize_with = "some_time")]
-    on: Option<u64>,
-    #[serde(default, deserialize_with = "any_time")]
-    off: Option<u64>,
-    phases: Option<Phases>,
-    #[serde(default, deserialize_with = "some_time")]
-    period: Option<u64>,
-    #[serde(default, deserialize_with = "share")]
-    low: Option<u32>,
-    #[serde(default, deserialize_with = "share")]
-    high: Option<u32>,
     points: Option<Vec<Point>>,
-    file: Option<String>,
     #[serde(default, deserialize_with = "some_time")]
     repeat: Option<u64>,
 }
@@ -79,55 +53,23 @@ impl OpenLoopKeys {
 
     fn pattern(&self, path: &str, context: &Context<'_>) -> Pattern {
         let refuse = |key: &str, why: String| context.findings.refuse(&join(path, key), why);
-        self.refuse_others(&refuse);
-        if self.arrivals == Arrivals::File {
-            return self.listed(context, &refuse);
-        }
         let gap_ns = self.gap_ns(context.cpus, &refuse);
         match self.arrivals {
-            Arrivals::Regular => Pattern::Regular { gap_ns },
-            Arrivals::Bursts => self.bursts(gap_ns),
-            Arrivals::Diurnal => {
-                let period_ns = self.period.unwrap_or(60 * SECOND_NS);
-                let low_ppm = self.low.unwrap_or(200_000);
-                let high_ppm = self.high.unwrap_or(1_000_000);
-                if low_ppm > high_ppm {
-                    refuse("low", "is above high; make it at most high".into());
+            Arrivals::Poisson => {
+                for (key, is_named) in [
+                    ("points", self.points.is_some()),
+                    ("repeat", self.repeat.is_some()),
+                ] {
+                    if is_named {
+                        refuse(key, "means nothing without arrivals = \"curve\"".into());
+                    }
                 }
-                let curve = Curve::diurnal(period_ns, low_ppm.into(), high_ppm.into());
-                Pattern::Curve { gap_ns, curve }
+                Pattern::Poisson { gap_ns }
             }
             Arrivals::Curve => Pattern::Curve {
                 gap_ns,
                 curve: self.curve(&refuse),
             },
-            Arrivals::Poisson | Arrivals::File => Pattern::Poisson { gap_ns },
-        }
-    }
-
-    /// Refuses the keys of other patterns.
-    fn refuse_others(&self, refuse: &dyn Fn(&str, String)) {
-        use Arrivals::{Bursts, Curve, Diurnal, File, Poisson, Regular};
-        let rated: &[Arrivals] = &[Poisson, Regular, Bursts, Diurnal, Curve];
-        for (key, is_named, patterns) in [
-            ("rate", self.rate.is_some(), rated),
-            ("load", self.load.is_some(), rated),
-            ("on", self.on.is_some(), &[Bursts]),
-            ("off", self.off.is_some(), &[Bursts]),
-            ("phases", self.phases.is_some(), &[Bursts]),
-            ("period", self.period.is_some(), &[Diurnal]),
-            ("low", self.low.is_some(), &[Diurnal]),
-            ("high", self.high.is_some(), &[Diurnal]),
-            ("points", self.points.is_some(), &[Curve]),
-            ("file", self.file.is_some(), &[File]),
-            ("repeat", self.repeat.is_some(), &[Curve, File]),
-        ] {
-            if is_named && !patterns.contains(&self.arrivals) {
-                let name = format!("{:?}", self.arrivals).to_lowercase();
-                let why =
-                    format!("means nothing with {name} arrivals; leave it out, or change arrivals");
-                refuse(key, why);
-            }
         }
     }
 
@@ -153,21 +95,6 @@ impl OpenLoopKeys {
         SECOND_NS
     }
 
-    fn bursts(&self, mean_gap_ns: u64) -> Pattern {
-        let on_ns = self.on.unwrap_or(SECOND_NS / 10);
-        let off_ns = self.off.unwrap_or(SECOND_NS / 10);
-        // The rate is the mean over both phases, so while on it is that much higher; times are
-        // below 2^47, gaps below 2^87.
-        let gap_ns =
-            u128::from(mean_gap_ns) * u128::from(on_ns) / (u128::from(on_ns) + u128::from(off_ns));
-        Pattern::Bursts {
-            gap_ns: u64::try_from(gap_ns).unwrap_or(u64::MAX).max(1),
-            on_ns,
-            off_ns,
-            fixed_phases: self.phases == Some(Phases::Fixed),
-        }
-    }
-
     fn curve(&self, refuse: &dyn Fn(&str, String)) -> Curve {
         let points = self.points.iter().flatten();
         let points: Vec<(u64, u64)> = points.map(|Point(at, share)| (*at, *share)).collect();
@@ -186,35 +113,5 @@ impl OpenLoopKeys {
             return Curve::new(vec![(0, 1_000_000)], None);
         }
         Curve::new(points, self.repeat)
-    }
-
-    fn listed(&self, context: &Context<'_>, refuse: &dyn Fn(&str, String)) -> Pattern {
-        let repeat_ns = self.repeat;
-        let read = match &self.file {
-            None => Err("is missing; add file = \"arrivals.txt\"".to_owned()),
-            Some(name) => context
-                .text
-                .file(name)
-                .map_err(|why| {
-                    let name = quoted(name);
-                    format!("\"{name}\" cannot be read: {why}; put it beside the scenario")
-                })
-                .and_then(|content| listed::parse(name, &content)),
-        };
-        let requests = read.unwrap_or_else(|why| {
-            refuse("file", why);
-            Vec::new()
-        });
-        if let (Some(repeat_ns), Some(last)) = (repeat_ns, requests.last())
-            && last.due_ns > repeat_ns
-        {
-            let last = TimeSpan::from_nanos(last.due_ns);
-            let why = format!("the list's last request comes later, at {last}; make it longer");
-            refuse("repeat", why);
-        }
-        Pattern::Listed {
-            requests: requests.into(),
-            repeat_ns,
-        }
     }
 }

@@ -10,14 +10,13 @@ use toml::de::{DeTable, DeValue};
 use super::document::{Findings, join};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
-use super::{Held, Text};
+use super::Held;
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
-use crate::values::{self, TASKS_MAX, any_time, count, cpu_list, level, share, some_time, truth};
+use crate::values::{self, any_time, count, cpu_list, level, share, some_time, truth};
 use crate::workloads::{
-    ClosedLoop, Common, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind, LockHolder,
-    Schbench,
+    ClosedLoop, Common, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind,
 };
 
 #[derive(Clone, Debug)]
@@ -26,8 +25,6 @@ pub struct Workload {
     /// machine is built.
     pub common: Common,
     pub group: GroupRef,
-    /// Where its side tasks are (a lock holder's).
-    pub side_group: GroupRef,
     pub kind: Kind,
 }
 
@@ -63,11 +60,6 @@ interval = "1ms"
 distance = "500us"
 pinned = false
 work = "0s"
-[schbench]
-messengers = 1
-workers = "cpus"
-work = "10ms"
-work_shape = "fixed"
 [fibtest]
 threads = "cpus"
 fast = 1
@@ -79,17 +71,6 @@ parents = 1
 children = 1000
 work = "1ms"
 work_shape = "exponential"
-depth = 1
-[lock-holder]
-tasks = 1
-interval = "10ms"
-work = "100us"
-work_shape = "fixed"
-side_tasks = 1
-hold = "1ms"
-hold_shape = "fixed"
-outside = "10ms"
-outside_shape = "exponential"
 "#;
 
 /// The keys that are not the kind's own.
@@ -103,7 +84,6 @@ const COMMON: &[&str] = &[
     "cpus",
     "start",
     "end",
-    "side_group",
 ];
 
 #[derive(Default, Deserialize)]
@@ -126,7 +106,6 @@ struct CommonKeys {
     start: u64,
     #[serde(deserialize_with = "some_time")]
     end: Option<u64>,
-    side_group: Option<String>,
 }
 
 fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
@@ -153,10 +132,8 @@ enum KindKeys {
     Frames(Frames),
     Hackbench(Hackbench),
     Cyclictest(Cyclictest),
-    Schbench(Schbench),
     Fibtest(Fibtest),
     ForkStorm(ForkStorm),
-    LockHolder(LockHolder),
 }
 
 #[derive(Deserialize)]
@@ -260,7 +237,6 @@ fn join_shapes(table: &mut DeTable<'_>) {
 
 /// What the keys of a workload are resolved against.
 pub(super) struct Context<'c> {
-    pub(super) text: &'c Text,
     pub(super) groups: &'c [Group],
     pub(super) held: &'c Held<'c>,
     pub(super) findings: &'c Findings<'c>,
@@ -269,7 +245,7 @@ pub(super) struct Context<'c> {
 }
 
 impl Context<'_> {
-    fn group(&self, path: &str, key: &str, asked: Option<&str>) -> GroupRef {
+    fn group(&self, path: &str, asked: Option<&str>) -> GroupRef {
         let asked = asked?;
         let found = self
             .groups
@@ -278,7 +254,7 @@ impl Context<'_> {
         if found.is_none() {
             let names = self.groups.iter().map(|group| group.spec.name.clone());
             let why = groups::no_group(asked, &names.collect::<Vec<_>>());
-            self.findings.refuse(&join(path, key), why);
+            self.findings.refuse(&join(path, "group"), why);
         }
         found
     }
@@ -288,8 +264,7 @@ impl WorkloadKeys {
     pub(super) fn resolve(self, context: &Context<'_>) -> Workload {
         let path = join("workload", &self.name);
         let keys = &self.common;
-        let group = context.group(&path, "group", keys.group.as_deref());
-        let side_group = context.group(&path, "side_group", keys.side_group.as_deref());
+        let group = context.group(&path, keys.group.as_deref());
         let common = Common {
             policy: keys.policy.unwrap_or(Policy::Normal),
             nice: keys.nice,
@@ -324,7 +299,6 @@ impl WorkloadKeys {
         Workload {
             common,
             group,
-            side_group,
             kind: self.kind.resolve(&path, context),
         }
     }
@@ -347,36 +321,11 @@ impl WorkloadKeys {
                 "is not after its start; make it later, or start earlier",
             ));
         }
-        let has_side = matches!(self.kind, KindKeys::LockHolder(_));
-        if has_side && keys.side_group.is_none() {
-            mistakes.push(("side_group", "is missing; add side_group = \"batch\""));
-        }
-        if !has_side && keys.side_group.is_some() {
-            mistakes.push(("side_group", "means nothing to this kind; leave it out"));
-        }
-        match &self.kind {
-            KindKeys::Hog(hog) if hog.period.is_some() && hog.busy.is_none() => {
-                mistakes.push(("period", "means nothing without busy; add busy = \"30%\""));
-            }
-            KindKeys::Cyclictest(one) if one.step_work_ns.is_some() != one.step_at_ns.is_some() => {
-                mistakes.push(("step_work", "goes with step_at; write both or none"));
-            }
-            KindKeys::Schbench(one) if one.batch.is_some() && one.gap_ns.is_none() => {
-                mistakes.push((
-                    "batch",
-                    "means nothing without a rate; add rate = \"500/s\"",
-                ));
-            }
-            KindKeys::ForkStorm(storm) => {
-                let family = u64::from(storm.children).checked_pow(storm.depth);
-                if family.is_none_or(|family| family > u64::from(TASKS_MAX)) {
-                    mistakes.push((
-                        "depth",
-                        "makes more than 100000 tasks of a parent; lower children or depth",
-                    ));
-                }
-            }
-            _ => {}
+        if let KindKeys::Hog(hog) = &self.kind
+            && hog.period.is_some()
+            && hog.busy.is_none()
+        {
+            mistakes.push(("period", "means nothing without busy; add busy = \"30%\""));
         }
         mistakes
     }
@@ -399,10 +348,8 @@ impl KindKeys {
                 }
                 Kind::Cyclictest(kind)
             }
-            KindKeys::Schbench(kind) => Kind::Schbench(kind),
             KindKeys::Fibtest(kind) => Kind::Fibtest(Fibtest { cpus, ..kind }),
             KindKeys::ForkStorm(kind) => Kind::ForkStorm(kind),
-            KindKeys::LockHolder(kind) => Kind::LockHolder(kind),
         }
     }
 }

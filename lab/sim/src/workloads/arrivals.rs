@@ -18,25 +18,10 @@ pub struct Request {
 /// How arrivals are spread over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    Regular {
-        gap_ns: u64,
-    },
     /// Independent of each other.
     Poisson {
         /// Mean time between two.
         gap_ns: u64,
-    },
-    /// Poisson while on, none while off. The first phase is on.
-    Bursts {
-        /// Mean time between two while on.
-        gap_ns: u64,
-        /// Length of a phase with arrivals.
-        on_ns: u64,
-        /// Length of one without.
-        off_ns: u64,
-        /// Whether phases have exactly these lengths, or exponentially distributed ones of these
-        /// means.
-        fixed_phases: bool,
     },
     /// Poisson with a rate that follows a curve.
     Curve {
@@ -45,10 +30,8 @@ pub enum Pattern {
         curve: Curve,
     },
     Listed {
-        /// Due times from the workload's start, in order; a request without work of its own has 0.
+        /// Due times from the workload's start, in order.
         requests: Arc<[Request]>,
-        /// The list begins again after this time.
-        repeat_ns: Option<u64>,
     },
 }
 
@@ -74,24 +57,6 @@ impl Curve {
             points: points.into(),
             repeat_ns,
         }
-    }
-
-    /// A day: `low` at its beginning, `high` in its middle, along a sine.
-    ///
-    /// 48 straight lines through `sin² x` by Bhaskara's approximation of the sine, `4x(π − x) /
-    /// (5π²/4 − x(π − x))`, which is off by less than 0.0017: exact arithmetic, the same on every
-    /// machine.
-    pub fn diurnal(period_ns: u64, low_ppm: u64, high_ppm: u64) -> Curve {
-        let point = |step: u64| {
-            // x in 1/48 of a half turn: x(48 − x) ≤ 576, and 5·48²/4 = 2880.
-            let product = step * (48 - step);
-            let sine_ppm = 4 * product * WHOLE_PPM / (2880 - product);
-            let square_ppm = (sine_ppm * sine_ppm / WHOLE_PPM).min(WHOLE_PPM);
-            // A share is at most 2^32 in any scenario, so the product fits.
-            let share = low_ppm + high_ppm.saturating_sub(low_ppm) * square_ppm / WHOLE_PPM;
-            (period_ns / 48 * step, share)
-        };
-        Curve::new((0..=48).map(point).collect(), Some(period_ns))
     }
 
     /// The share at a time, in millionths.
@@ -161,56 +126,20 @@ pub struct Arrivals {
     rng: Prng,
     /// Time since the start, up to which arrivals were drawn.
     at_ns: Ns,
-    /// When the phase with arrivals ends (bursts).
-    on_until_ns: Ns,
     /// The next in the list.
     index: usize,
-    /// How often the list has begun again.
-    round: u64,
 }
 
 impl Arrivals {
     /// Those of a pattern, from a time on.
     pub fn new(pattern: Pattern, work: Work, start_ns: Ns, rng: Prng) -> Arrivals {
-        let mut arrivals = Arrivals {
+        Arrivals {
             pattern,
             work,
             start_ns,
             rng,
             at_ns: 0,
-            on_until_ns: 0,
             index: 0,
-            round: 0,
-        };
-        if let Pattern::Bursts {
-            on_ns,
-            fixed_phases,
-            ..
-        } = arrivals.pattern
-        {
-            arrivals.on_until_ns = arrivals.phase(on_ns, fixed_phases);
-        }
-        arrivals
-    }
-
-    fn phase(&mut self, mean_ns: u64, fixed: bool) -> u64 {
-        if fixed {
-            mean_ns
-        } else {
-            self.rng.exp_ns(mean_ns)
-        }
-    }
-
-    /// The gap ends in a phase with arrivals: phases without are skipped.
-    fn burst(&mut self, gap_ns: u64, on_ns: u64, off_ns: u64, fixed: bool) {
-        self.at_ns += self.rng.exp_ns(gap_ns);
-        while self.at_ns >= self.on_until_ns {
-            let over_ns = self.at_ns - self.on_until_ns;
-            let next_on_ns = self.on_until_ns + self.phase(off_ns, fixed);
-            // A phase of at least 1 ns, so that the loop moves on.
-            let length_ns = self.phase(on_ns, fixed).max(1);
-            self.at_ns = next_on_ns + over_ns;
-            self.on_until_ns = next_on_ns + length_ns;
         }
     }
 
@@ -239,51 +168,30 @@ impl Arrivals {
         }
         false
     }
-
-    fn listed(&mut self, requests: &[Request], repeat_ns: Option<u64>) -> Option<Request> {
-        if self.index == requests.len() {
-            repeat_ns?;
-            self.index = 0;
-            self.round += 1;
-        }
-        let request = requests.get(self.index)?;
-        self.index += 1;
-        let offset_ns = repeat_ns.unwrap_or(0).saturating_mul(self.round);
-        self.at_ns = offset_ns.saturating_add(request.due_ns);
-        Some(*request)
-    }
 }
 
 impl Iterator for Arrivals {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
-        let mut work_ns = 0;
+        let mut work_ns = None;
         match self.pattern.clone() {
-            Pattern::Regular { gap_ns } => self.at_ns += gap_ns.max(1),
             Pattern::Poisson { gap_ns } => self.at_ns += self.rng.exp_ns(gap_ns),
-            Pattern::Bursts {
-                gap_ns,
-                on_ns,
-                off_ns,
-                fixed_phases,
-            } => self.burst(gap_ns, on_ns, off_ns, fixed_phases),
             Pattern::Curve { gap_ns, curve } => {
                 if !self.thinned(gap_ns, &curve) {
                     return None;
                 }
             }
-            Pattern::Listed {
-                requests,
-                repeat_ns,
-            } => work_ns = self.listed(&requests, repeat_ns)?.work_ns,
-        }
-        if work_ns == 0 {
-            work_ns = self.work.draw(&mut self.rng);
+            Pattern::Listed { requests } => {
+                let request = requests.get(self.index)?;
+                self.index += 1;
+                self.at_ns = request.due_ns;
+                work_ns = Some(request.work_ns);
+            }
         }
         Some(Request {
             due_ns: self.start_ns.saturating_add(self.at_ns),
-            work_ns,
+            work_ns: work_ns.unwrap_or_else(|| self.work.draw(&mut self.rng)),
         })
     }
 }

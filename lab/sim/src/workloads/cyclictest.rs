@@ -28,20 +28,9 @@ pub struct Cyclictest {
     /// Work after each wakeup, beside what the kernel takes.
     #[serde(rename = "work", deserialize_with = "any_time")]
     pub work_ns: u64,
-    /// What the work becomes from [`Cyclictest::step_at_ns`] on.
-    #[serde(rename = "step_work", default, deserialize_with = "any_time")]
-    pub step_work_ns: Option<u64>,
-    #[serde(rename = "step_at", default, deserialize_with = "any_time")]
-    pub step_at_ns: Option<Ns>,
 }
 
 impl Cyclictest {
-    /// Work after the wakeup that is due then.
-    pub fn work_at(&self, due_ns: Ns) -> u64 {
-        let steps = self.step_at_ns.is_some_and(|at_ns| due_ns >= at_ns);
-        self.step_work_ns.filter(|_| steps).unwrap_or(self.work_ns)
-    }
-
     pub(super) fn build(
         &self,
         common: &Common,
@@ -53,7 +42,7 @@ impl Cyclictest {
             let interval_ns = self.interval_ns + u64::from(thread) * self.distance_ns;
             let program = Timer {
                 interval_ns,
-                of: self.clone(),
+                work_ns: self.work_ns,
                 wakeup,
                 due_ns: None,
                 works: false,
@@ -70,7 +59,7 @@ impl Cyclictest {
 
 struct Timer {
     interval_ns: u64,
-    of: Cyclictest,
+    work_ns: u64,
     wakeup: Recorder,
     due_ns: Option<Ns>,
     works: bool,
@@ -82,10 +71,11 @@ impl Program for Timer {
             && !self.works
         {
             self.wakeup.since(ctx, due_ns);
-            let work_ns = self.of.work_at(due_ns);
-            if work_ns > 0 {
+            if self.work_ns > 0 {
                 self.works = true;
-                return Op::Run { work_ns };
+                return Op::Run {
+                    work_ns: self.work_ns,
+                };
             }
         }
         self.works = false;

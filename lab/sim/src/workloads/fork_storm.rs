@@ -22,9 +22,6 @@ pub struct ForkStorm {
     pub children: u32,
     /// Work of one child.
     pub work: Work,
-    /// Generations below the parents: a child with more than one below it forks as its parent does.
-    #[serde(deserialize_with = "count")]
-    pub depth: u32,
 }
 
 impl ForkStorm {
@@ -36,15 +33,13 @@ impl ForkStorm {
         let mut set = TaskSet::default();
         let life = common.recorder(machine, "life", &mut set);
         for parent in 0..self.parents {
-            let program = Family {
+            let program = Parent {
                 storm: self.clone(),
                 common: common.clone(),
                 life,
                 name: parent.to_string(),
-                depth: self.depth,
                 forked: 0,
-                stage: Stage::Forks,
-                born_ns: None,
+                rests: false,
             };
             set.spawn(machine, common.task(&parent.to_string(), program))?;
         }
@@ -52,74 +47,58 @@ impl ForkStorm {
     }
 }
 
-struct Family {
+struct Parent {
     storm: ForkStorm,
     common: Common,
     life: Recorder,
     name: String,
-    /// Generations below this one.
-    depth: u32,
     forked: u32,
-    stage: Stage,
-    /// When it was forked; the first generation was not.
-    born_ns: Option<u64>,
+    /// It rests after its last fork.
+    rests: bool,
 }
 
-enum Stage {
-    Forks,
-    Rests,
-    Works,
-}
-
-impl Family {
-    fn child(&mut self, now_ns: u64) -> Op {
+impl Program for Parent {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        if std::mem::take(&mut self.rests) {
+            return Op::Sleep {
+                for_ns: self.storm.interval_ns.unwrap_or(0),
+            };
+        }
+        if self.forked == self.storm.children {
+            return Op::Exit;
+        }
+        self.rests = self.storm.interval_ns.is_some();
         self.forked += 1;
-        let name = format!("{}.{}", self.name, self.forked);
-        let child = Family {
-            storm: self.storm.clone(),
-            common: self.common.clone(),
+        let child = Child {
+            work: self.storm.work,
             life: self.life,
-            name: name.clone(),
-            depth: self.depth - 1,
-            forked: 0,
-            stage: Stage::Forks,
-            born_ns: Some(now_ns),
+            born_ns: ctx.now_ns,
+            has_worked: false,
         };
+        let name = format!("{}.{}", self.name, self.forked);
         let mut spec = self.common.task(&name, child);
-        spec.start_ns = now_ns;
+        spec.start_ns = ctx.now_ns;
         Op::Fork {
             child: Box::new(spec),
         }
     }
 }
 
-impl Program for Family {
+struct Child {
+    work: Work,
+    life: Recorder,
+    born_ns: u64,
+    has_worked: bool,
+}
+
+impl Program for Child {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        match self.stage {
-            Stage::Forks if self.depth > 0 && self.forked < self.storm.children => {
-                if self.storm.interval_ns.is_some() {
-                    self.stage = Stage::Rests;
-                }
-                self.child(ctx.now_ns)
-            }
-            Stage::Rests => {
-                self.stage = Stage::Forks;
-                Op::Sleep {
-                    for_ns: self.storm.interval_ns.unwrap_or(0),
-                }
-            }
-            Stage::Forks if self.born_ns.is_some() => {
-                self.stage = Stage::Works;
-                Op::Run {
-                    work_ns: self.storm.work.draw(ctx.rng),
-                }
-            }
-            Stage::Forks | Stage::Works => {
-                if let Some(born_ns) = self.born_ns {
-                    self.life.since(ctx, born_ns);
-                }
-                Op::Exit
-            }
+        if std::mem::replace(&mut self.has_worked, true) {
+            self.life.since(ctx, self.born_ns);
+            return Op::Exit;
+        }
+        Op::Run {
+            work_ns: self.work.draw(ctx.rng),
         }
     }
 }

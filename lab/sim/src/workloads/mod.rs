@@ -9,10 +9,8 @@
 //! | [`Frames`] | an encoder: frames cut into pieces for worker threads, a barrier after each | `frame` time |
 //! | [`Hackbench`] | groups of senders and receivers over pipes | `finish` of each task |
 //! | [`Cyclictest`] | periodic timers | `wakeup` after the timer |
-//! | [`Schbench`] | message threads that hand requests to workers | `wakeup`, `request` |
 //! | [`Fibtest`] | busy threads beside threads that run a moment and sleep, each on a CPU of its own | `chunk` of a busy thread |
 //! | [`ForkStorm`] | parents that fork short-lived children | `life` of a child |
-//! | [`LockHolder`] | side work that holds a lock which main waits for | `lock_wait` and `latency` of main, `held` by side |
 //!
 //! Values that belong to the warm-up are not recorded ([`Common::record_from_ns`]).
 
@@ -24,9 +22,7 @@ mod fork_storm;
 mod frames;
 mod hackbench;
 mod hog;
-mod lock_holder;
 mod open_loop;
-mod schbench;
 
 pub use arrivals::{Arrivals, Curve, Pattern, Request};
 pub use closed_loop::ClosedLoop;
@@ -36,9 +32,7 @@ pub use fork_storm::ForkStorm;
 pub use frames::Frames;
 pub use hackbench::Hackbench;
 pub use hog::Hog;
-pub use lock_holder::LockHolder;
 pub use open_loop::OpenLoop;
-pub use schbench::Schbench;
 
 use serde::Deserialize;
 
@@ -244,10 +238,8 @@ pub enum Kind {
     Frames(Frames),
     Hackbench(Hackbench),
     Cyclictest(Cyclictest),
-    Schbench(Schbench),
     Fibtest(Fibtest),
     ForkStorm(ForkStorm),
-    LockHolder(LockHolder),
 }
 
 impl Kind {
@@ -263,10 +255,8 @@ impl Kind {
             Kind::Frames(kind) => kind.build(common, machine),
             Kind::Hackbench(kind) => kind.build(common, machine),
             Kind::Cyclictest(kind) => kind.build(common, machine),
-            Kind::Schbench(kind) => kind.build(common, machine),
             Kind::Fibtest(kind) => kind.build(common, machine),
             Kind::ForkStorm(kind) => kind.build(common, machine),
-            Kind::LockHolder(kind) => kind.build(common, machine),
         }
     }
 }

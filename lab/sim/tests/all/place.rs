@@ -210,12 +210,7 @@ fn any_set(cpus: u32, bits: u64) -> CpuSet {
     }
 }
 
-fn any_program(
-    kind: u8,
-    number: u64,
-    pipes: &[PipeId],
-    lock: tidegate_sim::LockId,
-) -> Box<dyn Program> {
+fn any_program(kind: u8, number: u64, pipes: &[PipeId]) -> Box<dyn Program> {
     let (a, b) = (
         pipes[number as usize % pipes.len()],
         pipes[(number as usize + 1) % pipes.len()],
@@ -232,8 +227,6 @@ fn any_program(
             },
             (2, 0) => Op::Send { pipe: a },
             (2, 1) => Op::Recv { pipe: b },
-            (3, 1) => Op::Lock { lock },
-            (3, 3) => Op::Unlock { lock },
             (4, 0 | 1) => Op::SleepUntil { at_ns: ctx.now_ns },
             (5, 0) if step < 40 => Op::Fork {
                 child: Box::new(TaskSpec::new(
@@ -273,10 +266,9 @@ fn build(plan: &Plan) -> (Machine, Vec<GroupId>, Vec<TaskId>) {
         groups.push(m.add_group(spec).unwrap());
     }
     let pipes = [m.add_pipe(2), m.add_pipe(1), m.add_pipe(3)];
-    let lock = m.add_lock();
     let mut tasks = Vec::new();
     for &(kind, group, number) in &plan.tasks {
-        let program = any_program(kind, number, &pipes, lock);
+        let program = any_program(kind, number, &pipes);
         let mut spec = TaskSpec::new("task", groups[group as usize % groups.len()], program);
         spec.nice = (number % 40) as i8 - 20;
         spec.latency = (number >> 8 & 31) as i8 - 16;

@@ -52,7 +52,6 @@ const KINDS: &[(&str, &str, Choices)] = &[
         "open-loop",
         "load = \"60%\"\n",
         &[
-            ("arrivals", &["poisson", "regular", "bursts", "diurnal"]),
             ("work", &["100us", "5ms"]),
             ("work_shape", &["fixed", "uniform", "exponential"]),
             ("workers", &["1", "4*cpus"]),
@@ -86,17 +85,11 @@ const KINDS: &[(&str, &str, Choices)] = &[
         "",
         &[("work", &["0s", "200us"]), ("pinned", &["true", "false"])],
     ),
-    ("schbench", "work = \"2ms\"\n", &[("rate", &["300/s"])]),
     ("fibtest", "", &[("threads", &["3", "2*cpus"])]),
     (
         "fork-storm",
         "children = 20\n",
-        &[("depth", &["1", "2"]), ("interval", &["100us", "5ms"])],
-    ),
-    (
-        "lock-holder",
-        "side_group = \"g0\"\n",
-        &[("side_tasks", &["1", "4"]), ("hold", &["50us", "20ms"])],
+        &[("interval", &["100us", "5ms"])],
     ),
 ];
 

@@ -75,7 +75,6 @@ pub fn text(toml: &str) -> Text {
         shown: "web.toml".into(),
         name: "web".into(),
         text: toml.into(),
-        folder: Some("/nonexistent".into()),
     }
 }
 

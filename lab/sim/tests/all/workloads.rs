@@ -111,22 +111,13 @@ fn messages_are_neither_lost_nor_made() {
 }
 
 #[test]
-fn schbench_sends_what_it_says_and_storms_raise_every_child() {
-    let out = plain(
-        8,
-        "10s",
-        "kind = \"schbench\"\nworkers = 8\nwork = \"5ms\"\nrate = \"800/s\"\nbatch = 4",
-    );
-    near(values(&out, "request").count(), 8_000.0, 0.2);
-    assert_eq!(values(&out, "request").percentile_ns(500_000), 5 * MS);
-    let out = plain(8, "10s", "kind = \"schbench\"\nworkers = 8\nwork = \"5ms\"");
-    near(values(&out, "request").count(), 16_000.0, 0.2);
+fn storms_raise_every_child() {
     let out = plain(
         4,
         "60s",
-        "kind = \"fork-storm\"\nparents = 2\nchildren = 10\ndepth = 3\nwork = \"1ms\"",
+        "kind = \"fork-storm\"\nparents = 2\nchildren = 1000\nwork = \"1ms\"",
     );
-    assert_eq!(values(&out, "life").count(), 2 * (10 + 100 + 1_000));
+    assert_eq!(values(&out, "life").count(), 2 * 1_000);
 }
 
 #[test]
@@ -150,34 +141,10 @@ fn timers_on_an_idle_machine_are_late_by_the_kernels_costs_alone() {
 }
 
 #[test]
-fn a_timers_work_steps_when_it_says() {
-    let out = plain(
-        1,
-        "10s",
-        "kind = \"cyclictest\"\ninterval = \"10ms\"\nwork = \"1ms\"\nstep_work = \"5ms\"\nstep_at = \"5s\"",
-    );
-    // 500 turns of 1 ms, then 500 of 5 ms.
-    near(out.groups[0].usage_ns, 3e9, 0.5);
-}
-
-#[test]
-fn a_lock_is_waited_for_as_long_as_it_is_held() {
-    let lock = "[group.side]\nclass = \"side\"\n[workload.w]\nkind = \"lock-holder\"\nside_group = \"side\"\ninterval = \"10ms\"\n\
-                hold = \"4ms\"\nhold_shape = \"fixed\"\noutside = \"4ms\"\noutside_shape = \"fixed\"\nwork = \"100us\"\n";
-    let out = run(&format!(
-        "duration = \"20s\"\n[machine]\ncpus = 4\ncosts = \"free\"\ncontention = \"none\"\n{lock}"
-    ));
-    let wait = values(&out, "lock_wait");
-    assert!(wait.max_ns() <= 4 * MS, "{wait:?}");
-    assert_eq!(values(&out, "held").max_ns(), 4 * MS);
-    near(wait.count(), 2_000.0, 0.5);
-}
-
-#[test]
 fn a_warm_up_is_not_recorded() {
     let toml = |warmup: &str| {
         format!(
-            "duration = \"10s\"\nwarmup = \"{warmup}\"\n[machine]\ncpus = 1\n[workload.w]\nkind = \"open-loop\"\nrate = \"100/s\"\narrivals = \"regular\"\n"
+            "duration = \"10s\"\nwarmup = \"{warmup}\"\n[machine]\ncpus = 1\n[workload.w]\nkind = \"closed-loop\"\nclients = 1\nwork_shape = \"fixed\"\nthink = \"9ms\"\nthink_shape = \"fixed\"\n"
         )
     };
     near(values(&run(&toml("0s")), "latency").count(), 1_000.0, 0.5);
@@ -201,42 +168,15 @@ fn patterns_have_their_rates() {
         100_000.0,
         1.5,
     );
-    near(
-        count(Pattern::Regular { gap_ns: MS }, 0, 100 * S),
-        100_000.0,
-        0.01,
-    );
-    for fixed_phases in [true, false] {
-        let bursts = Pattern::Bursts {
-            gap_ns: MS,
-            on_ns: 20 * MS,
-            off_ns: 60 * MS,
-            fixed_phases,
-        };
-        near(count(bursts, 0, 400 * S), 100_000.0, 4.0);
-    }
-    let fixed = Pattern::Bursts {
-        gap_ns: MS,
-        on_ns: 2 * S,
-        off_ns: S,
-        fixed_phases: true,
-    };
-    assert_eq!(count(fixed.clone(), 2 * S, 3 * S), 0);
-    near(count(fixed, 3 * S, 5 * S), 2_000.0, 8.0);
     let day = |from, to| {
-        let curve = Curve::diurnal(100 * S, 0, 1_000_000);
-        count(
-            Pattern::Curve {
-                gap_ns: MS / 10,
-                curve,
-            },
-            from,
-            to,
-        )
+        let points = vec![(0, 0), (50 * S, 1_000_000), (100 * S, 0)];
+        let curve = Curve::new(points, Some(100 * S));
+        let gap_ns = MS / 10;
+        count(Pattern::Curve { gap_ns, curve }, from, to)
     };
-    // The mean of sin² is a half; the middle tenth holds 0.0992 of the whole at full rate.
+    // The mean of a triangle is a half; its middle tenth has 95 % of the full rate.
     near(day(0, 100 * S), 500_000.0, 1.0);
-    near(day(45 * S, 55 * S), 99_180.0, 1.5);
+    near(day(45 * S, 55 * S), 95_000.0, 1.5);
     near(day(100 * S, 200 * S), 500_000.0, 1.0);
     let curve = Curve::new(
         vec![(0, 200_000), (10 * S, 200_000), (20 * S, 800_000)],
@@ -261,7 +201,7 @@ fn patterns_have_their_rates() {
 }
 
 #[test]
-fn lists_end_or_begin_again() {
+fn lists_end() {
     let requests: std::sync::Arc<[Request]> = [
         Request {
             due_ns: MS,
@@ -269,32 +209,14 @@ fn lists_end_or_begin_again() {
         },
         Request {
             due_ns: 3 * MS,
-            work_ns: 0,
+            work_ns: 7,
         },
     ]
     .into();
-    let all = |repeat_ns| {
-        let pattern = Pattern::Listed {
-            requests: requests.clone(),
-            repeat_ns,
-        };
-        let arrivals = Arrivals::new(pattern, Work::fixed(7), S, Prng::new(1));
-        arrivals
-            .take(5)
-            .map(|r| (r.due_ns - S, r.work_ns))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(all(None), [(MS, 5), (3 * MS, 7)]);
-    assert_eq!(
-        all(Some(10 * MS)),
-        [
-            (MS, 5),
-            (3 * MS, 7),
-            (11 * MS, 5),
-            (13 * MS, 7),
-            (21 * MS, 5)
-        ]
-    );
+    let pattern = Pattern::Listed { requests };
+    let arrivals = Arrivals::new(pattern, Work::fixed(9), S, Prng::new(1));
+    let all: Vec<_> = arrivals.map(|r| (r.due_ns - S, r.work_ns)).collect();
+    assert_eq!(all, [(MS, 5), (3 * MS, 7)]);
 }
 
 /// What the report says of quotas leaves the warm-up out, as all else in it does: one second has
@@ -342,8 +264,11 @@ fn a_workload_ends_when_it_says() {
     };
     let hog = "kind = \"hog\"\ntasks = 1\nstart = \"500ms\"\nend = \"2s\"";
     assert!((1_500..=1_510).contains(&used_ms(hog)), "{}", used_ms(hog));
-    let loops = "kind = \"open-loop\"\nworkers = 1\nrate = \"100/s\"\narrivals = \"regular\"\nwork = \"1ms\"\nwork_shape = \"fixed\"\nend = \"2s\"";
-    assert!((198..=201).contains(&used_ms(loops)), "{}", used_ms(loops));
+    let loops = |end: &str| {
+        used_ms(&format!("kind = \"open-loop\"\nrate = \"200/s\"\nwork = \"1ms\"\n{end}"))
+    };
+    let (half, all) = (loops("end = \"2s\""), loops(""));
+    near(half, all as f64 / 2.0, 5.0);
     let closed = "kind = \"closed-loop\"\nclients = 1\nthink = \"9ms\"\nthink_shape = \"fixed\"\nwork_shape = \"fixed\"\nend = \"2s\"";
     assert!(
         (198..=201).contains(&used_ms(closed)),

@@ -26,10 +26,9 @@ class = "side"
 [workload.requests]
 kind = "open-loop"
 group = "web"
-arrivals = "diurnal"
-period = "30s"
-low = "20%"
-high = "100%"
+arrivals = "curve"
+points = [["0s", "20%"], ["15s", "100%"], ["30s", "20%"]]
+repeat = "30s"
 load = "50%"
 work = "800us"
 work_shape = "exponential"
