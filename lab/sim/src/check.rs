@@ -2,7 +2,7 @@
 //!
 //! The checker keeps its own books, from switches alone, and compares them with the machine's:
 //!
-//! - **affinity**: who is switched in may run there; a real-time task never waits behind another.
+//! - **affinity**: who is switched in may run there.
 //! - **throttled**: who is switched in is in no throttled group.
 //! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches,
 //!   to the ns.
@@ -44,8 +44,6 @@ pub(crate) struct Checker {
     cpu_ran: Vec<u64>,
     task_ran: Vec<u64>,
     group_ran: Vec<u64>,
-    /// Of that, without real-time tasks: quotas do not count those.
-    limited_ran: Vec<u64>,
     limits: Vec<Option<Limit>>,
     looked_ns: Ns,
     /// Since when a task has waited beside others at every look, and the last look at which it did.
@@ -60,7 +58,6 @@ impl Checker {
             cpu_ran: vec![0; cpus],
             task_ran: Vec::new(),
             group_ran: Vec::new(),
-            limited_ran: Vec::new(),
             limits: Vec::new(),
             looked_ns: 0,
             waits: Vec::new(),
@@ -73,11 +70,9 @@ impl Checker {
         let Some(task) = task else { return };
         self.cpu_ran[cpu.index()] += ran;
         add(&mut self.task_ran, task.index(), ran);
-        let limited = if k.is_fifo(task) { 0 } else { ran };
         let mut group = k.task(task).group;
         loop {
             add(&mut self.group_ran, group.index(), ran);
-            add(&mut self.limited_ran, group.index(), limited);
             if group == GroupId::ROOT {
                 return;
             }
@@ -120,22 +115,13 @@ impl Checker {
                 "a group above it is throttled here".to_owned(),
             );
         }
-        if !k.is_fifo(task) && !k.cpus[cpu.index()].fifo.is_empty() {
-            let waits = k.cpus[cpu.index()].fifo[0];
-            k.violate(
-                "real time first",
-                Some(cpu),
-                Some(task),
-                format!("task {waits} waits behind it"),
-            );
-        }
     }
 
     /// A group's quota, period or burst was written.
     pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId) {
         self.close_all(k);
         let bandwidth = &k.groups[group.index()].bandwidth;
-        let used = read(&self.limited_ran, group.index());
+        let used = read(&self.group_ran, group.index());
         let limit = bandwidth.quota_us.map(|quota_us| Limit {
             quota_ns: quota_us * 1000,
             period_ns: bandwidth.period_us * 1000,
@@ -153,7 +139,7 @@ impl Checker {
     /// A group's period ends; its quota is about to be refilled once.
     pub(crate) fn turns_over(&mut self, k: &mut Kernel, group: GroupId) {
         self.close_all(k);
-        let used = read(&self.limited_ran, group.index());
+        let used = read(&self.group_ran, group.index());
         let Some(Some(limit)) = self.limits.get_mut(group.index()) else {
             return;
         };
@@ -199,11 +185,9 @@ impl Checker {
     fn look_for_the_lost(&mut self, k: &mut Kernel) {
         let mut on = vec![0u32; k.tasks.len()];
         for (cpu, c) in k.cpus.iter().enumerate() {
-            let running_rt = c.curr.filter(|&task| k.is_fifo(task));
-            let listed = c.queued.iter().chain(&c.fifo).copied().chain(running_rt);
-            for task in listed {
+            for task in &c.queued {
                 // A task that names another CPU counts as on none.
-                on[task.index()] += if k.task(task).cpu.index() == cpu {
+                on[task.index()] += if k.task(*task).cpu.index() == cpu {
                     1
                 } else {
                     2
@@ -233,11 +217,6 @@ impl Checker {
         let mut longest: Option<(Ns, TaskId)> = None;
         for cpu in k.crowded.iter() {
             let c = &k.cpus[cpu.index()];
-            // Balance takes a CPU with one fair task for balanced, here as in the kernel
-            // (sum_h_nr_running == 1), whatever real-time task it waits for.
-            if c.curr.is_some_and(|task| k.is_fifo(task)) {
-                continue;
-            }
             for &task in c.queued.iter().filter(|&&task| c.curr != Some(task)) {
                 if !sched.movable(k, task) {
                     continue;
@@ -331,9 +310,8 @@ fn stays_idle_with_work(k: &mut Kernel, cpu: CpuId) {
         // It is about to choose: what ran was only taken off, to be moved.
         return;
     }
-    if c.curr.is_none() && (c.nr_runnable > 0 || !c.fifo.is_empty()) {
-        let (fair, real_time) = (c.nr_runnable, c.fifo.len());
-        let detail = format!("it idles with {fair} fair and {real_time} real-time tasks queued");
+    if c.curr.is_none() && c.nr_runnable > 0 {
+        let detail = format!("it idles with {} tasks queued", c.nr_runnable);
         k.violate("work conservation", Some(cpu), None, detail);
     }
 }

@@ -16,7 +16,6 @@ use crate::error::Violation;
 use crate::event::{EventQueue, NEVER};
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::program::World;
-use crate::spec::Policy;
 pub(crate) use crate::state::*;
 use crate::trace::{Event, Tracer};
 
@@ -100,10 +99,6 @@ impl Kernel {
     #[inline]
     pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut Task {
         &mut self.tasks[task.index()]
-    }
-
-    pub(crate) fn is_fifo(&self, task: TaskId) -> bool {
-        matches!(self.task(task).policy, Policy::Fifo { .. })
     }
 
     /// Whether a task may run on a CPU.

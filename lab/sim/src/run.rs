@@ -71,7 +71,10 @@ impl Stage {
             common.seed = scenario.machine.seed;
             common.slice_ns = *slice_ns;
             let what = format!("workload.{}", common.name);
-            let one = workload.kind.build(&common, &mut machine).map_err(refused(what))?;
+            let one = workload
+                .kind
+                .build(&common, &mut machine)
+                .map_err(refused(what))?;
             for (task, player) in one.tasks.iter().zip(&one.players) {
                 names.task(*task, &player.name, player.group);
             }

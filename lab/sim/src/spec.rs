@@ -10,15 +10,8 @@ use crate::ids::GroupId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Normal,
-    /// SCHED_BATCH: its wakeups do not preempt.
-    Batch,
     /// SCHED_IDLE: weight 3, preempted by everyone else.
     Idle,
-    /// SCHED_FIFO, above all fair tasks.
-    Fifo {
-        /// 1..=99, the highest runs first.
-        prio: u8,
-    },
 }
 
 /// A group to add.

@@ -86,8 +86,6 @@ pub(crate) struct Cpu {
     /// Of a ns of work, in millionths: what integer division left over.
     pub(crate) carry_ppm: u64,
     pub(crate) busy_ns: u64,
-    /// Real-time tasks that wait here, highest priority first.
-    pub(crate) fifo: VecDeque<TaskId>,
     /// Fair tasks queued or running here, also those whose group is
     /// throttled.
     pub(crate) queued: Vec<TaskId>,

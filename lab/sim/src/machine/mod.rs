@@ -22,13 +22,11 @@ use crate::error::SimError;
 use crate::event::{EventQueue, Timer};
 use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
-use crate::kernel::{
-    Cpu, Group, Kernel, NONE, Pending, Pipe, Task, TaskCold, TaskState,
-};
+use crate::kernel::{Cpu, Group, Kernel, NONE, Pending, Pipe, Task, TaskCold, TaskState};
 use crate::prng::Prng;
 use crate::program::{TaskSpec, World};
 use crate::sched::Fair;
-use crate::spec::{Bandwidth, GroupSpec, Policy};
+use crate::spec::{Bandwidth, GroupSpec};
 use crate::trace::{Event, Tracer};
 
 /// EEVDF's bounds for a slice of one's own.
@@ -150,9 +148,6 @@ impl Machine {
         let group = self.group(spec.group)?;
         range("nice + 20", (i64::from(spec.nice) + 20) as u64, 0, 39)?;
         range("latency + 20", (i64::from(spec.latency) + 20) as u64, 0, 39)?;
-        if let Policy::Fifo { prio } = spec.policy {
-            range("FIFO priority", u64::from(prio), 1, 99)?;
-        }
         let mut allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
         if allowed.is_empty() && parent.is_some() {
             // What a parent asked for once, and its cpuset no longer has: the cpuset counts, as in

@@ -108,7 +108,7 @@ impl Machine {
         }
         p.held += 1;
         if let Some(reader) = p.readers.pop_front() {
-            self.wake_from(cpu, task, reader, true);
+            self.wake_from(cpu, task, reader);
         }
     }
 
@@ -121,7 +121,7 @@ impl Machine {
         }
         p.held -= 1;
         if let Some(writer) = p.writers.pop_front() {
-            self.wake_from(cpu, task, writer, true);
+            self.wake_from(cpu, task, writer);
         }
     }
 }

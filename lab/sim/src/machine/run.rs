@@ -6,7 +6,7 @@ use crate::error::Violation;
 use crate::event::{NEVER, Next, Timer};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::TaskState;
-use crate::sched::{balance, fifo, migrate, place::Waker, verify};
+use crate::sched::{balance, migrate, place::Waker, verify};
 use crate::trace::Event;
 
 /// The class's sums cost O(all) to check: now and then.
@@ -96,10 +96,8 @@ impl Machine {
         self.k.advance_work(cpu);
         self.k.interrupt(cpu, self.k.cfg.costs.tick_ns);
         self.k.refresh_speed(cpu);
-        match self.k.cpus[cpu.index()].curr {
-            Some(task) if self.k.is_fifo(task) => self.sched.update_curr(&mut self.k, cpu),
-            Some(task) => self.sched.tick(&mut self.k, cpu, task),
-            None => {}
+        if let Some(task) = self.k.cpus[cpu.index()].curr {
+            self.sched.tick(&mut self.k, cpu, task);
         }
         balance::periodic(&mut self.k, &mut self.sched, cpu);
     }
@@ -113,7 +111,7 @@ impl Machine {
         self.k.advance_work(cpu);
         self.sched.update_curr(&mut self.k, cpu);
         let prev = self.k.cpus[cpu.index()].curr;
-        let next = self.choose(cpu, prev);
+        let next = self.choose(cpu);
         // The class may have asked again while it chose; that choice is this one.
         self.k.resched.remove(cpu);
         if next != prev {
@@ -121,12 +119,7 @@ impl Machine {
         }
     }
 
-    fn choose(&mut self, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
-        let running = prev
-            .filter(|&task| self.k.is_fifo(task) && self.k.task(task).state == TaskState::Runnable);
-        if let Some(task) = fifo::pick(&self.k, cpu, running) {
-            return Some(task);
-        }
+    fn choose(&mut self, cpu: CpuId) -> Option<TaskId> {
         if let Some(task) = self.sched.pick(&mut self.k, cpu) {
             return Some(task);
         }
@@ -138,18 +131,13 @@ impl Machine {
 
     fn turn(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
-        let class = |task: &TaskId| !k.is_fifo(*task);
-        let (class_prev, class_next) = (prev.filter(class), next.filter(class));
         let prev_runs_on = prev.is_some_and(|task| k.task(task).state == TaskState::Runnable);
-        self.sched.switch(k, cpu, class_prev, class_next);
+        self.sched.switch(k, cpu, prev, next);
         if let Some(task) = prev {
             let now = k.now;
             let t = k.task_mut(task);
             t.last_ran_ns = now;
             t.queued_ns = now;
-            if prev_runs_on && k.is_fifo(task) {
-                fifo::enqueue(k, cpu, task, true);
-            }
         }
         let costs = k.cfg.costs;
         let c = &mut k.cpus[cpu.index()];
@@ -160,9 +148,6 @@ impl Machine {
         c.switches += 1;
         if let Some(task) = next {
             k.end_delay(task);
-            if k.is_fifo(task) {
-                fifo::dequeue(k, cpu, task);
-            }
             let exit = if prev.is_none() {
                 costs.idle_exit_ns
             } else {
@@ -189,7 +174,7 @@ impl Machine {
         balance::note_tasks(k, cpu);
         k.refresh_speed(cpu);
         if let Some(checker) = &mut self.checker {
-            let throttled = class_next.is_some_and(|task| self.sched.throttled(k, task));
+            let throttled = next.is_some_and(|task| self.sched.throttled(k, task));
             checker.switched(k, cpu, prev, next, throttled);
         }
         k.trace(Event::Switch {
@@ -206,7 +191,7 @@ impl Machine {
             return;
         };
         let runs_on = self.k.task(task).state == TaskState::Runnable;
-        if runs_on && !self.k.is_fifo(task) && self.k.allowed(task, to) {
+        if runs_on && self.k.allowed(task, to) {
             self.vacate(cpu);
             if self.sched.movable(&self.k, task) {
                 migrate(&mut self.k, &mut self.sched, task, to);

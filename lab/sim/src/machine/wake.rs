@@ -5,7 +5,7 @@ use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::TaskState;
 use crate::program::TaskSpec;
-use crate::sched::{Dequeue, Enqueue, fifo, place::Waker, preempt};
+use crate::sched::{Dequeue, Enqueue, place::Waker, preempt};
 use crate::spec::Policy;
 use crate::trace::Event;
 
@@ -19,22 +19,9 @@ impl Machine {
         t.state = TaskState::Runnable;
         t.woken_ns = now;
         t.queued_ns = now;
-        if k.is_fifo(task) {
-            self.place_fifo(task);
-            return;
-        }
         let cpu = self.sched.select_new(k, task, from);
         k.task_mut(task).cpu = cpu;
         self.sched.enqueue(k, cpu, task, Enqueue::New);
-        k.trace(Event::Wake { task, cpu });
-        preempt(k, &mut self.sched, cpu, task);
-    }
-
-    fn place_fifo(&mut self, task: TaskId) {
-        let k = &mut self.k;
-        let cpu = fifo::select_cpu(k, task);
-        k.task_mut(task).cpu = cpu;
-        fifo::enqueue(k, cpu, task, false);
         k.trace(Event::Wake { task, cpu });
         preempt(k, &mut self.sched, cpu, task);
     }
@@ -48,10 +35,6 @@ impl Machine {
         t.state = TaskState::Runnable;
         t.woken_ns = now;
         t.queued_ns = now;
-        if k.is_fifo(task) {
-            self.place_fifo(task);
-            return;
-        }
         let cpu = if self.sched.wake_in_place(k, task) {
             k.task(task).cpu
         } else {
@@ -70,14 +53,14 @@ impl Machine {
     }
 
     /// A task on a CPU wakes another, and pays for it.
-    pub(super) fn wake_from(&mut self, cpu: CpuId, waker: TaskId, task: TaskId, sync: bool) {
+    pub(super) fn wake_from(&mut self, cpu: CpuId, waker: TaskId, task: TaskId) {
         self.k.add_overhead(cpu, self.k.cfg.costs.wakeup_ns);
         self.wake(
             task,
             Waker::Task {
                 task: waker,
                 cpu,
-                sync,
+                sync: true,
             },
         );
     }
@@ -85,24 +68,16 @@ impl Machine {
     /// The CPU's task begins to wait; the CPU turns to another at once.
     pub(super) fn block(&mut self, cpu: CpuId, task: TaskId) {
         self.k.task_mut(task).state = TaskState::Waiting;
-        self.leave(cpu, task, Dequeue::Sleep);
+        self.sched.dequeue(&mut self.k, cpu, task, Dequeue::Sleep);
         self.schedule(cpu);
     }
 
     /// The CPU's task ends.
     pub(super) fn exit(&mut self, cpu: CpuId, task: TaskId) {
         self.k.task_mut(task).state = TaskState::Exited;
-        self.leave(cpu, task, Dequeue::Exit);
+        self.sched.dequeue(&mut self.k, cpu, task, Dequeue::Exit);
         self.k.cold[task.index()].program = None;
         self.schedule(cpu);
-    }
-
-    fn leave(&mut self, cpu: CpuId, task: TaskId, why: Dequeue) {
-        if self.k.is_fifo(task) {
-            self.sched.update_curr(&mut self.k, cpu);
-        } else {
-            self.sched.dequeue(&mut self.k, cpu, task, why);
-        }
     }
 
     /// The CPU's task sleeps until a time.

@@ -3,9 +3,9 @@
 use super::{Machine, check_bandwidth, range};
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
-use crate::ids::{CpuId, GroupId, TaskId};
+use crate::ids::{GroupId, TaskId};
 use crate::kernel::TaskState;
-use crate::sched::{fifo, migrate, preempt};
+use crate::sched::migrate;
 use crate::spec::Bandwidth;
 use crate::trace::Event;
 
@@ -145,20 +145,8 @@ impl Machine {
         if self.k.cpus[cpu.index()].curr == Some(task) {
             self.vacate(cpu);
         }
-        if self.k.is_fifo(task) {
-            self.move_fifo(task, cpu);
-            return;
-        }
         let to = self.sched.select_new(&self.k, task, first);
         migrate(&mut self.k, &mut self.sched, task, to);
-    }
-
-    fn move_fifo(&mut self, task: TaskId, from: CpuId) {
-        fifo::dequeue(&mut self.k, from, task);
-        let to = fifo::select_cpu(&self.k, task);
-        self.k.task_mut(task).cpu = to;
-        fifo::enqueue(&mut self.k, to, task, false);
-        preempt(&mut self.k, &mut self.sched, to, task);
     }
 
     fn changeable(&self, group: GroupId, what: &'static str) -> Result<(), SimError> {

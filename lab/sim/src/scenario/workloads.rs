@@ -7,10 +7,10 @@ use tidegate_engine::limit::caps_for_each;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Held;
 use super::document::{Findings, join};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
-use super::Held;
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
@@ -109,15 +109,9 @@ struct CommonKeys {
 }
 
 fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
-    let write = "normal, batch, idle, or fifo:PRIORITY with a priority from 1 to 99";
-    values::by(from, write, |text| match text.split_once(':') {
-        None if text == "normal" => Ok(Policy::Normal),
-        None if text == "batch" => Ok(Policy::Batch),
-        None if text == "idle" => Ok(Policy::Idle),
-        Some(("fifo", prio)) => match prio.parse() {
-            Ok(prio @ 1..=99) => Ok(Policy::Fifo { prio }),
-            _ => Err("has no priority from 1 to 99".into()),
-        },
+    values::by(from, "normal or idle", |text| match text {
+        "normal" => Ok(Policy::Normal),
+        "idle" => Ok(Policy::Idle),
         _ => Err("is no policy".into()),
     })
 }

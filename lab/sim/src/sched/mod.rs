@@ -1,8 +1,7 @@
 //! Who runs next: the boundary between the machine and its scheduling classes.
 //!
 //! The machine ([`crate::machine`]) owns CPUs, tasks, time and the one switch from task to
-//! task; the fair class ([`Fair`]) owns its queues. Real-time tasks (`fifo`) go above it
-//! and are the machine's own. What the machine asks of the class:
+//! task; the fair class ([`Fair`]) owns its queues. What the machine asks of the class:
 //!
 //! - `add_group`, `add_task`: before anything else names them.
 //! - `select_wake`, `select_new`: where a task that wakes or is new should go. Must be allowed.
@@ -17,7 +16,7 @@
 //!   is still queued; `None` if there is none. Changes nothing but what time
 //!   has brought about (charges, throttling).
 //! - `switch`: `pick`'s answer takes effect: `prev` and `next` are the class's
-//!   own tasks or `None` (idle, or real-time).
+//!   own tasks or `None` (idle).
 //! - `update_curr`: [`Kernel::charge`] and what the class charges for it.
 //! - `tick`: every `tick_ns` on a CPU that runs one of its tasks.
 //! - `period`, `slack`: timers that it set through
@@ -29,12 +28,10 @@
 
 pub(crate) mod balance;
 pub(crate) mod fair;
-pub(crate) mod fifo;
 pub(crate) mod place;
 
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::spec::Policy;
 pub(crate) use fair::{Dequeue, Enqueue, Fair, verify};
 
 /// A group's cpu.stat, with the kernel's meaning: `throttled_ns` adds up over
@@ -73,11 +70,6 @@ pub(crate) fn migrate(k: &mut Kernel, sched: &mut Fair, task: TaskId, to: CpuId)
 pub(crate) fn preempt(k: &mut Kernel, sched: &mut Fair, cpu: CpuId, new: TaskId) {
     match k.cpus[cpu.index()].curr {
         None => k.resched(cpu),
-        Some(curr) => match (k.task(new).policy, k.task(curr).policy) {
-            (Policy::Fifo { prio: new }, Policy::Fifo { prio: curr }) if new <= curr => {}
-            (Policy::Fifo { .. }, _) => k.resched(cpu),
-            (_, Policy::Fifo { .. }) => {}
-            _ => sched.check_preempt(k, cpu, new, curr),
-        },
+        Some(curr) => sched.check_preempt(k, cpu, new, curr),
     }
 }

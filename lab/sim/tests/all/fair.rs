@@ -228,19 +228,6 @@ fn a_nap_does_not_lose_or_win_time() {
     );
 }
 
-#[test]
-fn batch_and_fifo_keep_their_places() {
-    let mut m = machine(1);
-    let mut fifo = TaskSpec::new("fifo", GroupId::ROOT, napper(3 * MS, 7 * MS));
-    fifo.policy = Policy::Fifo { prio: 10 };
-    let fifo = m.spawn(fifo).unwrap();
-    let hog = spawn(&mut m, GroupId::ROOT, hog());
-    m.run_until(10 * SECOND).unwrap();
-    near(m.task_usage_ns(fifo), 3 * SECOND, 5 * MS);
-    near(m.task_usage_ns(hog), 7 * SECOND, 5 * MS);
-    assert_eq!(m.task_run_delay_ns(fifo), 0);
-}
-
 /// facts.md's host (6.18, HZ=250), pinned to one CPU beside 3 hogs, a task that runs 0.88 ms each 4
 /// ms: p99 of its lateness 2.8–4.0 ms with a slice of 0.1 ms, 11.0 with 3 ms, 15 with 100 ms; with
 /// the hogs at SCHED_IDLE the median is 0.06–0.13 ms.

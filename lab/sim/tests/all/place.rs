@@ -275,11 +275,6 @@ fn build(plan: &Plan) -> (Machine, Vec<GroupId>, Vec<TaskId>) {
         spec.start_ns = number >> 16 & 0x3f_ffff;
         spec.policy = match number >> 40 & 15 {
             0 => Policy::Idle,
-            1 => Policy::Batch,
-            // A real-time hog would keep the others from running for good.
-            2 if kind == 1 => Policy::Fifo {
-                prio: 1 + (number >> 44 & 7) as u8,
-            },
             _ => Policy::Normal,
         };
         spec.cpus = (plan.confined && number >> 48 & 3 == 0).then(|| any_set(cpus, number >> 50));

@@ -41,7 +41,7 @@ const LIMIT: Choices = &[
 ];
 const QUOTAS: &[&str] = &["1ms", "3ms", "20ms", "150ms"];
 const TASKS: Choices = &[
-    ("policy", &["normal", "batch", "idle", "fifo:10", "fifo:90"]),
+    ("policy", &["normal", "idle"]),
     ("nice", &["-20", "5", "19"]),
     ("slice", &["100us", "5ms", "100ms"]),
     ("start", &["0s", "30ms"]),

@@ -265,7 +265,9 @@ fn a_workload_ends_when_it_says() {
     let hog = "kind = \"hog\"\ntasks = 1\nstart = \"500ms\"\nend = \"2s\"";
     assert!((1_500..=1_510).contains(&used_ms(hog)), "{}", used_ms(hog));
     let loops = |end: &str| {
-        used_ms(&format!("kind = \"open-loop\"\nrate = \"200/s\"\nwork = \"1ms\"\n{end}"))
+        used_ms(&format!(
+            "kind = \"open-loop\"\nrate = \"200/s\"\nwork = \"1ms\"\n{end}"
+        ))
     };
     let (half, all) = (loops("end = \"2s\""), loops(""));
     near(half, all as f64 / 2.0, 5.0);

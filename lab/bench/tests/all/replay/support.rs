@@ -15,7 +15,6 @@ pub fn simulate(toml: &str, overrides: &[(&str, &str)]) -> Outcome {
         shown: "original.toml".into(),
         name: "original".into(),
         text: toml.into(),
-        folder: None,
     };
     let laid: Vec<Override> = overrides
         .iter()

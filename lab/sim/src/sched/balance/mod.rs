@@ -44,9 +44,8 @@ const NICE_TRIES: u32 = 1;
 #[inline]
 pub(crate) fn note_tasks(k: &mut Kernel, cpu: CpuId) {
     let c = &k.cpus[cpu.index()];
-    let real_time = c.fifo.len() + usize::from(c.curr.is_some_and(|task| k.is_fifo(task)));
-    let crowded = c.nr_runnable as usize + real_time > 1;
-    let idle_policy = c.nr_runnable > 0 && c.nr_runnable == c.nr_idle && real_time == 0;
+    let crowded = c.nr_runnable > 1;
+    let idle_policy = c.nr_runnable > 0 && c.nr_runnable == c.nr_idle;
     k.crowded.set(cpu, crowded);
     k.idle_policy.set(cpu, idle_policy);
 }
@@ -319,7 +318,6 @@ impl Balance {
         if active
             && let Some(task) = running
             && k.allowed(task, dst)
-            && !k.is_fifo(task)
         {
             domain.failed = 0;
             k.cpus[src.index()].push_to = Some(dst);

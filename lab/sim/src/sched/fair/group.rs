@@ -203,7 +203,7 @@ impl Fair {
         let mut ent = k.task(task).ent;
         // A mean is below 2^27: the product is below 2^54.
         let mut load = self.order.ent(ent).avg.load();
-        // A real-time task was never on a queue of this class.
+        // A new task has not been on a queue yet.
         if self.order.ent(ent).rq == NONE {
             return 0;
         }

@@ -17,8 +17,7 @@
 //!   of quota stops.
 //!
 //! Left out, and where it would matter: autogroup, NUMA, energy-aware
-//! placement, util_est and frequency; real-time throttling and the fair server
-//! (a FIFO task that never sleeps starves the others here).
+//! placement, util_est and frequency, real-time tasks and the fair server.
 
 mod bandwidth;
 mod cfs;

@@ -40,9 +40,7 @@ impl Fair {
     /// whether its turn is over.
     #[inline]
     pub(crate) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
-        if let Some((task, delta)) = k.charge(cpu)
-            && !k.is_fifo(task)
-        {
+        if let Some((task, delta)) = k.charge(cpu) {
             self.charge_chain(k, cpu, k.task(task).ent, delta);
         }
     }

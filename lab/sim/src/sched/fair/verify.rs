@@ -14,7 +14,7 @@ pub(crate) fn verify(fair: &Fair, k: &Kernel) -> Result<(), String> {
     }
     for (id, t) in k.tasks.iter().enumerate() {
         let e = order.ent(t.ent);
-        let wants = t.state == TaskState::Runnable && !k.is_fifo(crate::TaskId(id as u32));
+        let wants = t.state == TaskState::Runnable;
         if wants != (e.on_rq && !e.delayed || e.stopped) {
             return Err(format!(
                 "task {id}: {:?}, but queued: {}, delayed: {}",

@@ -207,17 +207,14 @@ impl Placement {
 #[inline]
 pub(crate) fn is_idle(k: &Kernel, cpu: CpuId) -> bool {
     let c = &k.cpus[cpu.index()];
-    c.curr.is_none() && c.nr_runnable == 0 && c.fifo.is_empty()
+    c.curr.is_none() && c.nr_runnable == 0
 }
 
 /// Only tasks that yield to everybody run and wait there.
 #[inline]
 pub(crate) fn only_idle_policy(k: &Kernel, cpu: CpuId) -> bool {
     let c = &k.cpus[cpu.index()];
-    c.nr_runnable > 0
-        && c.nr_runnable == c.nr_idle
-        && c.fifo.is_empty()
-        && c.curr.is_none_or(|task| !k.is_fifo(task))
+    c.nr_runnable > 0 && c.nr_runnable == c.nr_idle
 }
 
 /// Whether a woken task would run there at once: what the kernel takes for idle.
