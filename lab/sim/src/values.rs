@@ -81,11 +81,6 @@ pub(crate) fn long<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T
     time(from, MS_NS, DAY_NS)
 }
 
-/// What a part of a millisecond takes.
-pub(crate) fn cost<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
-    time(from, 0, MS_NS)
-}
-
 /// A slice of a scheduler.
 pub(crate) fn slice<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS / 10, 100 * MS_NS)

@@ -20,11 +20,7 @@ const MACHINE: Choices = &[
     ("bandwidth_slice", &["1ms", "5ms"]),
 ];
 const CFS: Choices = &[("latency_nice", &["true"])];
-const EEVDF: Choices = &[
-    ("base_slice", &["500us", "3ms", "10ms"]),
-    ("run_to_parity", &["true", "false"]),
-    ("delay_dequeue", &["true", "false"]),
-];
+const EEVDF: Choices = &[("base_slice", &["500us", "3ms", "10ms"])];
 const SENSE: Choices = &[("sense", &["bpf", "usage"])];
 const GROUP: Choices = &[("weight", &["1", "20", "100", "10000", "idle"])];
 const CLASSED: Choices = &[("headroom", &["0%", "20%", "50%", "100%"])];
