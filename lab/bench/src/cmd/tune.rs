@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Serialize;
-use tidegate_lab::replay::advice::{self, Advice};
 use tidegate_lab::replay::tune::{self, Aim, TuneError, TuneView};
 use tidegate_lab::replay::{Demand, Replay, rule, stretch, target};
 use tidegate_lab::runners::host::tidegate::executable;
@@ -36,7 +35,6 @@ Examples:
       before it goes to /etc/tidegate/tidegate.toml.d
 
 Each candidate is simulated on the recorded demand (see `tidegate-lab replay`).
-Gates whose quota or cap was never or always in the way are listed as well.
 Ends with 1 where no candidate meets the aim.";
 
 /// Find the terms that would have served side work best, from a recording
@@ -74,8 +72,6 @@ struct Tuned<'v> {
     view: &'v TuneView,
     /// The policy file; none where there is none.
     policy: Option<&'v str>,
-    /// Gates whose own limit was never or always in the way.
-    advice: &'v [Advice],
 }
 
 fn harm(text: &str) -> Result<Aim, String> {
@@ -85,7 +81,6 @@ fn harm(text: &str) -> Result<Aim, String> {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let whole = load(args)?;
-    let advice = advice::of(&whole);
     let failed = |exit, why: String| Failure::new(exit, format!("tune: {why}"));
     let find = |recording: &Recording, demand: &Demand| {
         target::find(recording, demand, &args.target)
@@ -117,11 +112,10 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let tuned = Tuned {
         view: &view,
         policy: policy.as_ref().and_then(|policy| policy.as_deref().ok()),
-        advice: &advice,
     };
     match args.json {
         true => cli::json(&tuned)?,
-        false => cli::print(&render::tune::page(&view, tuned.policy, &advice))?,
+        false => cli::print(&render::tune::page(&view, tuned.policy))?,
     };
     finish(args, &view, policy)
 }

@@ -1,6 +1,5 @@
 //! What each candidate would have come to.
 
-use tidegate_lab::replay::advice::Advice;
 use tidegate_lab::replay::tune::{TuneRow, TuneView};
 use tidegate_lab::replay::view::FigureView;
 
@@ -8,7 +7,7 @@ use super::replay::interval;
 use tidegate_api::cli::escaped;
 use tidegate_api::cli::{BAD, BOLD, GOOD, fit, wrapped};
 
-pub fn page(view: &TuneView, policy: Option<&str>, advice: &[Advice]) -> String {
+pub fn page(view: &TuneView, policy: Option<&str>) -> String {
     let mut out = format!(
         "{BOLD}{}{BOLD:#}; the aim: {}\n\n",
         escaped(&view.target),
@@ -27,19 +26,6 @@ pub fn page(view: &TuneView, policy: Option<&str>, advice: &[Advice]) -> String 
     );
     if let Some(policy) = policy {
         out += &format!("\n{policy}");
-    }
-    if !advice.is_empty() {
-        out += &format!("\n{BOLD}limits of gates{BOLD:#}\n");
-    }
-    for one in advice {
-        let label = format!("  {} ({}) ", fit(&one.gate, 24), one.limit);
-        out += &wrapped(
-            &label,
-            &format!(
-                "throttled in {:.0} % of {} seconds: {}",
-                one.throttled_pct, one.active_seconds, one.suggestion
-            ),
-        );
     }
     out.push('\n');
     for assumption in &view.assumptions {

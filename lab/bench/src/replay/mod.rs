@@ -5,7 +5,6 @@
 //! policy ─────> Arm (which work is in which gate) ┴─> scenario text ──> simulator ──> ReplayView
 //! ```
 
-pub mod advice;
 pub mod arm;
 mod as_it_was;
 pub mod assumptions;

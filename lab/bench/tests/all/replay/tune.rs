@@ -1,10 +1,9 @@
-//! Terms that are found, and the limits that were never or always in the way.
+//! Terms that are found.
 
 use tidegate_lab::replay::Replay;
-use tidegate_lab::replay::advice;
 use tidegate_lab::replay::target::{TargetError, find};
 use tidegate_lab::replay::tune::{Aim, TuneError, WITHOUT_TERMS, tune};
-use tidegate_recording::{Recording, WorkSecond};
+use tidegate_recording::Recording;
 
 use super::support::{FILE, OPTIONS, Seen, recording, simulate};
 
@@ -132,30 +131,4 @@ fn a_target_is_told_in_each_way_and_a_wrong_one_gets_the_nearest() {
         error,
         "unit:encod.scope: no such work in the recording; did you mean encode.scope?"
     );
-}
-
-#[test]
-fn limits_that_never_or_always_bind_are_told() {
-    let mut recording = busy();
-    let mut gate = recording.works[&0].clone();
-    gate.terms
-        .push(("quota".into(), "1.5cpu".into(), FILE.into()));
-    recording.works.insert(0, gate.clone());
-    assert_eq!(advice::of(&recording)[0].limit, "quota 1.5cpu");
-    assert!(
-        advice::of(&recording)[0]
-            .suggestion
-            .starts_with("never binds")
-    );
-    let throttle = |recording: &mut Recording, of: usize| {
-        for second in recording.seconds.iter_mut().take(of) {
-            let one: &mut WorkSecond = &mut second.works[0];
-            one.throttled_us = 300_000;
-        }
-    };
-    throttle(&mut recording, 15);
-    assert!(advice::of(&recording).is_empty());
-    throttle(&mut recording, 30);
-    let told = advice::of(&recording);
-    assert!(told[0].suggestion.starts_with("holds it back"), "{told:?}");
 }
