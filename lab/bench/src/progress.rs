@@ -17,7 +17,7 @@ impl Progress {
     /// `seconds` is how long the whole will take, or the weight of work whose speed shows as it is
     /// done.
     pub fn new(title: &'static str, seconds: f64, quiet: bool) -> Self {
-        // A guest has a terminal that nobody looks at; its host reads lines.
+        // A guest has a terminal that nobody looks at; its host shows lines.
         let terminal = std::io::stderr().is_terminal() && !crate::loads::spin::by_nops();
         let bar = match terminal && !quiet {
             true => ProgressBar::new((seconds * 1e3) as u64),
@@ -52,29 +52,8 @@ impl Progress {
     }
 }
 
-/// What a line of [`Progress::stage`] says: seconds done, of how many, and the stage.
-pub fn position(line: &str) -> Option<(f64, f64, &str)> {
-    let rest = line.strip_prefix("lab ")?.split_once(": ")?.1;
-    let (seconds, stage) = rest.split_once(" s: ")?;
-    let (done_s, all_s) = seconds.split_once(" of ")?;
-    Some((done_s.parse().ok()?, all_s.parse().ok()?, stage))
-}
-
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_progress_is_read_back() {
-        let line = "lab burst: 51 of 255 s: round 1 of 1, no limit: really";
-        let read = Some((51.0, 255.0, "round 1 of 1, no limit: really"));
-        assert_eq!(position(line), read);
-        assert_eq!(position("tidegate: run: x"), None);
     }
 }

@@ -12,7 +12,6 @@ use super::host::tidegate;
 use crate::experiment::LabOptions;
 use crate::loads::spin::NOPS_VARIABLE;
 use crate::machine::Guest;
-use crate::progress::{Progress, position};
 use crate::{Engine, LabError};
 
 /// The kernel where none is asked for.
@@ -53,15 +52,16 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
         limit_s: LIMIT_S,
         wall_limit: WALL_LIMIT,
     };
-    let mut watcher = Watcher {
-        name,
-        quiet: options.quiet,
-        progress: None,
-        last: (0.0, String::new()),
-    };
-    let done = job.run(&mut |line| watcher.heard(line))?;
-    let why = std::mem::take(&mut watcher.last.1);
-    drop(watcher);
+    // What its lab says of its progress is shown; its last complaint is kept for a failure.
+    let mut why = String::new();
+    let done = job.run(&mut |line| {
+        if line.starts_with("tidegate-lab:") {
+            why = line.to_string();
+        }
+        if !options.quiet {
+            eprintln!("{line}");
+        }
+    })?;
     if done.status != 0 {
         return Err(LabError::process(
             format!("tidegate-lab {name} in the VM"),
@@ -115,37 +115,6 @@ fn command(options: &LabOptions) -> Vec<String> {
     let mut words: Vec<String> = run.iter().chain(&place).map(ToString::to_string).collect();
     words.extend(options.words());
     words
-}
-
-/// Shows what the guest's lab says of its progress; everything else that it says is kept for a
-/// failure.
-struct Watcher {
-    name: &'static str,
-    quiet: bool,
-    progress: Option<Progress>,
-    /// Seconds done, and the last line that was no progress.
-    last: (f64, String),
-}
-
-impl Watcher {
-    fn heard(&mut self, line: &str) {
-        let Some((done_s, all_s, stage)) = position(line) else {
-            if line.starts_with("tidegate-lab:") {
-                self.last.1 = line.to_string();
-            }
-            if !self.quiet && !line.starts_with("lab ") {
-                eprintln!("{line}");
-            }
-            return;
-        };
-        let (name, quiet) = (self.name, self.quiet);
-        let progress = self
-            .progress
-            .get_or_insert_with(|| Progress::new(name, all_s, quiet));
-        progress.done(done_s - self.last.0);
-        self.last.0 = done_s;
-        progress.stage(stage);
-    }
 }
 
 #[cfg(test)]
