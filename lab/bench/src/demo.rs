@@ -16,7 +16,6 @@ use crate::scene::{Kind, MS, Outcome};
 use crate::settle::Trace;
 use crate::{LabError, clock, stop};
 
-/// It is not among the experiments that `all` runs.
 static DEMO: Experiment = Experiment {
     name: "demo",
     question: "Tidegate's five mechanisms on this machine",

@@ -46,7 +46,7 @@ pub use error::LabError;
 pub use experiment::{Experiment, LabOptions};
 pub use loads::worker_main;
 pub use options::{Engine, On, Sense, name};
-pub use report::{Headline, Report, headlines, make_folder, to_json_all};
+pub use report::{Headline, Report, make_folder};
 
 /// A generator for this seed: the same numbers on every machine.
 pub fn seeded(seed: u64) -> Xoshiro256StarStar {

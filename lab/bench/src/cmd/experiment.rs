@@ -1,11 +1,11 @@
 //! The experiments, each a subcommand.
 
 use tidegate_lab::experiments;
-use tidegate_lab::{Experiment, LabError, LabOptions, Report};
+use tidegate_lab::{Experiment, LabError, LabOptions};
 
 use clap::error::ErrorKind;
 use tidegate_api::Exit;
-use tidegate_api::cli::{self, Failure, report};
+use tidegate_api::cli::{self, Failure};
 
 const NOTES: &str = "\
 The simulator needs no privilege and touches nothing on this machine; the same
@@ -14,20 +14,17 @@ under qemu (apt-get install qemu-system-x86 busybox-static binutils): one CPU on
 which an instruction is a nanosecond, so that figures are exact whatever else
 runs here.";
 
-/// The experiments, each a subcommand, with `all` and `demo`.
+/// The experiments, each a subcommand, with `demo`.
 pub struct Experiments(pub Args);
 
-const ALL: &str = "Run every experiment that can run there";
 const DEMO: &str =
     "Tour five mechanisms in 90 seconds, each beside the simplest alternative (as root)";
 
-/// The names of the subcommands and their first lines.
+/// The names of the subcommands, their first lines, and the experiment; none is the tour.
 fn subcommands() -> impl Iterator<Item = (&'static str, &'static str, What)> {
     let experiments = experiments::ALL.into_iter();
-    let named = experiments.map(|one| (one.name, one.question, What::One(one)));
-    [("demo", DEMO, What::Demo), ("all", ALL, What::All)]
-        .into_iter()
-        .chain(named)
+    let named = experiments.map(|one| (one.name, one.question, Some(one)));
+    std::iter::once(("demo", DEMO, None)).chain(named)
 }
 
 impl clap::Subcommand for Experiments {
@@ -67,67 +64,35 @@ impl clap::FromArgMatches for Experiments {
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    #[arg(skip = What::All)]
+    #[arg(skip)]
     what: What,
     #[command(flatten)]
     options: LabOptions,
-    /// Print the report as JSON (all: {"reports": [...]})
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Copy)]
-enum What {
-    One(&'static Experiment),
-    All,
-    Demo,
-}
+type What = Option<&'static Experiment>;
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    match args.what {
-        What::One(experiment) => {
-            let report = perform(args, experiment).map_err(|error| {
-                let exit = exit_of(&error);
-                Failure::new(exit, said(experiment, &error))
-            })?;
-            show(args, &report)
-        }
-        What::All => all(args),
-        What::Demo => demo(args),
-    }
-}
-
-/// Every experiment that can run there; one that fails is told and the others still run.
-fn all(args: &Args) -> Result<Exit, Failure> {
-    let mut reports: Vec<Report> = Vec::new();
-    let mut failed = Vec::new();
-    for experiment in experiments::all_on(args.options.on, args.options.engine) {
-        match perform(args, experiment) {
-            Ok(report) => {
-                if !args.json {
-                    show(args, &report)?;
-                }
-                reports.push(report);
-            }
-            Err(error @ LabError::Interrupted) => {
-                return Err(Failure::new(Exit::Failure, said(experiment, &error)));
-            }
-            Err(error) => {
-                report(&said(experiment, &error));
-                failed.push(experiment.name);
-            }
-        }
-    }
-    cli::print(&if args.json {
-        tidegate_lab::to_json_all(&reports) + "\n"
-    } else {
-        format!("\n{}", tidegate_lab::headlines(&reports))
+    let Some(experiment) = args.what else {
+        return demo(args);
+    };
+    let report = tidegate_lab::run(&LabOptions {
+        experiment: Some(experiment),
+        ..args.options.clone()
+    });
+    let report = report.map_err(|error| {
+        let why = format!("{}: {error}", experiment.name);
+        Failure::new(exit_of(&error), why)
     })?;
-    if failed.is_empty() {
-        return Ok(Exit::Ok);
-    }
-    let why = format!("all: {} failed; see above", failed.join(", "));
-    Err(Failure::new(Exit::Failure, why))
+    let text = if args.json {
+        report.to_json()
+    } else {
+        report.to_text()
+    };
+    cli::print(&format!("{}\n", text.trim_end()))
 }
 
 /// The tour, whose results appear as they come.
@@ -139,7 +104,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     ];
     if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
         let why = format!(
-            "demo: {option}: its comparison is always the same; give an experiment, or all"
+            "demo: {option}: its comparison is always the same; give an experiment"
         );
         return Err(Failure::new(Exit::Usage, why));
     }
@@ -159,17 +124,6 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn perform(args: &Args, experiment: &'static Experiment) -> Result<Report, LabError> {
-    tidegate_lab::run(&LabOptions {
-        experiment: Some(experiment),
-        ..args.options.clone()
-    })
-}
-
-fn said(experiment: &'static Experiment, error: &LabError) -> String {
-    format!("{}: {error}", experiment.name)
-}
-
 /// What this machine or this user lacks, and what was asked wrongly, have exit codes of their own.
 fn exit_of(error: &LabError) -> Exit {
     match error {
@@ -178,13 +132,4 @@ fn exit_of(error: &LabError) -> Exit {
         LabError::Asked { .. } => Exit::Usage,
         _ => Exit::Failure,
     }
-}
-
-fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
-    let text = if args.json {
-        report.to_json()
-    } else {
-        report.to_text()
-    };
-    cli::print(&format!("{}\n", text.trim_end()))
 }

@@ -210,15 +210,3 @@ pub fn make_folder(dir: &Path) -> Result<(), LabError> {
             source,
         })
 }
-
-/// Several reports for programs, as one object.
-pub fn to_json_all(reports: &[Report]) -> String {
-    // As with one report.
-    let all = serde_json::json!({ "reports": reports });
-    serde_json::to_string_pretty(&all).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
-}
-
-/// The headlines of several reports as one table for a terminal, and how many targets were met.
-pub fn headlines(reports: &[Report]) -> String {
-    text::headlines(reports)
-}

@@ -53,30 +53,6 @@ pub fn headline_table(headline: &[Headline]) -> Table {
     t
 }
 
-/// Every headline of every report in one table, and the count of targets.
-pub fn headlines(reports: &[Report]) -> String {
-    let mut all = Table::new(
-        "",
-        &["", "figure", "published", "ours", "unit", "target", ""],
-    );
-    let (mut met, mut targets) = (0, 0);
-    for report in reports {
-        for (h, cells) in report
-            .headline
-            .iter()
-            .zip(headline_table(&report.headline).rows)
-        {
-            targets += u32::from(h.met.is_some());
-            met += u32::from(h.met == Some(true));
-            all.push(std::iter::once(report.experiment.to_string()).chain(cells));
-        }
-    }
-    format!(
-        "All headlines\n{}\n{met} of {targets} targets met.\n",
-        table(&all)
-    )
-}
-
 pub fn short(value: f64, interval: Option<(f64, f64)>) -> String {
     if value.is_nan() {
         return "not measured".into();

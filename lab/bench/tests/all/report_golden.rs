@@ -104,14 +104,6 @@ fn files_are_written_where_asked() {
 }
 
 #[test]
-fn several_reports_are_one_object() {
-    let all = tidegate_lab::to_json_all(&[sample(), sample()]);
-    let all: serde_json::Value = serde_json::from_str(&all).expect("one JSON document");
-    let one: serde_json::Value = serde_json::from_str(&sample().to_json()).expect("JSON");
-    assert_eq!(all, json!({ "reports": [one, one] }));
-}
-
-#[test]
 fn a_simulated_report_names_its_machine_and_its_command() {
     let simulated = Simulated {
         cpus: vec![16, 64],
@@ -133,11 +125,4 @@ fn a_simulated_report_names_its_machine_and_its_command() {
         (&json["on"], &json["machine"]["seed"]),
         (&json!("sim"), &json!(7))
     );
-}
-
-#[test]
-fn all_headlines_stand_in_one_table() {
-    let table = tidegate_lab::headlines(&[sample()]);
-    assert!(table.contains("idle against due"), "{table}");
-    assert!(table.ends_with("1 of 2 targets met.\n"), "{table}");
 }
