@@ -103,9 +103,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
         ("--cpus", options.cpus.is_some()),
     ];
     if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
-        let why = format!(
-            "demo: {option}: its comparison is always the same; give an experiment"
-        );
+        let why = format!("demo: {option}: its comparison is always the same; give an experiment");
         return Err(Failure::new(Exit::Usage, why));
     }
     let mut say = |text: &str| {

@@ -94,7 +94,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let typed = overrides(args);
     let again = again(asked, &typed);
     let scenario = Scenario::resolve(&text, &typed)
-        .map_err(|errors| Failure::new(Exit::Usage, errors.to_string()))?;
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut refused = sim_asked::unread(&typed, scenario.engine.kind);
     let lost = sim_asked::overwritten(asked, args.trace.as_deref());
     refused.extend(lost.map(|why| format!("sim: {why}")));

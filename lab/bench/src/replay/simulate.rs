@@ -4,7 +4,7 @@ use tidegate_recording::Recording;
 use tidegate_sim::Histogram;
 use tidegate_sim::outcome::{GroupOutcome, Outcome};
 use tidegate_sim::run::{RunError, Stage};
-use tidegate_sim::scenario::{Override, Scenario, ScenarioErrors, Text};
+use tidegate_sim::scenario::{Override, Scenario, ScenarioError, Text};
 
 use crate::replay::arm::Arm;
 use crate::replay::demand::Demand;
@@ -15,9 +15,9 @@ use crate::replay::view::{ArmView, FigureView, FiguresView, POINTS_MAX, PointVie
 pub enum ReplayError {
     /// The generated scenario is refused: a bug.
     #[error(
-        "{arm}: the scenario made of the recording is refused: {errors}; report this as a bug, with the recording if you can"
+        "{arm}: the scenario made of the recording is refused: {error}; report this as a bug, with the recording if you can"
     )]
-    Scenario { arm: String, errors: ScenarioErrors },
+    Scenario { arm: String, error: ScenarioError },
     #[error("{arm}, seed {seed}: {error}; report this as a bug, with the recording if you can")]
     Run {
         arm: String,
@@ -54,7 +54,7 @@ impl<'a> Prepared<'a> {
         };
         let seeded = [Override::new("seed", &seed.to_string())];
         let scenario = Scenario::resolve(&text, &seeded)
-            .map_err(|errors| ReplayError::Scenario { arm: arm(), errors })?;
+            .map_err(|error| ReplayError::Scenario { arm: arm(), error })?;
         let failed = |error| ReplayError::Run {
             arm: arm(),
             seed,

@@ -3,19 +3,17 @@
 //! A group's terms are read and resolved as the product's own ([`tidegate_terms`]): what the
 //! command refuses is refused here, too.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use tidegate_cgroup::subgroups::Per;
 use tidegate_engine::limit::caps_for_each;
 use tidegate_terms::{
-    Config, Objective, RawTerms, Source, Term, TermError, Terms, Weight, quoted, remedy_for_unknown,
+    Config, Objective, RawTerms, Source, Term, Terms, Weight, quoted, remedy_for_unknown,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Held;
-use super::document::{Findings, join};
+use super::document::{Document, join, refused, tables};
+use super::{Held, ScenarioError};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::{Class, GroupSpec};
@@ -40,284 +38,236 @@ const PLACE: [&str; 2] = ["parent", "cpus"];
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct PlaceKeys {
-    parent: String,
+    parent: Option<String>,
     #[serde(deserialize_with = "values::cpu_list")]
     cpus: Option<CpuSet>,
 }
 
-pub(super) struct GroupKeys {
-    place: PlaceKeys,
-    /// The terms by their names as they are written.
-    raw: RawTerms,
-}
-
-/// The keys of each group by its name; none when one cannot be read.
+/// The groups, each after its parent.
 pub(super) fn read(
-    findings: &Findings<'_>,
+    document: &Document<'_>,
     tree: &mut DeTable<'_>,
-) -> Option<Vec<(String, GroupKeys)>> {
-    let tables = findings.tables(tree, "group").into_iter();
-    let groups: Vec<Option<(String, GroupKeys)>> = tables
-        .map(|(name, table)| {
-            let path = join("group", &name);
-            let span = table.span();
-            let mut own = table.into_inner();
-            let place = PLACE.iter().filter_map(|key| own.remove_entry(*key));
-            let place = findings.read(&path, Spanned::new(span, place.collect()));
-            let raw = read_terms(&path, &own, findings);
-            let (place, raw) = (place?, raw?);
-            Some((name, GroupKeys { place, raw }))
-        })
-        .collect();
-    groups.into_iter().collect()
+    engine: &RawTerms,
+    held: &Held<'_>,
+    cpus: u32,
+) -> Result<Vec<Group>, ScenarioError> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (name, table) in tables(tree, "group")? {
+        let path = join("group", &name);
+        if !is_name(&name) {
+            let why = "is no name for a group; use 1 to 40 letters, digits, - and _";
+            return refused(&path, why);
+        }
+        let span = table.span();
+        let mut own = table.into_inner();
+        let place = PLACE.iter().filter_map(|key| own.remove_entry(*key));
+        let place: PlaceKeys = document.read(&path, Spanned::new(span, place.collect()))?;
+        let parent = find(&groups, &join(&path, "parent"), place.parent.as_deref())?;
+        if let Some(cpu_list) = &place.cpus {
+            check_cpus(&join(&path, "cpus"), cpu_list, &groups, parent, cpus)?;
+        }
+        let inherited = parent.map_or(Class::Neutral, |at| groups[at].terms.class.value);
+        let raw = read_terms(&path, &own)?;
+        let terms = resolve(&path, &raw, inherited, engine)?;
+        refuse_unsimulated(&path, &terms, held)?;
+        let mut spec = GroupSpec::new(&name, GroupId::ROOT);
+        match terms.weight.value {
+            Weight::Idle => spec.idle = true,
+            Weight::Of(weight) => spec.weight = weight,
+        }
+        spec.cpus = place.cpus;
+        spec.latency = terms.latency.value.hint();
+        groups.push(Group {
+            spec,
+            parent,
+            terms,
+        });
+    }
+    let takes = |group: &Group| group.terms.class.value != Class::Neutral;
+    match engine.0.keys().next() {
+        Some(name) if !groups.iter().any(takes) => {
+            let why = "no group is of class main or side; add class = \"main\" to main's group";
+            refused(&join("engine", name), why)
+        }
+        _ => Ok(groups),
+    }
 }
 
-fn read_terms(path: &str, table: &DeTable<'_>, findings: &Findings<'_>) -> Option<RawTerms> {
+fn read_terms(path: &str, table: &DeTable<'_>) -> Result<RawTerms, ScenarioError> {
     let mut raw = RawTerms::default();
     for (key, value) in table {
         let name: &str = key.get_ref();
-        let read = read_term(name, value.get_ref(), &raw);
-        let text = read
-            .map_err(|why| findings.refuse(&join(path, name), why))
-            .ok()?;
+        let key = join(path, name);
+        let Some(term) = Term::from_name(name) else {
+            let known: Vec<&str> = PLACE.into_iter().chain(Term::names()).collect();
+            let remedy = remedy_for_unknown(name, &known);
+            return refused(&key, format!("is no key of a group; {remedy}"));
+        };
+        if let Some(other) = raw.0.keys().find(|key| Term::from_name(key) == Some(term)) {
+            return refused(&key, format!("is set as {other}, too; keep one of the two"));
+        }
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+            DeValue::Float(number) => number.as_str().to_owned(),
+            _ => {
+                let example = term.example();
+                let why = format!("is not a value; write text in quotes, as in \"{example}\"");
+                return refused(&key, why);
+            }
+        };
         raw.insert(name, &text, Source::Set);
     }
-    Some(raw)
+    Ok(raw)
 }
 
-fn read_term(name: &str, value: &DeValue<'_>, before: &RawTerms) -> Result<String, String> {
-    let Some(term) = Term::from_name(name) else {
-        let known: Vec<&str> = PLACE.into_iter().chain(Term::names()).collect();
-        let remedy = remedy_for_unknown(name, &known);
-        return Err(format!("is no key of a group; {remedy}"));
-    };
-    if let Some(other) = key_of(before, term) {
-        return Err(format!("is set as {other}, too; keep one of the two"));
+/// Groups below groups inherit the class; the engine's own terms override the groups'.
+fn resolve(
+    path: &str,
+    raw: &RawTerms,
+    inherited: Class,
+    engine: &RawTerms,
+) -> Result<Terms, ScenarioError> {
+    let mut own = raw.clone();
+    let is_neutral = |text: &str| Class::from_name(text.trim()) == Some(Class::Neutral);
+    if own.0.get("class").is_none_or(|raw| is_neutral(&raw.text)) {
+        own.insert(Term::Class.name(), inherited.name(), Source::Set);
     }
-    match value {
-        DeValue::String(text) => Ok(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => Err(format!(
-            "is not a value; write text in quotes, as in \"{}\"",
-            term.example()
-        )),
-    }
-}
-
-/// The name by which a term is written.
-fn key_of(raw: &RawTerms, term: Term) -> Option<&String> {
-    raw.0.keys().find(|key| Term::from_name(key) == Some(term))
-}
-
-impl GroupKeys {
-    /// The key that an error or a refusal of a term is about.
-    fn key(&self, path: &str, term: Option<Term>) -> String {
-        let written = term.and_then(|term| key_of(&self.raw, term));
-        written.map_or_else(|| path.to_owned(), |key| join(path, key))
-    }
-
-    /// Groups below groups inherit the class; the engine's own terms override the groups'.
-    fn terms(&self, inherited: Class, engine: &RawTerms) -> Result<Terms, TermError> {
-        let mut own = self.raw.clone();
-        let is_neutral = |text: &str| Class::from_name(text.trim()) == Some(Class::Neutral);
-        if own.0.get("class").is_none_or(|raw| is_neutral(&raw.text)) {
-            own.insert(Term::Class.name(), inherited.name(), Source::Set);
-        }
-        let config = Config::default();
-        let terms = config.resolve(&[&own])?;
-        match terms.class.value {
+    let config = Config::default();
+    let terms = config
+        .resolve(&[&own])
+        .and_then(|terms| match terms.class.value {
             Class::Neutral => Ok(terms),
             Class::Main | Class::Side => config.resolve(&[&own, engine]),
-        }
-    }
-}
-
-/// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
-const DEPTH_MAX: usize = 16;
-
-/// The groups, each after its parent.
-pub(super) fn resolve(
-    keys: Vec<(String, GroupKeys)>,
-    engine: &RawTerms,
-    held: &Held<'_>,
-    findings: &Findings<'_>,
-    cpus: u32,
-) -> Vec<Group> {
-    let names: Vec<String> = keys.iter().map(|(name, _)| name.clone()).collect();
-    let mut unplaced = keys;
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    // Each round places the groups whose parent has a place; the groups that remain have no way to
-    // the root.
-    for _ in 0..DEPTH_MAX {
-        let above = places.clone();
-        let ready = unplaced.extract_if(.., |(_, keys)| {
-            keys.place.parent.is_empty() || above.contains_key(&keys.place.parent)
         });
-        for (name, keys) in ready {
-            let parent = above.get(&keys.place.parent).copied();
-            let class = parent.map_or(Class::Neutral, |at| groups[at].terms.class.value);
-            let mut group = group(&name, &keys, class, engine, findings);
-            group.parent = parent;
-            refuse_unsimulated(&keys, &group, held, findings);
-            places.insert(name, groups.len());
-            groups.push(group);
-        }
-    }
-    for (name, keys) in &unplaced {
-        let parent = &keys.place.parent;
-        let shown = quoted(parent);
-        let why = if names.contains(parent) {
-            format!(
-                "\"{shown}\" has no way to the root, or one of more than {DEPTH_MAX} groups; let \
-                 no group be above itself"
-            )
-        } else {
-            no_group(parent, &names)
-        };
-        findings.refuse(&format!("group.{name}.parent"), why);
-    }
-    for group in &groups {
-        if let Some(own) = &group.spec.cpus {
-            let key = format!("group.{}.cpus", group.spec.name);
-            refuse_no_cpus(&key, own, &groups, group.parent, findings, cpus);
-        }
-    }
-    let takes = |group: &Group| group.terms.class.value != Class::Neutral;
-    if !groups.iter().any(takes) {
-        for name in engine.0.keys() {
-            let why = "no group is of class main or side; add class = \"main\" to main's group";
-            findings.refuse(&format!("engine.{name}"), why);
-        }
-    }
-    groups
+    terms.or_else(|error| {
+        let key = error
+            .name()
+            .map_or(path.to_owned(), |name| join(path, name));
+        refused(&key, error.why())
+    })
 }
 
-/// There is no such group, and which ones there are.
-pub(super) fn no_group(asked: &str, names: &[String]) -> String {
+/// The group of this name among those so far; none is the root.
+pub(super) fn find(
+    groups: &[Group],
+    key: &str,
+    asked: Option<&str>,
+) -> Result<GroupRef, ScenarioError> {
+    let Some(asked) = asked else {
+        return Ok(None);
+    };
+    let found = groups.iter().position(|group| group.spec.name == asked);
+    if found.is_some() {
+        return Ok(found);
+    }
     let shown = quoted(asked);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names: Vec<&str> = groups
+        .iter()
+        .map(|group| group.spec.name.as_str())
+        .collect();
     let remedy = match names.is_empty() {
         true => format!("add [group.{shown}]"),
         false => remedy_for_unknown(asked, &names),
     };
-    format!("there is no group \"{shown}\"; {remedy}")
+    refused(
+        key,
+        format!("there is no group \"{shown}\" above; {remedy}"),
+    )
 }
 
 /// Refuses CPUs that the machine does not have, and CPUs of which the groups above have none.
-pub(super) fn refuse_no_cpus(
+pub(super) fn check_cpus(
     key: &str,
     own: &CpuSet,
     groups: &[Group],
     above: GroupRef,
-    findings: &Findings<'_>,
     cpus: u32,
-) {
-    if !own.is_subset(&CpuSet::first_n(cpus)) {
-        let why = format!(
-            "names CPUs that the machine does not have; it has 0-{}",
-            cpus - 1
-        );
-        findings.refuse(key, why);
-        return;
+) -> Result<(), ScenarioError> {
+    let all = CpuSet::first_n(cpus);
+    if !own.is_subset(&all) {
+        let last = cpus - 1;
+        let why = format!("names CPUs that the machine does not have; it has 0-{last}");
+        return refused(key, why);
     }
     let lineage = std::iter::successors(above, |at| groups[*at].parent);
     let sets = lineage.filter_map(|at| groups[at].spec.cpus);
-    let allowed = sets.fold(CpuSet::first_n(cpus), |allowed, own| allowed.and(&own));
-    // Without a CPU above, the group above is refused.
-    if !own.intersects(&allowed) && !allowed.is_empty() {
-        let why = format!("the groups above may only run on {allowed}; name at least one of those");
-        findings.refuse(key, why);
+    let allowed = sets.fold(all, |allowed, own| allowed.and(&own));
+    if own.intersects(&allowed) {
+        return Ok(());
     }
+    let why = format!("the groups above may only run on {allowed}; name at least one of those");
+    refused(key, why)
 }
 
-/// A name that no log and no table mistakes for anything else.
+/// A name that no table mistakes for anything else.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || "-_".contains(c);
     (1..=40).contains(&name.chars().count()) && name.chars().all(plain)
 }
 
-fn group(
-    name: &str,
-    keys: &GroupKeys,
-    inherited: Class,
-    engine: &RawTerms,
-    findings: &Findings<'_>,
-) -> Group {
-    let path = join("group", name);
-    if !is_name(name) {
-        let why = "is no name for a group; use 1 to 40 letters, digits, - and _";
-        findings.refuse(&path, why);
-    }
-    let terms = keys.terms(inherited, engine).unwrap_or_else(|error| {
-        let term = error.name().and_then(Term::from_name);
-        findings.refuse(&keys.key(&path, term), error.why());
-        Terms::of_class(inherited)
-    });
-    let mut spec = GroupSpec::new(name, GroupId::ROOT);
-    match terms.weight.value {
-        Weight::Idle => spec.idle = true,
-        Weight::Of(weight) => spec.weight = weight,
-    }
-    spec.cpus = keys.place.cpus;
-    spec.latency = terms.latency.value.hint();
-    Group {
-        spec,
-        parent: None,
-        terms,
-    }
-}
-
 /// Refuses terms that this run would not hold.
-fn refuse_unsimulated(keys: &GroupKeys, group: &Group, held: &Held<'_>, findings: &Findings<'_>) {
-    let path = join("group", &group.spec.name);
-    let terms = &group.terms;
-    let refuse = |term: Term, why: &str| findings.refuse(&keys.key(&path, Some(term)), why);
-    if !terms.fallback.is_default() {
-        refuse(
+fn refuse_unsimulated(path: &str, terms: &Terms, held: &Held<'_>) -> Result<(), ScenarioError> {
+    let is_reported = matches!(terms.objective.value, Objective::Reported { .. });
+    let each = caps_for_each(terms);
+    let of_processes = matches!(each, Some((Per::Process, ..)));
+    let soft_of_tasks = matches!(each, Some((Per::Task, _, Some(_))));
+    let no_caps = held.no_caps();
+    let no_hints = held.no_hints();
+    let unsimulated = [
+        (
             Term::Fallback,
+            !terms.fallback.is_default(),
             "is not simulated, for the simulated agent does not end; leave it out",
-        );
-    }
-    if !terms.jobserver.is_default() {
-        let why = "is not simulated, for simulated work asks for no token; leave it out";
-        refuse(Term::Jobserver, why);
-    }
-    if !terms.memory_high.is_default() {
-        refuse(Term::MemoryHigh, "is not simulated; leave it out");
-    }
-    if !terms.latency_inherit.is_default() {
-        let why = "is not simulated for a group; write it in its workloads";
-        refuse(Term::LatencyInherit, why);
-    }
-    if matches!(terms.objective.value, Objective::Reported { .. }) {
-        let why = "is of a latency that is reported, which is not simulated; write p99<5ms";
-        refuse(Term::Objective, why);
-    }
-    match caps_for_each(terms) {
-        Some((Per::Process, ..)) => {
-            let why =
-                "process is not simulated, where tasks are of no process; write task or group";
-            refuse(Term::CapScope, why);
-        }
-        Some((Per::Task, _, Some(_))) => {
-            let why = "is not simulated for each task; write cap_scope = \"group\"";
-            refuse(Term::CapSoft, why);
-        }
-        _ => {}
-    }
-    for (term, is_named) in [
-        (Term::CapHard, terms.cap_hard.value.ppt().is_some()),
-        (Term::CapSoft, terms.cap_soft.value.ppt().is_some()),
-    ] {
-        if is_named && let Some(why) = held.no_caps() {
-            refuse(term, why);
-        }
-    }
-    if terms.latency.value.hint() != 0
-        && let Some(why) = held.no_hints()
-    {
-        refuse(Term::Latency, why);
+        ),
+        (
+            Term::Jobserver,
+            !terms.jobserver.is_default(),
+            "is not simulated, for simulated work asks for no token; leave it out",
+        ),
+        (
+            Term::MemoryHigh,
+            !terms.memory_high.is_default(),
+            "is not simulated; leave it out",
+        ),
+        (
+            Term::LatencyInherit,
+            !terms.latency_inherit.is_default(),
+            "is not simulated for a group; write it in its workloads",
+        ),
+        (
+            Term::Objective,
+            is_reported,
+            "is of a latency that is reported, which is not simulated; write p99<5ms",
+        ),
+        (
+            Term::CapScope,
+            of_processes,
+            "process is not simulated, where tasks are of no process; write task or group",
+        ),
+        (
+            Term::CapSoft,
+            soft_of_tasks,
+            "is not simulated for each task; write cap_scope = \"group\"",
+        ),
+        (
+            Term::CapHard,
+            terms.cap_hard.value.ppt().is_some() && no_caps.is_some(),
+            no_caps.unwrap_or_default(),
+        ),
+        (
+            Term::CapSoft,
+            terms.cap_soft.value.ppt().is_some() && no_caps.is_some(),
+            no_caps.unwrap_or_default(),
+        ),
+        (
+            Term::Latency,
+            terms.latency.value.hint() != 0 && no_hints.is_some(),
+            no_hints.unwrap_or_default(),
+        ),
+    ];
+    match unsimulated.into_iter().find(|(_, is_named, _)| *is_named) {
+        Some((term, _, why)) => refused(&join(path, term.name()), why),
+        None => Ok(()),
     }
 }

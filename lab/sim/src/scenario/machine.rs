@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::document::Findings;
+use super::ScenarioError;
+use super::document::refused;
 use crate::config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
 use crate::contention::Contention;
 use crate::topology::Topology;
@@ -74,10 +75,14 @@ impl MachineKeys {
         self.cpus.unwrap_or(2)
     }
 
-    pub(super) fn config(&self, class: &SchedulerKeys, findings: &Findings<'_>) -> MachineConfig {
+    pub(super) fn config(&self, class: &SchedulerKeys) -> Result<MachineConfig, ScenarioError> {
         let cpus = self.cpus();
         let mut config = MachineConfig::new(cpus);
-        config.topology = self.topology(findings);
+        let threads = self.threads_per_core.unwrap_or(1);
+        config.topology = Topology::new(cpus, threads, self.cpus_per_llc.unwrap_or(cpus));
+        if let Err(error) = config.topology.validate() {
+            return refused("machine.cpus", error.to_string());
+        }
         set(&mut config.tick_ns, self.tick);
         let slice_us = self.bandwidth_slice.map(|ns| ns / 1_000);
         set(&mut config.bandwidth_slice_us, slice_us);
@@ -91,42 +96,26 @@ impl MachineKeys {
             CostsName::Default => Costs::default(),
             CostsName::Free => Costs::FREE,
         };
-        config.scheduler = class.scheduler(cpus, findings);
-        config
-    }
-
-    fn topology(&self, findings: &Findings<'_>) -> Topology {
-        let threads = self.threads_per_core.unwrap_or(1);
-        let llc = self.cpus_per_llc.unwrap_or(self.cpus());
-        let topology = Topology::new(self.cpus(), threads, llc);
-        if let Err(error) = topology.validate() {
-            findings.refuse("machine.cpus", error.to_string());
-        }
-        topology
+        config.scheduler = class.scheduler(cpus)?;
+        Ok(config)
     }
 }
 
 impl SchedulerKeys {
-    fn scheduler(&self, cpus: u32, findings: &Findings<'_>) -> Scheduler {
-        for (key, is_named, class) in [
-            ("base_slice", self.base_slice.is_some(), Class::Eevdf),
-            ("latency_nice", self.latency_nice.is_some(), Class::Cfs),
-        ] {
-            if is_named && class != self.class {
-                let why = "belongs to the other class; leave it out, or change class";
-                findings.refuse(&format!("scheduler.{key}"), why);
-            }
-        }
+    fn scheduler(&self, cpus: u32) -> Result<Scheduler, ScenarioError> {
+        let why = "belongs to the other class; leave it out, or change class";
         match self.class {
+            Class::Eevdf if self.latency_nice.is_some() => refused("scheduler.latency_nice", why),
+            Class::Cfs if self.base_slice.is_some() => refused("scheduler.base_slice", why),
             Class::Eevdf => {
                 let mut config = EevdfConfig::for_cpus(cpus);
                 set(&mut config.base_slice_ns, self.base_slice);
-                Scheduler::Eevdf(config)
+                Ok(Scheduler::Eevdf(config))
             }
             Class::Cfs => {
                 let mut config = CfsConfig::for_cpus(cpus);
                 set(&mut config.latency_nice, self.latency_nice);
-                Scheduler::Cfs(config)
+                Ok(Scheduler::Cfs(config))
             }
         }
     }

@@ -5,8 +5,7 @@
 //! file ──> TOML tree, flags laid over it ──> keys of each table (serde, ranges) ──> Scenario (checked)
 //! ```
 //!
-//! Nothing is parsed again after this. The mistakes of all tables are reported at once, each with
-//! its line.
+//! Nothing is parsed again after this. The first mistake ends the reading.
 
 mod builtin;
 mod document;
@@ -21,10 +20,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tidegate_terms::{TimeSpan, quoted};
 use toml::Spanned;
-use toml::de::DeTable;
 
 pub use builtin::{BUILTIN, Builtin};
-pub use document::{ScenarioError, ScenarioErrors};
+pub use document::ScenarioError;
 pub use engine::{Engine, EngineKind};
 pub use groups::{Group, GroupRef};
 pub use workloads::Workload;
@@ -32,7 +30,7 @@ pub use workloads::Workload;
 use crate::Ns;
 use crate::config::{MachineConfig, Scheduler};
 use crate::values::{any_time, long, number};
-use document::Findings;
+use document::{Document, refused};
 use engine::EngineKeys;
 use machine::{MachineKeys, SchedulerKeys};
 
@@ -195,14 +193,41 @@ impl Scenario {
     /// Reads a text, with flags laid over it, weakest first.
     ///
     /// # Errors
-    /// All that is wrong, each with its place.
-    pub fn resolve(text: &Text, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
-        let (findings, tree) = Findings::parse(text, overrides)?;
-        let scenario = read(text, tree, &findings);
-        match scenario.filter(|_| findings.is_empty()) {
-            Some(scenario) => Ok(scenario),
-            None => Err(findings.into_errors()),
+    /// The first mistake.
+    pub fn resolve(text: &Text, overrides: &[Override]) -> Result<Scenario, ScenarioError> {
+        let (document, mut tree) = Document::parse(text, overrides)?;
+        let machine: MachineKeys = document.read_table(&mut tree, "machine")?;
+        let scheduler: SchedulerKeys = document.read_table(&mut tree, "scheduler")?;
+        let engine: EngineKeys = document.read_table(&mut tree, "engine")?;
+        let cpus = machine.cpus();
+        let mut machine = machine.config(&scheduler)?;
+        let engine_terms = engine.terms();
+        let engine = engine.engine();
+        let held = Held {
+            engine: engine.kind,
+            scheduler: &machine.scheduler,
+        };
+        let groups = groups::read(&document, &mut tree, &engine_terms, &held, cpus)?;
+        let workloads = workloads::read(&document, &mut tree, &groups, &held, cpus)?;
+        let top: TopKeys = document.read("scenario", Spanned::new(0..0, tree))?;
+        machine.seed = top.seed.unwrap_or(1);
+        let duration_ns = top.duration.unwrap_or(10_000_000_000);
+        if top.warmup >= duration_ns {
+            let duration = TimeSpan::from_nanos(duration_ns);
+            let why = format!("nothing is left to measure of a run of {duration}; make it shorter");
+            return refused("warmup", why);
         }
+        Ok(Scenario {
+            name: text.name.clone(),
+            about: top.about,
+            duration_ns,
+            warmup_ns: top.warmup,
+            window_ns: top.window.unwrap_or(100_000_000),
+            machine,
+            workloads,
+            engine,
+            groups,
+        })
     }
 }
 
@@ -235,57 +260,4 @@ impl Held<'_> {
             ),
         }
     }
-}
-
-/// None when a table cannot be read, which is a finding.
-fn read<'t>(text: &Text, mut tree: DeTable<'t>, findings: &Findings<'t>) -> Option<Scenario> {
-    let machine: Option<MachineKeys> = findings.read_table(&mut tree, "machine");
-    let scheduler: Option<SchedulerKeys> = findings.read_table(&mut tree, "scheduler");
-    let engine: Option<EngineKeys> = findings.read_table(&mut tree, "engine");
-    let cpus = machine.as_ref().map_or(1, MachineKeys::cpus);
-    let groups = groups::read(findings, &mut tree);
-    let workloads = workloads::read(findings, &mut tree, cpus);
-    let top: Option<TopKeys> = findings.read("", Spanned::new(0..0, tree));
-    let (top, engine, groups, workloads) = (top?, engine?, groups?, workloads?);
-
-    let mut machine = machine?.config(&scheduler?, findings);
-    machine.seed = top.seed.unwrap_or(1);
-    let duration_ns = top.duration.unwrap_or(10_000_000_000);
-    if top.warmup >= duration_ns {
-        let duration = TimeSpan::from_nanos(duration_ns);
-        let why = format!("nothing is left to measure of a run of {duration}; make it shorter");
-        findings.refuse("warmup", why);
-    }
-    if workloads.is_empty() {
-        findings.refuse(
-            "workload",
-            "the scenario has none; add one, as in [workload.web]",
-        );
-    }
-    let engine_terms = engine.terms();
-    let engine = engine.engine();
-    let held = Held {
-        engine: engine.kind,
-        scheduler: &machine.scheduler,
-    };
-    let groups = groups::resolve(groups, &engine_terms, &held, findings, cpus);
-    let context = workloads::Context {
-        groups: &groups,
-        held: &held,
-        findings,
-        cpus,
-    };
-    let workloads = workloads.into_iter().map(|keys| keys.resolve(&context));
-    let workloads = workloads.collect();
-    Some(Scenario {
-        name: text.name.clone(),
-        about: top.about,
-        duration_ns,
-        warmup_ns: top.warmup,
-        window_ns: top.window.unwrap_or(100_000_000),
-        machine,
-        workloads,
-        engine,
-        groups,
-    })
 }

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::document::join;
-use super::workloads::Context;
+use super::ScenarioError;
+use super::document::{join, refused};
 use crate::values::{any_time, count, rate, share, some_time};
 use crate::workloads::arrivals::Curve;
 use crate::workloads::{OpenLoop, Pattern, Work};
@@ -43,75 +43,64 @@ struct Point(
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl OpenLoopKeys {
-    pub(super) fn resolve(&self, path: &str, context: &Context<'_>) -> OpenLoop {
-        OpenLoop {
-            workers: self.workers,
-            work: self.work,
-            pattern: self.pattern(path, context),
-        }
-    }
-
-    fn pattern(&self, path: &str, context: &Context<'_>) -> Pattern {
-        let refuse = |key: &str, why: String| context.findings.refuse(&join(path, key), why);
-        let gap_ns = self.gap_ns(context.cpus, &refuse);
-        match self.arrivals {
-            Arrivals::Poisson => {
-                for (key, is_named) in [
-                    ("points", self.points.is_some()),
-                    ("repeat", self.repeat.is_some()),
-                ] {
-                    if is_named {
-                        refuse(key, "means nothing without arrivals = \"curve\"".into());
-                    }
-                }
-                Pattern::Poisson { gap_ns }
-            }
+    pub(super) fn resolve(&self, path: &str, cpus: u32) -> Result<OpenLoop, ScenarioError> {
+        let gap_ns = self.gap_ns(path, cpus)?;
+        let pattern = match self.arrivals {
             Arrivals::Curve => Pattern::Curve {
                 gap_ns,
-                curve: self.curve(&refuse),
+                curve: self.curve(path)?,
             },
-        }
+            Arrivals::Poisson if self.points.is_some() || self.repeat.is_some() => {
+                let why = "is missing for points and repeat; add arrivals = \"curve\"";
+                return refused(&join(path, "arrivals"), why);
+            }
+            Arrivals::Poisson => Pattern::Poisson { gap_ns },
+        };
+        Ok(OpenLoop {
+            workers: self.workers,
+            work: self.work,
+            pattern,
+        })
     }
 
     /// Mean time between two requests, from a rate or from the load that they make.
-    fn gap_ns(&self, cpus: u32, refuse: &dyn Fn(&str, String)) -> u64 {
+    fn gap_ns(&self, path: &str, cpus: u32) -> Result<u64, ScenarioError> {
         match (self.rate, self.load) {
-            (Some(gap_ns), None) => return gap_ns,
-            (Some(_), Some(_)) => refuse("load", "the rate says it already; leave one out".into()),
-            (None, None) => refuse(
-                "rate",
-                "is missing; add rate = \"500/s\", or load = \"20%\" of the machine".into(),
+            (Some(gap_ns), None) => Ok(gap_ns),
+            (Some(_), Some(_)) => refused(
+                &join(path, "load"),
+                "the rate says it already; leave one out",
             ),
-            (None, Some(0)) => {
-                refuse("load", "is no load at all; write a share above 0%".into());
-            }
+            (None, None) => refused(
+                &join(path, "rate"),
+                "is missing; add rate = \"500/s\", or load = \"20%\" of the machine",
+            ),
+            (None, Some(0)) => refused(
+                &join(path, "load"),
+                "is no load at all; write a share above 0%",
+            ),
             (None, Some(ppm)) => {
                 let room = u128::from(ppm) * u128::from(cpus);
                 // Work of a day at most: below 2^47 · 10^6.
                 let gap_ns = u128::from(self.work.mean_ns) * 1_000_000 / room;
-                return u64::try_from(gap_ns).unwrap_or(SECOND_NS).max(1);
+                Ok(u64::try_from(gap_ns).unwrap_or(SECOND_NS).max(1))
             }
         }
-        SECOND_NS
     }
 
-    fn curve(&self, refuse: &dyn Fn(&str, String)) -> Curve {
+    fn curve(&self, path: &str) -> Result<Curve, ScenarioError> {
         let points = self.points.iter().flatten();
         let points: Vec<(u64, u64)> = points.map(|Point(at, share)| (*at, *share)).collect();
-        let form = "write points = [[\"0s\", \"20%\"], [\"30s\", \"80%\"]], times rising";
         let mistake = if points.is_empty() {
-            Some("there is none")
+            "there is none"
         } else if !points.is_sorted_by(|a, b| a.0 < b.0) {
-            Some("times do not rise")
+            "times do not rise"
         } else if points.iter().all(|point| point.1 == 0) {
-            Some("no request ever comes")
+            "no request ever comes"
         } else {
-            None
+            return Ok(Curve::new(points, self.repeat));
         };
-        if let Some(mistake) = mistake {
-            refuse("points", format!("{mistake}; {form}"));
-            return Curve::new(vec![(0, 1_000_000)], None);
-        }
-        Curve::new(points, self.repeat)
+        let form = "write points = [[\"0s\", \"20%\"], [\"30s\", \"80%\"]], times rising";
+        refused(&join(path, "points"), format!("{mistake}; {form}"))
     }
 }

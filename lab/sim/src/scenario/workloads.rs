@@ -7,10 +7,10 @@ use tidegate_engine::limit::caps_for_each;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Held;
-use super::document::{Findings, join};
+use super::document::{Document, join, refused, tables};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
+use super::{Held, ScenarioError};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
@@ -141,70 +141,114 @@ struct HogKeys {
     period: Option<u64>,
 }
 
-/// A workload's keys by its name.
-pub(super) struct WorkloadKeys {
-    name: String,
-    common: CommonKeys,
-    kind: KindKeys,
-}
-
-/// The keys of each workload; none when one cannot be read.
+/// The workloads of the text, in groups that are read already.
 pub(super) fn read<'t>(
-    findings: &Findings<'t>,
+    document: &Document<'t>,
     tree: &mut DeTable<'t>,
+    groups: &[Group],
+    held: &Held<'_>,
     cpus: u32,
-) -> Option<Vec<WorkloadKeys>> {
+) -> Result<Vec<Workload>, ScenarioError> {
     // A text of our own.
     let defaults = DeTable::parse(DEFAULTS)
         .map(Spanned::into_inner)
         .unwrap_or_default();
-    let tables = findings.tables(tree, "workload").into_iter();
-    let workloads: Vec<Option<WorkloadKeys>> = tables
-        .map(|(name, table)| {
-            let path = join("workload", &name);
-            let span = table.span();
-            let mut own = table.into_inner();
-            let common: DeTable<'_> = COMMON
-                .iter()
-                .filter_map(|key| own.remove_entry(*key))
-                .collect();
-            let common = findings.read(&path, Spanned::new(span.clone(), common));
-            let Some((kind, Some(of))) = own
-                .remove_entry("kind")
-                .map(|(key, of)| (key, of.get_ref().as_str().map(str::to_owned)))
-            else {
-                findings.refuse(&path, "kind is missing; add kind = \"open-loop\"");
-                return None;
-            };
-            if let Some(DeValue::Table(defaults)) = defaults.get(of.as_str()).map(Spanned::get_ref)
-            {
-                for (key, value) in defaults.iter() {
-                    if !own.contains_key(key) {
-                        own.insert(key.clone(), value.clone());
-                    }
+    let mut workloads = Vec::new();
+    for (name, table) in tables(tree, "workload")? {
+        let path = join("workload", &name);
+        let span = table.span();
+        let mut own = table.into_inner();
+        let common = COMMON.iter().filter_map(|key| own.remove_entry(*key));
+        let common = Spanned::new(span.clone(), common.collect());
+        let common: CommonKeys = document.read(&path, common)?;
+        let kind = own.remove_entry("kind");
+        let kind = kind.map(|(key, of)| (key, of.get_ref().as_str().map(str::to_owned)));
+        let Some((kind, Some(of))) = kind else {
+            return refused(&path, "kind is missing; add kind = \"open-loop\"");
+        };
+        if let Some(DeValue::Table(defaults)) = defaults.get(of.as_str()).map(Spanned::get_ref) {
+            for (key, value) in defaults.iter() {
+                if !own.contains_key(key) {
+                    own.insert(key.clone(), value.clone());
                 }
             }
-            for (_, value) in own.iter_mut() {
-                let count = value
-                    .get_ref()
-                    .as_str()
-                    .and_then(|text| values::of_cpus(text, cpus));
-                if let Some(count) = count {
-                    *value.get_mut() = DeValue::String(count.to_string().into());
-                }
+        }
+        for (_, value) in own.iter_mut() {
+            let text = value.get_ref().as_str();
+            if let Some(count) = text.and_then(|text| values::of_cpus(text, cpus)) {
+                *value.get_mut() = DeValue::String(count.to_string().into());
             }
-            join_shapes(&mut own);
-            let own = Spanned::new(span.clone(), DeValue::Table(own));
-            let tagged = [(Spanned::new(kind.span(), of.into()), own)];
-            let kind = findings.read(&path, Spanned::new(span, tagged.into_iter().collect()));
-            Some(WorkloadKeys {
-                name,
-                common: common?,
-                kind: kind?,
-            })
-        })
-        .collect();
-    workloads.into_iter().collect()
+        }
+        join_shapes(&mut own);
+        let own = Spanned::new(span.clone(), DeValue::Table(own));
+        let tagged = [(Spanned::new(kind.span(), of.into()), own)];
+        let tagged = Spanned::new(span, tagged.into_iter().collect());
+        let kind: KindKeys = document.read(&path, tagged)?;
+        let group = groups::find(groups, &join(&path, "group"), common.group.as_deref())?;
+        if let Some(cpu_list) = &common.cpus {
+            groups::check_cpus(&join(&path, "cpus"), cpu_list, groups, group, cpus)?;
+        }
+        let of_group = group.map(|at| &groups[at]);
+        if let Some((key, why)) = mistake(&common, &kind, of_group, held) {
+            return refused(&join(&path, key), why);
+        }
+        workloads.push(Workload {
+            common: Common {
+                policy: common.policy.unwrap_or(Policy::Normal),
+                nice: common.nice,
+                latency: common.latency,
+                latency_inherit: common.latency_inherit.unwrap_or(true),
+                slice_ns: common.slice,
+                cpus: common.cpus,
+                start_ns: common.start,
+                end_ns: common.end,
+                ..Common::new(&name, GroupId::ROOT)
+            },
+            group,
+            kind: kind.resolve(&path, cpus)?,
+        });
+    }
+    match workloads.is_empty() {
+        true => refused("workload", "is missing; add one, as in [workload.web]"),
+        false => Ok(workloads),
+    }
+}
+
+/// Keys that do not go together.
+fn mistake(
+    keys: &CommonKeys,
+    kind: &KindKeys,
+    group: Option<&Group>,
+    held: &Held<'_>,
+) -> Option<(&'static str, &'static str)> {
+    // The tasks of other kinds wait for each other.
+    let can_end = matches!(
+        kind,
+        KindKeys::OpenLoop(_) | KindKeys::ClosedLoop(_) | KindKeys::Hog(_)
+    );
+    if keys.latency != 0
+        && let Some(why) = held.no_hints()
+    {
+        return Some(("latency", why));
+    }
+    if matches!(kind, KindKeys::ForkStorm(_))
+        && group.is_some_and(|group| caps_for_each(&group.terms).is_some())
+    {
+        let why = "has a cap for each task, and the simulator moves no forks into groups of their \
+                   own; write cap_scope = \"group\", or another kind";
+        return Some(("group", why));
+    }
+    match (keys.end, kind) {
+        (Some(_), _) if !can_end => Some(("end", "means nothing to this kind; leave it out")),
+        (Some(end), _) if end <= keys.start => Some((
+            "end",
+            "is not after its start; make it later, or start earlier",
+        )),
+        (_, KindKeys::Hog(hog)) if hog.period.is_some() && hog.busy.is_none() => {
+            Some(("period", "means nothing without busy; add busy = \"30%\""))
+        }
+        _ => None,
+    }
 }
 
 /// `work` and `work_shape` become `work = { mean, shape }`, and so do the others of that form.
@@ -229,122 +273,23 @@ fn join_shapes(table: &mut DeTable<'_>) {
     }
 }
 
-/// What the keys of a workload are resolved against.
-pub(super) struct Context<'c> {
-    pub(super) groups: &'c [Group],
-    pub(super) held: &'c Held<'c>,
-    pub(super) findings: &'c Findings<'c>,
-    /// CPUs of the machine.
-    pub(super) cpus: u32,
-}
-
-impl Context<'_> {
-    fn group(&self, path: &str, asked: Option<&str>) -> GroupRef {
-        let asked = asked?;
-        let found = self
-            .groups
-            .iter()
-            .position(|group| group.spec.name == asked);
-        if found.is_none() {
-            let names = self.groups.iter().map(|group| group.spec.name.clone());
-            let why = groups::no_group(asked, &names.collect::<Vec<_>>());
-            self.findings.refuse(&join(path, "group"), why);
-        }
-        found
-    }
-}
-
-impl WorkloadKeys {
-    pub(super) fn resolve(self, context: &Context<'_>) -> Workload {
-        let path = join("workload", &self.name);
-        let keys = &self.common;
-        let group = context.group(&path, keys.group.as_deref());
-        let common = Common {
-            policy: keys.policy.unwrap_or(Policy::Normal),
-            nice: keys.nice,
-            latency: keys.latency,
-            latency_inherit: keys.latency_inherit.unwrap_or(true),
-            slice_ns: keys.slice,
-            cpus: keys.cpus,
-            start_ns: keys.start,
-            end_ns: keys.end,
-            ..Common::new(&self.name, GroupId::ROOT)
-        };
-        if let Some(own) = &common.cpus {
-            let (findings, key) = (context.findings, join(&path, "cpus"));
-            groups::refuse_no_cpus(&key, own, context.groups, group, findings, context.cpus);
-        }
-        if keys.latency != 0
-            && let Some(why) = context.held.no_hints()
-        {
-            context.findings.refuse(&join(&path, "latency"), why);
-        }
-        let has_task_caps = |group: GroupRef| {
-            group.is_some_and(|at| caps_for_each(&context.groups[at].terms).is_some())
-        };
-        if matches!(self.kind, KindKeys::ForkStorm(_)) && has_task_caps(group) {
-            let why = "has a cap for each task, and the simulator moves no forks into groups of \
-                       their own; write cap_scope = \"group\", or another kind";
-            context.findings.refuse(&join(&path, "group"), why);
-        }
-        for (key, why) in self.mistakes() {
-            context.findings.refuse(&join(&path, key), why);
-        }
-        Workload {
-            common,
-            group,
-            kind: self.kind.resolve(&path, context),
-        }
-    }
-
-    /// Keys that do not go together.
-    fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
-        let keys = &self.common;
-        let ends = match self.kind {
-            KindKeys::OpenLoop(_) | KindKeys::ClosedLoop(_) | KindKeys::Hog(_) => true,
-            // Their tasks wait for each other.
-            _ => false,
-        };
-        let mut mistakes = Vec::new();
-        if keys.end.is_some() && !ends {
-            mistakes.push(("end", "means nothing to this kind; leave it out"));
-        }
-        if keys.end.is_some_and(|end| end <= keys.start) {
-            mistakes.push((
-                "end",
-                "is not after its start; make it later, or start earlier",
-            ));
-        }
-        if let KindKeys::Hog(hog) = &self.kind
-            && hog.period.is_some()
-            && hog.busy.is_none()
-        {
-            mistakes.push(("period", "means nothing without busy; add busy = \"30%\""));
-        }
-        mistakes
-    }
-}
-
 impl KindKeys {
-    fn resolve(self, path: &str, context: &Context<'_>) -> Kind {
-        let cpus = context.cpus;
-        match self {
-            KindKeys::OpenLoop(keys) => Kind::OpenLoop(keys.resolve(path, context)),
+    fn resolve(self, path: &str, cpus: u32) -> Result<Kind, ScenarioError> {
+        Ok(match self {
+            KindKeys::OpenLoop(keys) => Kind::OpenLoop(keys.resolve(path, cpus)?),
             KindKeys::ClosedLoop(kind) => Kind::ClosedLoop(kind),
             KindKeys::Hog(keys) => Kind::Hog(keys.resolve()),
             KindKeys::Frames(kind) => Kind::Frames(kind),
             KindKeys::Hackbench(kind) => Kind::Hackbench(kind),
-            KindKeys::Cyclictest(kind) => {
-                if kind.pinned && kind.threads > cpus {
-                    let threads = kind.threads;
-                    let why = format!("there are more threads ({threads}) than CPUs ({cpus})");
-                    context.findings.refuse(&join(path, "pinned"), why);
-                }
-                Kind::Cyclictest(kind)
+            KindKeys::Cyclictest(kind) if kind.pinned && kind.threads > cpus => {
+                let threads = kind.threads;
+                let why = format!("there are more threads ({threads}) than CPUs ({cpus})");
+                return refused(&join(path, "pinned"), why);
             }
+            KindKeys::Cyclictest(kind) => Kind::Cyclictest(kind),
             KindKeys::Fibtest(kind) => Kind::Fibtest(Fibtest { cpus, ..kind }),
             KindKeys::ForkStorm(kind) => Kind::ForkStorm(kind),
-        }
+        })
     }
 }
 

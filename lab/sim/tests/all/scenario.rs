@@ -37,26 +37,35 @@ fn every_file_in_scenarios_is_shipped() {
     }
 }
 
-/// The golden file has cases between `---` lines: a scenario, `==>`, and what is said of it.
+/// The golden file has a scenario a line, in statements between `; `, and what is said of it below.
+/// One without a workload gets a hog.
 #[test]
-fn mistakes_are_reported_with_their_lines() {
+fn mistakes_are_reported_with_their_remedies() {
     let golden = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/golden/scenario-mistakes.golden"
     );
     let expected = std::fs::read_to_string(golden).unwrap();
     let mut said = String::new();
-    for case in expected.split_terminator("---\n") {
-        let (case, _) = case.split_once("==>\n").unwrap();
-        let (flags, toml): (Vec<&str>, Vec<&str>) =
-            case.lines().partition(|line| line.starts_with("--set "));
+    for case in expected.split("\n\n") {
+        let case = case.lines().next().unwrap_or_default();
+        let (flags, mut toml): (Vec<&str>, Vec<&str>) = case
+            .split("; ")
+            .partition(|statement| statement.starts_with("--set "));
+        if !toml
+            .iter()
+            .any(|statement| statement.starts_with("workload"))
+        {
+            toml.push("workload.a.kind = \"hog\"");
+        }
         let flags = flags.iter().map(|flag| &flag["--set ".len()..]);
         let flags = flags.map(|flag| Override::from_assignment(flag).unwrap());
         let text = text(&toml.join("\n"));
         let read = Scenario::resolve(&text, &flags.collect::<Vec<_>>());
-        let errors = read.map(drop).expect_err(case);
-        write!(said, "{case}==>\n{errors}\n---\n").unwrap();
+        let error = read.map(drop).expect_err(case);
+        writeln!(said, "{case}\n{error}\n").unwrap();
     }
+    said.truncate(said.trim_end().len() + 1);
     if std::env::var_os("TIDEGATE_BLESS").is_some() {
         std::fs::write(golden, &said).unwrap();
     }
@@ -130,9 +139,8 @@ proptest! {
     #[test]
     fn no_text_panics(pieces in prop::collection::vec(piece(), 0..24), sets in prop::collection::vec("[a-z.]{0,20}=[a-z0-9%*/]{0,8}", 0..3)) {
         let overrides: Vec<Override> = sets.iter().filter_map(|set| Override::from_assignment(set).ok()).collect();
-        if let Err(errors) = Scenario::resolve(&text(&pieces.concat()), &overrides) {
-            prop_assert!(!errors.0.is_empty());
-            prop_assert!(!errors.to_string().is_empty());
+        if let Err(error) = Scenario::resolve(&text(&pieces.concat()), &overrides) {
+            prop_assert!(!error.why.is_empty());
         }
     }
 
