@@ -1,11 +1,9 @@
 //! `tidegate-lab sim fleet`: a cluster's days, by the rule that publishes side CPU and by its
 //! peers'.
 
-use std::path::PathBuf;
-
 use clap::builder::PossibleValuesParser;
 use tidegate_publish::{Assignment, Constants};
-use tidegate_sim::fleet::days::{Days, Generated, Recorded};
+use tidegate_sim::fleet::days::Days;
 use tidegate_sim::fleet::rules::RuleKind;
 use tidegate_sim::fleet::{Outcome, Settings};
 use tidegate_sim::parallel;
@@ -15,38 +13,35 @@ use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
 
 const NOTES: &str = "\
-Each node's main follows a generated day, or a recorded one: CSV with the header
-node,time_s,main_milli (millicores; a sample holds until the next). The node
-publishes side CPU by a rule, side pods are placed where that has room, and do
-their work with what main leaves. Nothing is installed and nothing is touched.
+Each node's main follows a generated day. The node publishes side CPU by a
+rule, side pods are placed where that has room, and do their work with what main
+leaves. Nothing is installed and nothing is touched.
 
   tidegate-lab sim fleet --nodes 1000 --days 7
-  tidegate-lab sim fleet week.csv --cpus 32 --headroom 20%
+  tidegate-lab sim fleet --cpus 32 --headroom 20%
   tidegate-lab sim fleet --rule tidegate --pods-per-node 12 --json";
 
 /// Rehearse a cluster's days: what nodes publish as side CPU, and the pods placed by it
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// Recorded use of main, as CSV [default: generated days]
-    recorded: Option<PathBuf>,
-    /// Nodes [default: those of the recording, or 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    nodes: Option<u32>,
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    nodes: u32,
     /// CPUs of each node
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     cpus: u64,
-    /// Days that pass [default: those of the recording, or 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=366))]
-    days: Option<u64>,
+    /// Days that pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=366))]
+    days: u64,
     /// Of each node, kept idle for main
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = share)]
     headroom: Share,
     /// Of each node, what side work has in any case
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = share)]
     tolerance: Share,
-    /// Generated days: main's use at its highest hour on the average node
-    #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = share, conflicts_with = "recorded")]
+    /// Main's use at its highest hour on the average node
+    #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = share)]
     peak: Share,
     /// Side pods in the cluster, a node; one that ends is followed by the next
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(0..=10_000))]
@@ -85,7 +80,7 @@ struct Fleet {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let settings = settings(args)?;
+    let settings = settings(args);
     let asked =
         |rule: &RuleKind| args.rule.is_empty() || args.rule.iter().any(|one| one == rule.name());
     let rules: Vec<RuleKind> = RuleKind::ALL.into_iter().filter(asked).collect();
@@ -99,43 +94,27 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     cli::print(&page(&settings, &outcomes))
 }
 
-fn settings(args: &Args) -> Result<Settings, Failure> {
-    let recorded = args.recorded.as_deref().map(Recorded::read).transpose();
-    let recorded =
-        recorded.map_err(|error| Failure::new(Exit::Usage, format!("sim fleet: {error}")))?;
-    let recorded_nodes = recorded.as_ref().map(Recorded::nodes);
-    let recorded_s = recorded.as_ref().map(Recorded::length_s);
-    let nodes = args
-        .nodes
-        .map(|nodes| nodes as usize)
-        .or(recorded_nodes)
-        .unwrap_or(100);
-    let days_s = args.days.map(|days| days * DAY_S);
+fn settings(args: &Args) -> Settings {
     let cpus_milli = args.cpus * 1_000;
-    Ok(Settings {
-        nodes,
+    Settings {
+        nodes: args.nodes as usize,
         cpus_milli,
-        seconds: days_s.or(recorded_s).unwrap_or(DAY_S).max(args.step),
+        seconds: args.days * 86_400,
         step_s: args.step,
         headroom_ppt: ppt(args.headroom),
         tolerance_ppt: ppt(args.tolerance),
-        pods: args.pods_per_node * nodes as u64,
+        pods: args.pods_per_node * u64::from(args.nodes),
         request_milli: args.pod_milli,
         work_s: args.pod_minutes * 60,
         seed: args.seed,
         constants: Constants::with(&args.with),
-        days: match recorded {
-            Some(recorded) => Days::Recorded(recorded),
-            None => Days::Generated(Generated {
-                cpus_milli,
-                peak_ppt: ppt(args.peak),
-                seed: args.seed,
-            }),
+        days: Days {
+            cpus_milli,
+            peak_ppt: ppt(args.peak),
+            seed: args.seed,
         },
-    })
+    }
 }
-
-const DAY_S: u64 = 86_400;
 
 fn ppt(share: Share) -> u64 {
     u64::from(share.ppm()) / 1_000
@@ -217,11 +196,11 @@ mod tests {
 
     #[test]
     fn the_page_has_a_column_for_each_rule() {
-        let days = Days::Generated(Generated {
+        let days = Days {
             cpus_milli: 4_000,
             peak_ppt: 500,
             seed: 1,
-        });
+        };
         let settings = Settings {
             nodes: 2,
             cpus_milli: 4_000,

@@ -45,7 +45,7 @@ pub fn run(settings: &Settings, rule: RuleKind) -> Outcome {
 struct Cluster<'a> {
     settings: &'a Settings,
     nodes: Vec<Node>,
-    days: Vec<Box<dyn NodeDay + 'a>>,
+    days: Vec<NodeDay>,
     publishers: Vec<Box<dyn Publisher>>,
     waiting: u64,
     /// In which step kubelet starts again, and where.
@@ -69,7 +69,9 @@ impl<'a> Cluster<'a> {
         Cluster {
             settings,
             nodes: (0..settings.nodes).map(|_| Node::default()).collect(),
-            days: settings.days.of_nodes(settings.nodes),
+            days: (0..settings.nodes as u64)
+                .map(|node| settings.days.node(node))
+                .collect(),
             publishers: (0..settings.nodes)
                 .map(|_| rule.publisher(&settings.constants))
                 .collect(),

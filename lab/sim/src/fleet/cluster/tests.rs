@@ -1,5 +1,4 @@
 use super::*;
-use crate::fleet::days::Generated;
 
 fn settings(nodes: usize, hours: u64, pods: u64) -> Settings {
     Settings {
@@ -13,11 +12,11 @@ fn settings(nodes: usize, hours: u64, pods: u64) -> Settings {
         request_milli: 1_000,
         work_s: 1_800,
         seed: 1,
-        days: Days::Generated(Generated {
+        days: Days {
             cpus_milli: 16_000,
             peak_ppt: 500,
             seed: 1,
-        }),
+        },
         constants: Constants::default(),
     }
 }

@@ -3,8 +3,6 @@
 
 use crate::Prng;
 
-use super::NodeDay;
-
 /// Main's use over a day, hour by hour from midnight, in parts per thousand of its largest.
 const TIDE_PPT: [u64; 24] = [
     420, 360, 320, 300, 300, 330, 400, 520, 670, 800, 890, 930, 920, 940, 960, 950, 930, 920, 950,
@@ -22,8 +20,8 @@ const NOISE_STAYS_PPT: i64 = 800;
 /// Noise is drawn this often.
 const NOISE_STEP_S: u64 = 5;
 
-/// Settings of generated days.
-pub struct Generated {
+/// Main's use of each node's CPUs over days, made up from a seed.
+pub struct Days {
     /// CPUs of each node, in millicores.
     pub cpus_milli: u64,
     /// Main's use at its highest hour, on the average node.
@@ -31,13 +29,13 @@ pub struct Generated {
     pub seed: u64,
 }
 
-impl Generated {
-    pub(super) fn node(&self, node: u64) -> GeneratedNode {
+impl Days {
+    pub fn node(&self, node: u64) -> NodeDay {
         let mut rng = Prng::stream(self.seed, node);
         // Nodes differ: a half to one and a half of the average, and three hours early or late.
         let peak_milli = self.cpus_milli * self.peak_ppt / 1_000 * rng.between(500, 1_500) / 1_000;
         let shift_s = rng.below(6 * 3_600);
-        GeneratedNode {
+        NodeDay {
             cpus_milli: self.cpus_milli,
             peak_milli,
             shift_s,
@@ -51,7 +49,8 @@ impl Generated {
     }
 }
 
-pub(super) struct GeneratedNode {
+/// Main's use of one node.
+pub struct NodeDay {
     rng: Prng,
     cpus_milli: u64,
     peak_milli: u64,
@@ -63,8 +62,9 @@ pub(super) struct GeneratedNode {
     burst_next_s: u64,
 }
 
-impl NodeDay for GeneratedNode {
-    fn main_milli(&mut self, time_s: u64) -> u64 {
+impl NodeDay {
+    /// What main uses at this second, which never goes back.
+    pub fn main_milli(&mut self, time_s: u64) -> u64 {
         while self.noise_until_s <= time_s {
             let draw_ppt = self.rng.below(2 * NOISE_PPT + 1) as i64 - NOISE_PPT as i64;
             self.noise_ppt =
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_node_has_its_day_and_never_more_than_its_cpus() {
-        let days = Generated {
+        let days = Days {
             cpus_milli: 16_000,
             peak_ppt: 500,
             seed: 1,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_day() {
-        let days = Generated {
+        let days = Days {
             cpus_milli: 8_000,
             peak_ppt: 600,
             seed: 9,
