@@ -187,7 +187,7 @@ fn gap_ns(text: &str) -> Result<u64, String> {
 
 pub(crate) fn cpu_list<'de, D: Deserializer<'de>, T: From<CpuSet>>(from: D) -> Result<T, D::Error> {
     by(from, "a list of CPUs, as in 0-3,8", |text| {
-        CpuSet::parse(text).map_err(|_| "is no list of CPUs".to_owned())
+        CpuSet::parse(text).ok_or_else(|| "is no list of CPUs".to_owned())
     })
 }
 
