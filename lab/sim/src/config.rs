@@ -11,20 +11,12 @@ pub enum Scheduler {
     Cfs(CfsConfig),
 }
 
-/// EEVDF's features, as /sys/kernel/debug/sched/features names them.
+/// EEVDF with its default features (RUN_TO_PARITY, PREEMPT_SHORT, DELAY_DEQUEUE, WAKEUP_PREEMPTION).
 #[derive(Clone, Debug)]
 pub struct EevdfConfig {
     /// base_slice_ns; the kernel's default is 700 µs · (1 + log2(min(CPUs, 8))),
     /// 2.8 ms from 8 CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
     pub base_slice_ns: u64,
-    /// RUN_TO_PARITY: the running task keeps the CPU for the shortest slice that is queued.
-    pub run_to_parity: bool,
-    /// PREEMPT_SHORT: a wakeup with a shorter slice may cut that protection.
-    pub preempt_short: bool,
-    /// DELAY_DEQUEUE: a task that sleeps with negative lag stays in the
-    /// competition until the lag is used up.
-    pub delay_dequeue: bool,
-    pub wakeup_preemption: bool,
     /// cpu.max stops each task by itself when it would run, and a task that is
     /// let go competes afresh; before 6.18 the group left its parent's queue as
     /// a whole, and all below it stayed as it was.
@@ -36,10 +28,6 @@ impl EevdfConfig {
     pub fn for_cpus(cpus: u32) -> EevdfConfig {
         EevdfConfig {
             base_slice_ns: 700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2()),
-            run_to_parity: true,
-            preempt_short: true,
-            delay_dequeue: true,
-            wakeup_preemption: true,
             throttle_tasks: true,
         }
     }

@@ -13,24 +13,15 @@
 
 use super::entity::Entity;
 use super::order::Order;
-use crate::config::{EevdfConfig, Scheduler};
+use crate::config::Scheduler;
 use crate::kernel::NONE;
 
-/// What the older class has of EEVDF: nothing.
-static OFF: EevdfConfig = EevdfConfig {
-    base_slice_ns: 0,
-    run_to_parity: false,
-    preempt_short: false,
-    delay_dequeue: false,
-    wakeup_preemption: true,
-    throttle_tasks: false,
-};
-
 impl Order {
-    pub(super) fn eevdf(&self) -> &EevdfConfig {
+    /// The slice of an entity without its own; the older class has none.
+    fn base_slice_ns(&self) -> u64 {
         match &self.scheduler {
-            Scheduler::Eevdf(config) => config,
-            Scheduler::Cfs(_) => &OFF,
+            Scheduler::Eevdf(config) => config.base_slice_ns,
+            Scheduler::Cfs(_) => 0,
         }
     }
 
@@ -102,7 +93,7 @@ impl Order {
             return self.cfs_place(rq, ent, initial);
         }
         let now_v = self.avg_vruntime(rq);
-        let base = self.eevdf().base_slice_ns;
+        let base = self.base_slice_ns();
         let mut lag = 0;
         if self.rq(rq).nr > 0 {
             // Its own arrival moves V by its part: more lag now, so that it has
@@ -139,7 +130,7 @@ impl Order {
         if self.ent(ent).vruntime < self.ent(ent).deadline {
             return false;
         }
-        let base = self.eevdf().base_slice_ns;
+        let base = self.base_slice_ns();
         let e = self.ent_mut(ent);
         if !e.custom_slice {
             e.slice_ns = base;
@@ -186,7 +177,7 @@ impl Order {
         }
         let eligible = self.eligibility(rq);
         let stays = curr != NONE && eligible(self.ent(curr).vruntime);
-        if stays && self.eevdf().run_to_parity && self.protected(curr) {
+        if stays && self.protected(curr) {
             return curr;
         }
         let mut waiting = q.waiting.values().copied();
@@ -211,7 +202,7 @@ impl Order {
             return self.cfs_wakeup_preempts(rq, new, curr);
         }
         let least = self.ent(new).slice_ns;
-        if !self.eevdf().preempt_short || least >= self.ent(curr).slice_ns {
+        if least >= self.ent(curr).slice_ns {
             return self.pick_eevdf(rq) == new;
         }
         // A shorter slice looks past the protection, and at least shortens it.

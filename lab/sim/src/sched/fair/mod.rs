@@ -356,7 +356,7 @@ impl Fair {
     pub(crate) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, new: TaskId, curr: TaskId) {
         let policy = k.task(new).policy;
         let (mut into, mut out) = (k.task(new).ent, k.task(curr).ent);
-        if k.needs_resched(cpu) || !self.order.eevdf().wakeup_preemption {
+        if k.needs_resched(cpu) {
             return;
         }
         if self.order.detached_above(self.order.ent(into).rq) {

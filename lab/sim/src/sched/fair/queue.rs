@@ -87,7 +87,7 @@ impl Fair {
     pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
         self.order.clear_buddy(rq, ent);
         let at_once = how.special || how.stopped || how.delayed;
-        let may_stay = how.sleep && !at_once && self.order.eevdf().delay_dequeue;
+        let may_stay = how.sleep && !at_once && self.order.cfs().is_none();
         if may_stay && !self.order.eligible(rq, ent) {
             self.order.ent_mut(ent).delayed = true;
             return false;
