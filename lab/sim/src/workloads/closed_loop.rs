@@ -3,10 +3,9 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet, Work};
+use super::{Builder, Recorder, Work};
 use crate::Ns;
 use crate::error::SimError;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::count;
 
@@ -23,13 +22,8 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let latency = common.recorder(machine, "latency", &mut set);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let latency = b.recorder("latency");
         for client in 0..self.clients {
             let program = Client {
                 work: self.work,
@@ -38,9 +32,9 @@ impl ClosedLoop {
                 request_ns: None,
                 due_ns: 0,
             };
-            set.spawn(machine, common.task(&client.to_string(), program))?;
+            b.spawn(&client.to_string(), program)?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 

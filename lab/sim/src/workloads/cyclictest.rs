@@ -2,12 +2,11 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet};
+use super::{Builder, Recorder};
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::CpuId;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::{any_time, count, some_time, truth};
 
@@ -31,29 +30,20 @@ pub struct Cyclictest {
 }
 
 impl Cyclictest {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let wakeup = common.recorder(machine, "wakeup", &mut set);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let wakeup = b.recorder("wakeup");
         for thread in 0..self.threads {
-            let interval_ns = self.interval_ns + u64::from(thread) * self.distance_ns;
             let program = Timer {
-                interval_ns,
+                interval_ns: self.interval_ns + u64::from(thread) * self.distance_ns,
                 work_ns: self.work_ns,
                 wakeup,
                 due_ns: None,
                 works: false,
             };
-            let mut spec = common.task(&thread.to_string(), program);
-            if self.pinned {
-                spec.cpus = Some(CpuSet::single(CpuId(thread)));
-            }
-            set.spawn(machine, spec)?;
+            let own = self.pinned.then(|| CpuSet::single(CpuId(thread)));
+            b.spawn_on(own.or(b.common.cpus), &thread.to_string(), program)?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 

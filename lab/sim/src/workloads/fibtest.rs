@@ -7,11 +7,10 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet};
+use super::{Builder, Recorder};
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::CpuId;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::{any_count, any_time, count, some_time};
 
@@ -38,35 +37,28 @@ pub struct Fibtest {
 }
 
 impl Fibtest {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let chunk = common.recorder(machine, "chunk", &mut set);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let chunk = b.recorder("chunk");
         for thread in 0..self.threads {
             let cpu = thread % self.cpus.max(1);
-            let mut spec = if cpu < self.fast {
+            let own = Some(CpuSet::single(CpuId(cpu)));
+            if cpu < self.fast {
                 let program = Fast {
                     chunk_ns: self.chunk_ns,
                     chunk,
                     began_ns: None,
                 };
-                common.task(&format!("fast{thread}"), program)
+                b.spawn_on(own, &format!("fast{thread}"), program)?;
             } else {
                 let program = Slow {
                     work_ns: self.slow_ns,
-
                     sleep_ns: self.sleep_ns,
                     sleeps: false,
                 };
-                common.task(&format!("slow{thread}"), program)
-            };
-            spec.cpus = Some(CpuSet::single(CpuId(cpu)));
-            set.spawn(machine, spec)?;
+                b.spawn_on(own, &format!("slow{thread}"), program)?;
+            }
         }
-        Ok(set)
+        Ok(())
     }
 }
 

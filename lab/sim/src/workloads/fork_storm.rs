@@ -3,9 +3,8 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet, Work};
+use super::{Builder, Common, Recorder, Work};
 use crate::error::SimError;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::{count, some_time};
 
@@ -25,25 +24,20 @@ pub struct ForkStorm {
 }
 
 impl ForkStorm {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let life = common.recorder(machine, "life", &mut set);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let life = b.recorder("life");
         for parent in 0..self.parents {
             let program = Parent {
                 storm: self.clone(),
-                common: common.clone(),
+                common: b.common.clone(),
                 life,
                 name: parent.to_string(),
                 forked: 0,
                 rests: false,
             };
-            set.spawn(machine, common.task(&parent.to_string(), program))?;
+            b.spawn(&parent.to_string(), program)?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 

@@ -6,11 +6,10 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet, Work};
+use super::{Builder, Recorder, Work};
 use crate::Ns;
 use crate::error::SimError;
 use crate::ids::PipeId;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::{count, rate};
 
@@ -31,17 +30,10 @@ pub struct Frames {
 }
 
 impl Frames {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let frame = common.recorder(machine, "frame", &mut set);
-        let (pieces, answers) = (
-            machine.add_pipe(self.workers),
-            machine.add_pipe(self.workers),
-        );
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let frame = b.recorder("frame");
+        let pieces = b.machine.add_pipe(self.workers);
+        let answers = b.machine.add_pipe(self.workers);
         let conductor = Conductor {
             serial: self.serial,
             interval_ns: self.interval_ns,
@@ -52,7 +44,7 @@ impl Frames {
             due_ns: None,
             stage: Stage::Begin,
         };
-        set.spawn(machine, common.task("conductor", conductor))?;
+        b.spawn("conductor", conductor)?;
         for worker in 0..self.workers {
             let program = Worker {
                 piece: self.piece,
@@ -60,9 +52,9 @@ impl Frames {
                 answers,
                 stage: Step::Wait,
             };
-            set.spawn(machine, common.task(&worker.to_string(), program))?;
+            b.spawn(&worker.to_string(), program)?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 

@@ -7,10 +7,9 @@
 
 use serde::Deserialize;
 
-use super::{Common, Recorder, TaskSet, Work};
+use super::{Builder, Recorder, Work};
 use crate::error::SimError;
 use crate::ids::PipeId;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 use crate::values::{any_time, count};
 
@@ -36,44 +35,39 @@ pub struct Hackbench {
 }
 
 impl Hackbench {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let finish = common.recorder(machine, "finish", &mut set);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let finish = b.recorder("finish");
+        let messages = u64::from(self.pairs) * u64::from(self.loops);
+        let start_ns = b.common.start_ns;
         for group in 0..self.groups {
             let pipes: Vec<PipeId> = (0..self.pairs)
-                .map(|_| machine.add_pipe(self.capacity))
+                .map(|_| b.machine.add_pipe(self.capacity))
                 .collect();
             for (index, &pipe) in pipes.iter().enumerate() {
                 let program = Receiver {
                     pipe,
-                    left: u64::from(self.pairs) * u64::from(self.loops),
+                    left: messages,
                     message_ns: self.message_ns,
                     received: false,
                     finish,
-                    start_ns: common.start_ns,
+                    start_ns,
                 };
-                let spec = common.task(&format!("{group}r{index}"), program);
-                set.spawn(machine, spec)?;
+                b.spawn(&format!("{group}r{index}"), program)?;
             }
             for index in 0..self.pairs {
                 let program = Sender {
                     pipes: pipes.clone(),
                     sent: 0,
-                    messages: u64::from(self.pairs) * u64::from(self.loops),
+                    messages,
                     message_ns: self.message_ns,
                     prepared: false,
                     finish,
-                    start_ns: common.start_ns,
+                    start_ns,
                 };
-                let spec = common.task(&format!("{group}s{index}"), program);
-                set.spawn(machine, spec)?;
+                b.spawn(&format!("{group}s{index}"), program)?;
             }
         }
-        Ok(set)
+        Ok(())
     }
 }
 

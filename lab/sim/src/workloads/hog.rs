@@ -1,9 +1,8 @@
 //! Computing without end, or for a part of each period.
 
-use super::{Common, TaskSet};
+use super::Builder;
 use crate::Ns;
 use crate::error::SimError;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
 /// One op of an endless hog: long, so that it costs few events.
@@ -19,16 +18,11 @@ pub struct Hog {
 }
 
 impl Hog {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let work_ns = common.end_ns.map_or(CHUNK_NS, |_| ENDING_CHUNK_NS);
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let work_ns = b.common.end_ns.map_or(CHUNK_NS, |_| ENDING_CHUNK_NS);
         for task in 0..self.tasks {
-            let spec = match self.busy {
-                None => common.task(&task.to_string(), move |_: &mut Ctx<'_>| Op::Run {
+            match self.busy {
+                None => b.spawn(&task.to_string(), move |_: &mut Ctx<'_>| Op::Run {
                     work_ns,
                 }),
                 Some((work_ns, period_ns)) => {
@@ -38,12 +32,11 @@ impl Hog {
                         next_ns: None,
                         runs: false,
                     };
-                    common.task(&task.to_string(), program)
+                    b.spawn(&task.to_string(), program)
                 }
-            };
-            set.spawn(machine, spec)?;
+            }?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 

@@ -162,15 +162,6 @@ impl Common {
         });
         Prng::stream(self.seed, stream)
     }
-
-    fn recorder(&self, machine: &mut Machine, what: &'static str, set: &mut TaskSet) -> Recorder {
-        let series = machine.add_series(&format!("{}.{what}", self.name));
-        set.series.push((what, series));
-        Recorder {
-            series,
-            from_ns: self.record_from_ns,
-        }
-    }
 }
 
 /// A program that ends at a time. It must hold nothing then that others wait for.
@@ -218,13 +209,42 @@ pub struct TaskSet {
     pub series: Vec<(&'static str, SeriesId)>,
 }
 
-impl TaskSet {
-    fn spawn(&mut self, machine: &mut Machine, spec: TaskSpec) -> Result<(), SimError> {
-        self.players.push(Player {
+/// A workload on its way into a machine.
+struct Builder<'b> {
+    common: &'b Common,
+    machine: &'b mut Machine,
+    set: TaskSet,
+}
+
+impl Builder<'_> {
+    fn recorder(&mut self, what: &'static str) -> Recorder {
+        let name = format!("{}.{what}", self.common.name);
+        let series = self.machine.add_series(&name);
+        self.set.series.push((what, series));
+        Recorder {
+            series,
+            from_ns: self.common.record_from_ns,
+        }
+    }
+
+    /// A task that may run wherever the workload may.
+    fn spawn(&mut self, role: &str, program: impl Program + 'static) -> Result<(), SimError> {
+        self.spawn_on(self.common.cpus, role, program)
+    }
+
+    fn spawn_on(
+        &mut self,
+        cpus: Option<CpuSet>,
+        role: &str,
+        program: impl Program + 'static,
+    ) -> Result<(), SimError> {
+        let mut spec = self.common.task(role, program);
+        spec.cpus = cpus;
+        self.set.players.push(Player {
             name: spec.name.clone(),
             group: spec.group,
         });
-        self.tasks.push(machine.spawn(spec)?);
+        self.set.tasks.push(self.machine.spawn(spec)?);
         Ok(())
     }
 }
@@ -248,15 +268,22 @@ impl Kind {
     /// # Errors
     /// What the machine refuses, such as CPUs that it does not have.
     pub fn build(&self, common: &Common, machine: &mut Machine) -> Result<TaskSet, SimError> {
+        let mut builder = Builder {
+            common,
+            machine,
+            set: TaskSet::default(),
+        };
+        let b = &mut builder;
         match self {
-            Kind::OpenLoop(kind) => kind.build(common, machine),
-            Kind::ClosedLoop(kind) => kind.build(common, machine),
-            Kind::Hog(kind) => kind.build(common, machine),
-            Kind::Frames(kind) => kind.build(common, machine),
-            Kind::Hackbench(kind) => kind.build(common, machine),
-            Kind::Cyclictest(kind) => kind.build(common, machine),
-            Kind::Fibtest(kind) => kind.build(common, machine),
-            Kind::ForkStorm(kind) => kind.build(common, machine),
-        }
+            Kind::OpenLoop(kind) => kind.build(b),
+            Kind::ClosedLoop(kind) => kind.build(b),
+            Kind::Hog(kind) => kind.build(b),
+            Kind::Frames(kind) => kind.build(b),
+            Kind::Hackbench(kind) => kind.build(b),
+            Kind::Cyclictest(kind) => kind.build(b),
+            Kind::Fibtest(kind) => kind.build(b),
+            Kind::ForkStorm(kind) => kind.build(b),
+        }?;
+        Ok(builder.set)
     }
 }

@@ -7,9 +7,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Arrivals, Common, Pattern, Recorder, Request, TaskSet, Work};
+use super::{Arrivals, Builder, Pattern, Recorder, Request, Work};
 use crate::error::SimError;
-use crate::machine::Machine;
 use crate::program::{Ctx, Op, Program};
 
 #[derive(Clone, Debug)]
@@ -21,20 +20,11 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub(super) fn build(
-        &self,
-        common: &Common,
-        machine: &mut Machine,
-    ) -> Result<TaskSet, SimError> {
-        let mut set = TaskSet::default();
-        let latency = common.recorder(machine, "latency", &mut set);
-        let wakeup = common.recorder(machine, "wakeup", &mut set);
-        let arrivals = Arrivals::new(
-            self.pattern.clone(),
-            self.work,
-            common.start_ns,
-            common.rng(),
-        );
+    pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
+        let latency = b.recorder("latency");
+        let wakeup = b.recorder("wakeup");
+        let (start_ns, rng) = (b.common.start_ns, b.common.rng());
+        let arrivals = Arrivals::new(self.pattern.clone(), self.work, start_ns, rng);
         let arrivals = Arc::new(Mutex::new(arrivals));
         for worker in 0..self.workers {
             let program = Worker {
@@ -43,9 +33,9 @@ impl OpenLoop {
                 wakeup,
                 state: State::Free,
             };
-            set.spawn(machine, common.task(&worker.to_string(), program))?;
+            b.spawn(&worker.to_string(), program)?;
         }
-        Ok(set)
+        Ok(())
     }
 }
 
