@@ -13,7 +13,6 @@ pub mod hist;
 pub mod ids;
 mod kernel;
 pub mod machine;
-pub mod names;
 pub mod outcome;
 pub mod parallel;
 pub mod plan;
@@ -25,10 +24,10 @@ pub mod scenario;
 mod sched;
 pub mod spec;
 mod state;
+mod tally;
 
 pub mod topology;
 pub mod trace;
-pub mod tracers;
 mod values;
 pub mod workloads;
 

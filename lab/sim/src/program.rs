@@ -105,10 +105,7 @@ impl<F: FnMut(&mut Ctx<'_>) -> Op + Send> Program for F {
 /// The series that programs record into.
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    pub(crate) series: Vec<(String, Histogram)>,
-    /// Values recorded during the op in progress, for the tracer.
-    pub(crate) recorded: Vec<(SeriesId, u64)>,
-    pub(crate) traced: bool,
+    pub(crate) series: Vec<Histogram>,
 }
 
 /// What a program sees of the machine.
@@ -128,10 +125,7 @@ pub struct Ctx<'a> {
 impl Ctx<'_> {
     /// Adds a value to a series.
     pub fn record(&mut self, series: SeriesId, value_ns: u64) {
-        self.world.series[series.index()].1.record(value_ns);
-        if self.world.traced {
-            self.world.recorded.push((series, value_ns));
-        }
+        self.world.series[series.index()].record(value_ns);
     }
 
     /// When the task's last wait ended (it became runnable), or its start.

@@ -10,14 +10,12 @@ use crate::engines::cgroup::{CgroupConfig, CgroupEngine};
 use crate::error::{SimError, Violation};
 use crate::ids::GroupId;
 use crate::machine::Machine;
-use crate::names::Names;
 use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use crate::plan::Plan;
 use crate::scenario::Scenario;
 use crate::sched::BandwidthStat;
 use crate::spec::Class;
-use crate::trace::Tracer;
-use crate::tracers::{Fan, GroupTally, Tally};
+use crate::tally::{GroupTally, Tally};
 use crate::workloads::TaskSet;
 
 /// Why a run has no outcome.
@@ -29,9 +27,6 @@ pub enum RunError {
     /// An invariant does not hold: a bug.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The caller asked for an end.
-    #[error("stopped before its end")]
-    Stopped,
 }
 
 /// A scenario on its machine, before its first event.
@@ -41,7 +36,8 @@ pub struct Stage {
     pub groups: Vec<GroupId>,
     /// The tasks and series of each workload, in the order of the scenario.
     pub sets: Vec<TaskSet>,
-    pub names: Names,
+    /// Every group's name, the root's first.
+    names: Vec<String>,
     classes: Vec<Class>,
     engine: &'static str,
     samples: Arc<Mutex<Vec<Sample>>>,
@@ -61,8 +57,6 @@ impl Stage {
             let what = format!("group.{}", spec.name);
             machine.add_group(spec.clone()).map_err(refused(what))?;
         }
-        let mut names = Names::default();
-        names.set_groups(plan.names());
         let mut sets = Vec::new();
         for (workload, slice_ns) in scenario.workloads.iter().zip(&plan.slices) {
             let mut common = workload.common.clone();
@@ -75,18 +69,12 @@ impl Stage {
                 .kind
                 .build(&common, &mut machine)
                 .map_err(refused(what))?;
-            for (task, player) in one.tasks.iter().zip(&one.players) {
-                names.task(*task, &player.name, player.group);
-            }
-            for (what, series) in &one.series {
-                names.series(*series, &format!("{}.{what}", common.name));
-            }
             sets.push(one);
         }
         for (at, spec) in plan.specs.iter().enumerate() {
             let group = GroupId(at as u32 + 1);
-            let players = sets.iter().flat_map(|set: &TaskSet| &set.players);
-            let tasks = players.filter(|player| player.group == group).count();
+            let all = sets.iter().flat_map(|set: &TaskSet| &set.groups);
+            let tasks = all.filter(|one| **one == group).count();
             if spec.task_limit.is_some() && tasks > SUBGROUPS_MAX {
                 let what = format!("group.{}.cap_scope", spec.name);
                 return Err(refused(what)(SimError::Range {
@@ -111,7 +99,7 @@ impl Stage {
                 .map(|at| plan.id(Some(at)))
                 .collect(),
             sets,
-            names,
+            names: plan.names(),
             classes: plan.classes(),
             engine: scenario.engine.kind.name(),
             samples,
@@ -120,21 +108,25 @@ impl Stage {
 
     /// Runs to the scenario's end.
     ///
-    /// `tracers` are told every event; `progress` hears the simulated time a hundred times, and
-    /// ends the run by `false`.
+    /// `progress` hears a hundred times how much simulated time has passed since the last.
     ///
     /// # Errors
-    /// A broken invariant, or an end that was asked for.
+    /// A broken invariant.
     pub fn run(
         mut self,
         scenario: &Scenario,
-        mut tracers: Vec<Box<dyn Tracer>>,
-        progress: &mut dyn FnMut(Ns) -> bool,
+        progress: &mut dyn FnMut(Ns),
     ) -> Result<Outcome, RunError> {
-        let (tally, tallies) = Tally::new(&self.names, scenario.warmup_ns);
-        tracers.push(Box::new(tally));
-        self.simulation.machine.set_tracer(Box::new(Fan(tracers)));
-        let mut before = None;
+        let mut group_of = Vec::new();
+        for set in &self.sets {
+            for (task, group) in set.tasks.iter().zip(&set.groups) {
+                group_of.resize(task.index() + 1, GroupId::ROOT);
+                group_of[task.index()] = *group;
+            }
+        }
+        let (tally, tallies) = Tally::new(self.names.len(), group_of, scenario.warmup_ns);
+        self.simulation.machine.set_tracer(Box::new(tally));
+        let (mut before, mut last_ns) = (None, 0);
         let steps = PROGRESS_STEPS;
         for step in 0..=steps {
             // A day · 100 < 2^54.
@@ -144,9 +136,8 @@ impl Stage {
                 before = Some(self.usage());
             }
             self.simulation.run_until(at_ns)?;
-            if !progress(at_ns) {
-                return Err(RunError::Stopped);
-            }
+            progress(at_ns - last_ns);
+            last_ns = at_ns;
         }
         let tallies = std::mem::take(&mut *tallies.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(self.outcome(scenario, &before.unwrap_or_default(), tallies))
@@ -155,7 +146,7 @@ impl Stage {
     /// Usage, work, run delay and cpu.stat of each group, and the machine's busy time.
     fn usage(&self) -> Usage {
         let machine = &self.simulation.machine;
-        let each = (0..self.names.groups().len()).map(|at| {
+        let each = (0..self.names.len()).map(|at| {
             let group = GroupId(at as u32);
             (
                 machine.usage_ns(group),
@@ -185,7 +176,7 @@ impl Stage {
             let (usage, work, delay, stat) = after.groups[at];
             let (usage0, work0, delay0, stat0) = before.groups.get(at).copied().unwrap_or_default();
             groups.push(GroupOutcome {
-                name: self.names.group_name(GroupId(at as u32)),
+                name: self.names[at].clone(),
                 class: self.classes.get(at).copied().unwrap_or(Class::Neutral),
                 usage_ns: usage.saturating_sub(usage0),
                 work_ns: work.saturating_sub(work0),

@@ -1,15 +1,11 @@
 //! `tidegate-lab sim`: a scenario on a simulated machine.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use tidegate_lab::simulated_report;
-use tidegate_sim::Tracer;
 use tidegate_sim::outcome::Outcome;
-use tidegate_sim::run::Stage;
+use tidegate_sim::run::{RunError, Stage};
 use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
-use tidegate_sim::tracers::{Perfetto, Sink};
 
 use crate::cmd::{sim_asked, sim_fleet};
 use tidegate_api::Exit;
@@ -39,7 +35,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["scenario", "json"])]
     list: bool,
     /// Print the scenario's file, as it is, instead of running it
-    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "set", "trace", "out", "json"])]
+    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "set", "out", "json"])]
     print: bool,
     /// CPUs of the machine
     #[arg(long, value_name = "N")]
@@ -53,9 +49,6 @@ pub struct Args {
     /// Lay a value over the file, as in group.web.weight=200; repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = Override::from_assignment)]
     set: Vec<Override>,
-    /// Write a trace for ui.perfetto.dev into this file
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
     /// Write the page and JSON into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -95,9 +88,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let again = again(asked, &typed);
     let scenario = Scenario::resolve(&text, &typed)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let mut refused = sim_asked::unread(&typed, scenario.engine.kind);
-    let lost = sim_asked::overwritten(asked, args.trace.as_deref());
-    refused.extend(lost.map(|why| format!("sim: {why}")));
+    let refused = sim_asked::unread(&typed, scenario.engine.kind);
     if !refused.is_empty() {
         return Err(Failure::new(Exit::Usage, refused.join("\n")));
     }
@@ -105,7 +96,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(out) = &args.out {
         tidegate_lab::make_folder(out).map_err(|error| failed(error.to_string()))?;
     }
-    let outcome = run(args, &scenario, &again)
+    let outcome = run(args, &scenario)
         .map_err(|why| failed(format!("{}: {why}; again: {again}", scenario.name)))?;
     let mut report = simulated_report::report(&scenario, &outcome, &again);
     if let Some(out) = &args.out {
@@ -172,40 +163,12 @@ fn word(text: &str) -> String {
     }
 }
 
-fn run(args: &Args, scenario: &Scenario, again: &str) -> Result<Outcome, String> {
-    let stage = Stage::new(scenario).map_err(|error| error.to_string())?;
-    let mut tracers: Vec<Box<dyn Tracer>> = Vec::new();
-    let mut trace = None;
-    if let Some(path) = &args.trace {
-        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
-        let sink = Sink::new(Box::new(BufWriter::new(file)));
-        let cpus = scenario.machine.topology.cpus();
-        let perfetto = Perfetto::new(sink.clone(), &stage.names, cpus, again);
-        tracers.push(Box::new(perfetto.clone()));
-        trace = Some((perfetto, path, sink));
-    }
+fn run(args: &Args, scenario: &Scenario) -> Result<Outcome, RunError> {
+    let stage = Stage::new(scenario)?;
     let progress = Progress::new("sim", scenario.duration_ns, args.quiet || args.json);
-    let mut done_ns = 0;
-    let mut step = |now_ns: u64| {
-        progress.done(now_ns - done_ns);
-        done_ns = now_ns;
-        true
-    };
-    let ran = stage.run(scenario, tracers, &mut step);
+    let ran = stage.run(scenario, &mut |ns| progress.done(ns));
     progress.finish();
-    // What was written up to a failure is what one wants to look at: closed in either case.
-    if let Some((perfetto, path, sink)) = &trace {
-        perfetto.finish(ran.is_ok().then_some(scenario.duration_ns));
-        sink.close().map_err(|error| unwritable(path, &error))?;
-    }
-    ran.map_err(|error| error.to_string())
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> String {
-    format!(
-        "{}: cannot be written: {error}; choose another place",
-        path.display()
-    )
+    ran
 }
 
 #[cfg(test)]

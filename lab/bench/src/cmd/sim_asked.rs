@@ -1,7 +1,4 @@
-//! What `tidegate-lab sim` was asked, looked at before anything runs: what would do nothing, and
-//! what would be overwritten.
-
-use std::path::Path;
+//! What `tidegate-lab sim` was asked, looked at before anything runs: what would do nothing.
 
 use tidegate_sim::scenario::{EngineKind, Override};
 
@@ -25,23 +22,6 @@ pub fn unread(typed: &[Override], engine: EngineKind) -> Vec<String> {
         }
     }
     said
-}
-
-/// A file to write that is the scenario itself.
-pub fn overwritten(scenario: &str, trace: Option<&Path>) -> Option<String> {
-    let trace = trace.filter(|path| same_file(path, Path::new(scenario)))?;
-    let path = trace.display();
-    Some(format!(
-        "--trace {path}: is the scenario itself; name another file"
-    ))
-}
-
-/// Whether both name one regular file.
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b && a.is_file(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -61,13 +61,8 @@ impl<'a> Prepared<'a> {
             error,
         };
         let stage = Stage::new(&scenario).map_err(failed)?;
-        let mut done_ns = 0;
-        let mut step = |now_ns: u64| {
-            progress(now_ns - done_ns);
-            done_ns = now_ns;
-            true
-        };
-        stage.run(&scenario, Vec::new(), &mut step).map_err(failed)
+        let ran = stage.run(&scenario, &mut |ns| progress(ns));
+        ran.map_err(failed)
     }
 }
 

@@ -466,7 +466,7 @@ fn build(
     jobs: u32,
     each: u32,
 ) -> Result<TaskSet, LabError> {
-    let id = machine.add_series("done");
+    let id = machine.add_series();
     let mut tasks = Vec::new();
     for job in 0..jobs {
         let mut common = common.clone();

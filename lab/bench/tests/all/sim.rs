@@ -15,21 +15,17 @@ fn sim(dir: &Path, words: &str) -> Ran {
     lab(dir, &format!("sim {words}"))
 }
 
-/// Everything that a short run writes: what it prints, its traces and reports.
+/// Everything that a short run writes: what it prints, and its report.
 fn bytes(words: &str) -> BTreeMap<String, Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
-    let files = "--quiet --trace run.json --out report";
+    let files = "--quiet --out report";
     let ran = sim(dir.path(), &format!("{files} {words} {SHORT}"));
     assert_eq!(ran.code, Some(0), "{words}: {}", ran.err);
     let mut found = BTreeMap::from([("printed".to_owned(), ran.out.into_bytes())]);
-    for folder in [dir.path().to_owned(), dir.path().join("report")] {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                found.insert(name, std::fs::read(&path).unwrap());
-            }
-        }
+    for entry in std::fs::read_dir(dir.path().join("report")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        found.insert(name, std::fs::read(&path).unwrap());
     }
     found
 }
@@ -45,14 +41,17 @@ fn shipped_scenarios_give_the_same_bytes_from_the_same_seed() {
             assert!(content == &again[file], "{name}: {file} differs");
             assert!(!content.is_empty(), "{name}: {file} is empty");
         }
-        // The first line holds the command, which names the seed; the events must differ too.
-        let events = |files: &BTreeMap<String, Vec<u8>>| {
-            let trace = String::from_utf8(files["run.json"].clone()).unwrap();
-            trace.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        // The command names the seed; the figures must differ too.
+        let rows = |files: &BTreeMap<String, Vec<u8>>| {
+            let report = &files[&format!("{name}.json")];
+            let report: serde_json::Value = serde_json::from_slice(report).unwrap();
+            let rows = report["rows"].as_array().unwrap().iter();
+            rows.map(|row| row["events"].clone()).collect::<Vec<_>>()
         };
-        let (first, second) = (events(&one), events(&other));
-        assert!(first.len() > 300, "{name}: {} events", first.len());
-        assert!(first != second, "{name}: the seed changes nothing");
+        assert!(
+            rows(&one) != rows(&other),
+            "{name}: the seed changes nothing"
+        );
     }
 }
 
@@ -63,24 +62,11 @@ fn the_engine_gives_the_same_bytes_twice() {
 }
 
 #[test]
-fn a_trace_is_json() {
-    let found = bytes("burst");
-    let trace: serde_json::Value = serde_json::from_slice(&found["run.json"]).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap();
-    for phase in ["M", "X", "C", "i"] {
-        assert!(events.iter().any(|one| one["ph"] == phase), "no {phase}");
-    }
-}
-
-#[test]
-fn a_failure_names_the_command_that_repeats_it() {
+fn a_report_names_the_command_that_repeats_it() {
     let dir = tempfile::tempdir().unwrap();
-    let words = "burst --seed 7 --set duration=10ms --set warmup=0s --trace no/such/folder/trace";
-    let ran = sim(dir.path(), words);
-    assert_eq!(ran.code, Some(1));
-    let why = "no/such/folder/trace: cannot be written";
-    assert!(ran.err.contains(why), "{}", ran.err);
-    let again = ran.err.split("again: ").nth(1).unwrap().trim();
+    let words = "burst --seed 7 --set duration=10ms --set warmup=0s --json";
+    let report = sim(dir.path(), words).json();
+    let again = report["machine"]["command"].as_str().unwrap();
     assert_eq!(
         again,
         "tidegate-lab sim burst --set duration=10ms --set warmup=0s --seed 7"
@@ -120,33 +106,13 @@ fn what_is_no_text_file_is_told_as_what_it_is() {
 }
 
 #[test]
-fn nothing_overwrites_the_scenario_that_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let mine = dir.path().join("mine.toml");
-    let printed = sim(dir.path(), "burst --print").out;
-    std::fs::write(&mine, &printed).unwrap();
-    for path in ["./mine.toml", "mine.toml"] {
-        let ran = sim(dir.path(), &format!("mine.toml {SHORT} --trace {path}"));
-        let line = format!(
-            "tidegate-lab: sim: --trace {path}: is the scenario itself; name another file\n"
-        );
-        assert_eq!((ran.code, ran.err), (Some(2), line));
-    }
-    assert_eq!(std::fs::read_to_string(&mine).unwrap(), printed);
-}
-
-#[test]
 fn a_folder_for_the_report_is_tried_before_the_work() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
-    let ran = sim(
-        dir.path(),
-        &format!("burst --trace run.json --out file {SHORT}"),
-    );
+    let ran = sim(dir.path(), &format!("burst --out file {SHORT}"));
     assert_eq!(ran.code, Some(1));
     let why = "tidegate-lab: sim: file: the report cannot be written: ";
     assert!(ran.err.starts_with(why), "{}", ran.err);
     let remedy = "; name another folder with --out\n";
     assert!(ran.err.ends_with(remedy), "{}", ran.err);
-    assert!(!dir.path().join("run.json").exists());
 }

@@ -109,11 +109,8 @@ impl Machine {
     }
 
     /// Adds a series for programs to record into.
-    pub fn add_series(&mut self, name: &str) -> SeriesId {
-        self.k
-            .world
-            .series
-            .push((name.to_owned(), Histogram::new()));
+    pub fn add_series(&mut self) -> SeriesId {
+        self.k.world.series.push(Histogram::new());
         SeriesId(self.k.world.series.len() as u32 - 1)
     }
 
@@ -135,9 +132,8 @@ impl Machine {
         Ok(task)
     }
 
-    /// Has everything that happens written down.
+    /// Tells a tracer everything that happens.
     pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
-        self.k.world.traced = true;
         self.k.tracer = Some(tracer);
     }
 }

@@ -8,7 +8,6 @@ use super::Machine;
 use crate::ids::{CpuId, PipeId, TaskId};
 use crate::kernel::Pending;
 use crate::program::{Ctx, Op};
-use crate::trace::Event;
 
 /// So many ops in no time at all are a program that never ends one instant.
 const SPIN_MAX: u32 = 1_000_000;
@@ -55,15 +54,6 @@ impl Machine {
         };
         let op = program.next(&mut ctx);
         cold.program = Some(program);
-        if self.k.world.traced {
-            for (series, value) in std::mem::take(&mut self.k.world.recorded) {
-                self.k.trace(Event::Record {
-                    task,
-                    series,
-                    value,
-                });
-            }
-        }
         let pending = match op {
             Op::Run { work_ns } => {
                 self.k.task_mut(task).work_ns = work_ns;

@@ -161,6 +161,6 @@ impl Machine {
 
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
-        &self.k.world.series[series.index()].1
+        &self.k.world.series[series.index()]
     }
 }

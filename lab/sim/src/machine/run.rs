@@ -131,7 +131,6 @@ impl Machine {
 
     fn turn(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
-        let prev_runs_on = prev.is_some_and(|task| k.task(task).state == TaskState::Runnable);
         self.sched.switch(k, cpu, prev, next);
         if let Some(task) = prev {
             let now = k.now;
@@ -177,12 +176,7 @@ impl Machine {
             let throttled = next.is_some_and(|task| self.sched.throttled(k, task));
             checker.switched(k, cpu, prev, next, throttled);
         }
-        k.trace(Event::Switch {
-            cpu,
-            prev,
-            next,
-            prev_runs_on,
-        });
+        k.trace(Event::Switch { next });
     }
 
     /// Moves the running task to another CPU (active balance), if that still can be.

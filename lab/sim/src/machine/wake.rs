@@ -22,7 +22,7 @@ impl Machine {
         let cpu = self.sched.select_new(k, task, from);
         k.task_mut(task).cpu = cpu;
         self.sched.enqueue(k, cpu, task, Enqueue::New);
-        k.trace(Event::Wake { task, cpu });
+        k.trace(Event::Wake { task });
         preempt(k, &mut self.sched, cpu, task);
     }
 
@@ -48,7 +48,7 @@ impl Machine {
             self.sched.enqueue(k, cpu, task, Enqueue::Wakeup);
             cpu
         };
-        k.trace(Event::Wake { task, cpu });
+        k.trace(Event::Wake { task });
         preempt(k, &mut self.sched, cpu, task);
     }
 

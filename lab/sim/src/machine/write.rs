@@ -21,15 +21,7 @@ impl Machine {
         if let Some(checker) = &mut self.checker {
             checker.limit_changed(&self.k, group);
         }
-        let Bandwidth {
-            quota_us,
-            period_us,
-            ..
-        } = bandwidth;
-        self.k.trace(Event::Write {
-            group,
-            limit_us: quota_us.map(|quota_us| (quota_us, period_us)),
-        });
+        self.k.trace(Event::Write { group });
         Ok(())
     }
 
@@ -66,10 +58,7 @@ impl Machine {
         }
         spec.weight = weight;
         self.sched.set_shares(&mut self.k, group);
-        self.k.trace(Event::Write {
-            group,
-            limit_us: None,
-        });
+        self.k.trace(Event::Write { group });
         Ok(())
     }
 
@@ -82,10 +71,7 @@ impl Machine {
         }
         spec.idle = idle;
         self.sched.set_shares(&mut self.k, group);
-        self.k.trace(Event::Write {
-            group,
-            limit_us: None,
-        });
+        self.k.trace(Event::Write { group });
         Ok(())
     }
 
@@ -113,10 +99,7 @@ impl Machine {
                 self.reallow(TaskId(id));
             }
         }
-        self.k.trace(Event::Write {
-            group,
-            limit_us: None,
-        });
+        self.k.trace(Event::Write { group });
         Ok(())
     }
 

@@ -41,7 +41,6 @@ use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::{GroupId, SeriesId, TaskId};
 use crate::machine::Machine;
-use crate::names::Player;
 use crate::prng::Prng;
 use crate::program::{Ctx, Op, Program, TaskSpec};
 use crate::spec::Policy;
@@ -203,8 +202,8 @@ impl Recorder {
 pub struct TaskSet {
     /// Its tasks that exist from the start.
     pub tasks: Vec<TaskId>,
-    /// Their names and groups, in the same order.
-    pub players: Vec<Player>,
+    /// Their groups, in the same order.
+    pub groups: Vec<GroupId>,
     /// What it records: each series' short name and number.
     pub series: Vec<(&'static str, SeriesId)>,
 }
@@ -218,8 +217,7 @@ struct Builder<'b> {
 
 impl Builder<'_> {
     fn recorder(&mut self, what: &'static str) -> Recorder {
-        let name = format!("{}.{what}", self.common.name);
-        let series = self.machine.add_series(&name);
+        let series = self.machine.add_series();
         self.set.series.push((what, series));
         Recorder {
             series,
@@ -240,10 +238,7 @@ impl Builder<'_> {
     ) -> Result<(), SimError> {
         let mut spec = self.common.task(role, program);
         spec.cpus = cpus;
-        self.set.players.push(Player {
-            name: spec.name.clone(),
-            group: spec.group,
-        });
+        self.set.groups.push(spec.group);
         self.set.tasks.push(self.machine.spawn(spec)?);
         Ok(())
     }

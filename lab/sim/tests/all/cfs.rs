@@ -107,7 +107,7 @@ fn a_sleepers_credit_is_half_a_period_however_long_it_slept() {
 #[test]
 fn a_sleeper_preempts_and_an_idle_task_never_does() {
     let mut m = machine(1, false);
-    let (woken, patient) = (m.add_series("normal"), m.add_series("idle"));
+    let (woken, patient) = (m.add_series(), m.add_series());
     spawn(&mut m, GroupId::ROOT, 0, hog());
     spawn(&mut m, GroupId::ROOT, 0, napper(200_000, 20 * MS, woken));
     let mut spec = TaskSpec::new("idle", GroupId::ROOT, napper(200_000, 20 * MS, patient));
@@ -129,7 +129,7 @@ fn a_sleeper_preempts_and_an_idle_task_never_does() {
 /// theirs.
 fn timer_task(latency_nice: bool, latency: i8) -> (u64, u64, u64) {
     let mut m = machine(1, latency_nice);
-    let (mine, theirs) = (m.add_series("timer"), m.add_series("others"));
+    let (mine, theirs) = (m.add_series(), m.add_series());
     for _ in 0..60 {
         spawn(&mut m, GroupId::ROOT, 0, napper(300_000, 10 * MS, theirs));
     }
@@ -146,7 +146,7 @@ fn timer_task(latency_nice: bool, latency: i8) -> (u64, u64, u64) {
 /// The median wakeup latency of a task that runs a twentieth of the time beside a hog.
 fn beside_a_hog(latency: i8) -> u64 {
     let mut m = machine(1, true);
-    let mine = m.add_series("mine");
+    let mine = m.add_series();
     spawn(&mut m, GroupId::ROOT, 0, hog());
     spawn(
         &mut m,

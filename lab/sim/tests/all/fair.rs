@@ -237,7 +237,7 @@ fn a_short_slice_shortens_the_wait_as_on_the_host() {
         let mut cfg = MachineConfig::new(2);
         cfg.check = true;
         let mut m = Machine::new(cfg).unwrap();
-        let series = m.add_series("lateness");
+        let series = m.add_series();
         for _ in 0..3 {
             let mut spec = TaskSpec::new("hog", GroupId::ROOT, hog());
             spec.policy = hogs;

@@ -35,7 +35,7 @@ fn worst_with_burst(burst_us: u64) -> (u64, BandwidthStat, u64) {
         ..Bandwidth::limit(20_000, 100_000)
     };
     m.set_bandwidth(group, burst).unwrap();
-    let series = m.add_series("done after");
+    let series = m.add_series();
     spawn(&mut m, group, Box::new(bursty(10 * MS, 35 * MS, series)));
     m.run_until(60 * SECOND).unwrap();
     (

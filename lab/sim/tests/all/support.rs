@@ -89,6 +89,6 @@ pub fn scenario(text: &Text, sets: &[(&str, &str)]) -> Scenario {
 
 pub fn run(scenario: &Scenario) -> Outcome {
     let stage = Stage::new(scenario).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
-    let ran = stage.run(scenario, Vec::new(), &mut |_| true);
+    let ran = stage.run(scenario, &mut |_| {});
     ran.unwrap_or_else(|error| panic!("{}: {error}", scenario.name))
 }

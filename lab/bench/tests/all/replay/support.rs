@@ -22,7 +22,7 @@ pub fn simulate(toml: &str, overrides: &[(&str, &str)]) -> Outcome {
         .collect();
     let scenario = Scenario::resolve(&text, &laid).unwrap_or_else(|errors| panic!("{errors}"));
     let stage = Stage::new(&scenario).unwrap();
-    stage.run(&scenario, Vec::new(), &mut |_| true).unwrap()
+    stage.run(&scenario, &mut |_| {}).unwrap()
 }
 
 /// A group of the scenario as a work.

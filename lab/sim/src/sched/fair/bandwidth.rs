@@ -18,7 +18,6 @@ use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::BandwidthStat;
 use crate::spec::Bandwidth;
-use crate::trace::Event;
 use tidegate_law::bandwidth::{NONE as UNLIMITED, SLACK_WAIT_NS, Terms, Verdict};
 
 impl Fair {
@@ -95,10 +94,6 @@ impl Fair {
             self.detach(k, ent);
         }
         self.publish(k, cpu);
-        k.trace(Event::Throttle {
-            group: GroupId(group),
-            cpu,
-        });
         true
     }
 
@@ -128,15 +123,9 @@ impl Fair {
 
     /// Brings a queue back whose silo may run again.
     fn unthrottle(&mut self, k: &mut Kernel, rq: u32) {
-        let (group, cpu, ent) = {
-            let q = self.order.rq_mut(rq);
-            q.throttled = false;
-            (q.group, CpuId(q.cpu), q.ent)
-        };
-        k.trace(Event::Unthrottle {
-            group: GroupId(group),
-            cpu,
-        });
+        let q = self.order.rq_mut(rq);
+        q.throttled = false;
+        let (cpu, ent) = (CpuId(q.cpu), q.ent);
         self.update_curr(k, cpu);
         if self.order.throttle_tasks {
             self.release(k, rq);
@@ -178,8 +167,6 @@ impl Fair {
         let tg = &mut self.tgs[group.index()];
         tg.period_armed = false;
         if tg.pool.turnover(k.now) > 0 {
-            let runtime_ns = tg.pool.runtime_ns() as i64;
-            k.trace(Event::Refill { group, runtime_ns });
             self.distribute(k, group.0);
         }
         self.arm_period(k, group.0);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::Ns;
 use crate::hist::Histogram;
 use crate::ids::{GroupId, TaskId};
-use crate::names::Names;
 use crate::trace::{Event, Tracer};
 
 #[derive(Clone, Debug, Default)]
@@ -18,7 +17,8 @@ pub struct GroupTally {
 }
 
 pub struct Tally {
-    names: Names,
+    /// The group in which each task is counted.
+    group_of: Vec<GroupId>,
     from_ns: Ns,
     /// When each task was woken, while it has not run since.
     woken_ns: Vec<Option<Ns>>,
@@ -26,17 +26,26 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// From a time on; the tallies are shared, one a group, the root's first.
-    pub fn new(names: &Names, from_ns: Ns) -> (Tally, Arc<Mutex<Vec<GroupTally>>>) {
-        let groups = vec![GroupTally::default(); names.groups().len()];
-        let groups = Arc::new(Mutex::new(groups));
+    /// From a time on; the tallies are shared, one a group, the root's first. Tasks are counted in
+    /// these groups, and what they fork in theirs.
+    pub fn new(
+        groups: usize,
+        group_of: Vec<GroupId>,
+        from_ns: Ns,
+    ) -> (Tally, Arc<Mutex<Vec<GroupTally>>>) {
+        let groups = Arc::new(Mutex::new(vec![GroupTally::default(); groups]));
         let tracer = Tally {
-            names: names.clone(),
+            group_of,
             from_ns,
             woken_ns: Vec::new(),
             groups: Arc::clone(&groups),
         };
         (tracer, groups)
+    }
+
+    fn group_of(&self, task: TaskId) -> GroupId {
+        let group = self.group_of.get(task.index());
+        group.copied().unwrap_or(GroupId::ROOT)
     }
 
     fn slot(&mut self, task: TaskId) -> &mut Option<Ns> {
@@ -59,22 +68,27 @@ impl Tally {
 impl Tracer for Tally {
     fn event(&mut self, now_ns: Ns, event: &Event) {
         match *event {
-            Event::Wake { task, .. } => *self.slot(task) = Some(now_ns),
-            Event::Switch {
-                next: Some(next), ..
-            } => {
+            Event::Wake { task } => *self.slot(task) = Some(now_ns),
+            Event::Switch { next: Some(next) } => {
                 let Some(woken_ns) = self.slot(next).take() else {
                     return;
                 };
                 if woken_ns >= self.from_ns {
-                    let group = self.names.group_of(next);
+                    let group = self.group_of(next);
                     self.count(group, |tally| tally.wakeup.record(now_ns - woken_ns));
                 }
             }
             Event::Write { group, .. } if now_ns >= self.from_ns => {
                 self.count(group, |tally| tally.writes += 1);
             }
-            Event::Fork { .. } => self.names.learn(event),
+            Event::Fork {
+                parent: Some(parent),
+                child,
+            } => {
+                let group = self.group_of(parent);
+                self.group_of.resize(child.index() + 1, GroupId::ROOT);
+                self.group_of[child.index()] = group;
+            }
             _ => {}
         }
     }
