@@ -1,6 +1,4 @@
-//! The load generators as the lab runs them: processes with a shared page and a pipe. This test is
-//! its own worker (`worker` as first argument), as `tidegate-lab` is in production, and so has no
-//! test harness.
+//! The load generators as the lab runs them: processes with a shared page and a pipe.
 //!
 //! No timing fails it: rates are checked against the workers' own clocks, with room for a machine
 //! that others use.
@@ -16,41 +14,18 @@ use tidegate_lab::scene::{Latency, Max};
 
 const SECOND: u64 = 1_000_000_000;
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|a| a == "worker") {
-        std::process::exit(tidegate_lab::worker_main(&args[1..]));
-    }
-    if args.iter().any(|a| a == "--list") {
-        return;
-    }
-    let exe = std::env::current_exe().expect("our own path");
-    for (name, test) in [
-        (
-            "a server offers its rate and measures it",
-            server as fn(&Path),
-        ),
-        ("a level is ordered ahead and taken at its time", level),
-        ("workers live and die in their groups", groups),
-        ("a timer task measures how late it is", timer),
-        ("all messages of hackbench arrive", messages),
-        ("batches are served as they are due", batches),
-        ("a hog tells its longest stop", stops),
-        ("a group that forks counts what its children used", forks),
-        ("a worker that cannot start says so", broken),
-    ] {
-        test(&exe);
-        println!("test {name} ... ok");
-    }
+/// The program that has the subcommand `worker`.
+fn exe() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_tidegate-lab"))
 }
 
-fn start(exe: &Path, threads: usize, generator: Generator) -> Worker {
+fn start(threads: usize, generator: Generator) -> Worker {
     let job = Job {
         generator,
         threads,
         slice_us: 0,
     };
-    Worker::start(exe, &job, &[], &plain).expect("the worker starts")
+    Worker::start(exe(), &job, &[], &plain).expect("the worker starts")
 }
 
 /// Tiny requests, so that even a crowded machine can serve them.
@@ -63,8 +38,9 @@ fn tiny(per_second: f64, steps_per_ms: u64) -> Generator {
     })
 }
 
-fn server(exe: &Path) {
-    let mut worker = start(exe, 4, tiny(200.0, 2000));
+#[test]
+fn a_server_offers_its_rate_and_measures_it() {
+    let mut worker = start(4, tiny(200.0, 2000));
     sleep_until(monotonic_ns() + SECOND / 4);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
@@ -78,8 +54,9 @@ fn latency(worker: &mut Worker, name: &str) -> Latency {
     serde_json::from_value(answer[name].clone()).expect("latencies")
 }
 
-fn level(exe: &Path) {
-    let mut worker = start(exe, 1, Generator::Level);
+#[test]
+fn a_level_is_ordered_ahead_and_taken_at_its_time() {
+    let mut worker = start(1, Generator::Level);
     let now = monotonic_ns();
     let orders = [(0, 0), (SECOND / 5, 300_000)];
     worker
@@ -96,7 +73,8 @@ fn level(exe: &Path) {
     );
 }
 
-fn groups(exe: &Path) {
+#[test]
+fn workers_live_and_die_in_their_groups() {
     let tree = match Tree::find().and_then(|tree| tree.writable().map(|()| tree)) {
         Ok(tree) => tree,
         Err(e) => return println!("skipped without groups: {e}"),
@@ -111,7 +89,7 @@ fn groups(exe: &Path) {
         slice_us: 0,
     };
     let files = group.membership();
-    let side = Worker::start(exe, &job, &files, &plain).expect("the hog starts");
+    let side = Worker::start(exe(), &job, &files, &plain).expect("the hog starts");
     let (own, used) = (side.page.cpu_ns(), tree.usage_ns(&group.path));
     sleep_until(monotonic_ns() + SECOND);
     let own = side.page.cpu_ns() - own;
@@ -129,9 +107,9 @@ fn groups(exe: &Path) {
     );
 }
 
-fn timer(exe: &Path) {
+#[test]
+fn a_timer_task_measures_how_late_it_is() {
     let mut worker = start(
-        exe,
         1,
         Generator::Timer(timer::Options {
             interval_us: 2000,
@@ -145,9 +123,10 @@ fn timer(exe: &Path) {
     assert!(l.p50_us > 0.0 && l.p50_us <= l.p99_us && l.p99_us <= l.max_us * 1.001);
 }
 
-fn messages(exe: &Path) {
+#[test]
+fn all_messages_of_hackbench_arrive() {
     let hackbench = |groups, loops| Generator::Hackbench { groups, loops };
-    let mut worker = start(exe, 1, hackbench(2, 16));
+    let mut worker = start(1, hackbench(2, 16));
     let answer = worker.ask_within("run", 120).expect("an answer");
     assert!(
         answer["seconds"].as_f64().expect("seconds") > 0.0,
@@ -155,7 +134,7 @@ fn messages(exe: &Path) {
     );
     // 20 senders, 20 receivers, 16 messages from each to each, in two groups.
     assert_eq!(answer["messages"], 2 * 20 * 20 * 16);
-    let mut endless = start(exe, 1, hackbench(1, 0));
+    let mut endless = start(1, hackbench(1, 0));
     endless.ask_within("run", 60).expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 3);
     assert!(endless.page.count() > 0, "nothing was sent");
@@ -175,8 +154,9 @@ fn ended(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z "))
 }
 
-fn batches(exe: &Path) {
-    let mut worker = start(exe, 8, tiny(0.0, 0));
+#[test]
+fn batches_are_served_as_they_are_due() {
+    let mut worker = start(8, tiny(0.0, 0));
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
     let request = latency(&mut worker, "latency");
@@ -189,9 +169,9 @@ fn batches(exe: &Path) {
     assert!(request.p50_us >= 40.0, "{request:?}");
 }
 
-fn stops(exe: &Path) {
+#[test]
+fn a_hog_tells_its_longest_stop() {
     let mut worker = start(
-        exe,
         1,
         Generator::Hog(hog::Options {
             work_us: 2000,
@@ -221,8 +201,9 @@ fn stops(exe: &Path) {
     assert!(us > 0.0, "{told}");
 }
 
-fn forks(exe: &Path) {
-    let mut worker = start(exe, 2, Generator::Forks { work_us: 1000 });
+#[test]
+fn a_group_that_forks_counts_what_its_children_used() {
+    let mut worker = start(2, Generator::Forks { work_us: 1000 });
     sleep_until(monotonic_ns() + SECOND / 2);
     let told = worker.ask("report").expect("an answer");
     let (forked, cpu_ns) = (told["forked"].as_u64(), told["cpu_ns"].as_u64());
@@ -232,7 +213,8 @@ fn forks(exe: &Path) {
     assert!(cpu_ns >= forked * 1_000_000, "{told}");
 }
 
-fn broken(exe: &Path) {
+#[test]
+fn a_worker_that_cannot_start_says_so() {
     let job = Job {
         generator: Generator::Level,
         threads: 1,
@@ -240,5 +222,5 @@ fn broken(exe: &Path) {
     };
     // Without its page and its job.
     let wrap = |words: &[String]| plain(&words[..2]);
-    assert!(Worker::start(exe, &job, &[], &wrap).is_err());
+    assert!(Worker::start(exe(), &job, &[], &wrap).is_err());
 }
