@@ -196,7 +196,7 @@ fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started
         life: Life::new(options.mode, monotonic_ns()),
         shared_status: SharedStatus::default(),
     });
-    take_up(&agent.gates, &agent.runtime);
+    take_up(&agent.gates, &agent.runtime).map_err(StartError::Records)?;
     crate::policy::apply::begin(&agent, files_refused.as_deref());
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))

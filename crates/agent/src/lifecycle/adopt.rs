@@ -1,6 +1,7 @@
 //! Taking up what an earlier agent left: gates that still have work in them, values that no gate
 //! needs any more.
 
+use tidegate_cgroup::KfsError;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::ledger::{Change, own_groups};
 use tidegate_engine::sync::lock;
@@ -39,11 +40,13 @@ fn renew_each(runtime: &Runtime, gates: &mut [Gate]) {
     }
 }
 
-/// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time.
-pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
+/// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time. Changes
+/// nothing where the records of the gates are there and cannot be read: an agent without them would
+/// lift their limits.
+pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) -> Result<(), KfsError> {
     let kernel = &runtime.kernel;
     let mut gates = registry.lock();
-    for record in stored_gates(runtime) {
+    for record in stored_gates(runtime)? {
         let name = record.name.clone();
         let (gate, left_out) = stored::gate_of(record, &registry.config());
         for why in left_out {
@@ -98,18 +101,16 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
         let what = format!("took up {} gates", gates.len());
         runtime.events.tell(EventKind::AgentAdopted, None, what);
     }
+    Ok(())
 }
 
-fn stored_gates(runtime: &Runtime) -> Vec<Record> {
+fn stored_gates(runtime: &Runtime) -> Result<Vec<Record>, KfsError> {
     let kernel = &runtime.kernel;
     let path = kernel.run_dir.gates();
     let text = match kernel.fs.read(&path) {
         Ok(text) => text,
-        Err(error) if error.is_gone() => return Vec::new(),
-        Err(error) => {
-            lock(&runtime.alerts).insert(error.to_string());
-            return Vec::new();
-        }
+        Err(error) if error.is_gone() => return Ok(Vec::new()),
+        Err(error) => return Err(error),
     };
     let stored = stored::read(&text).unwrap_or_else(|why| {
         let message = format!(
@@ -130,7 +131,7 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
         lock(&runtime.alerts).insert(message);
     }
     *lock(&runtime.unread_records) = stored.unread;
-    stored.records
+    Ok(stored.records)
 }
 
 /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their

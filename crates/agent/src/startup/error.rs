@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tidegate_api::ApiError;
+use tidegate_cgroup::KfsError;
 use tidegate_cgroup::target::TargetError;
 use tidegate_engine::sense::SenseError;
 use tidegate_sched_ext::SchedExtError;
@@ -29,6 +30,8 @@ pub enum StartError {
     /// The machine has no cpu controller that groups could be made under.
     #[error("agent: no gates can be made here: {0}")]
     NoGates(String),
+    #[error("agent: {0}; limits stay as they are; check the run directory")]
+    Records(KfsError),
     #[error("agent: {0}; or take engine = cgroup")]
     SchedExt(SchedExtError),
     #[error("agent: {what}: {error}")]

@@ -219,7 +219,7 @@ impl Bed {
             life: Life::new(Mode::OnDemand, 0),
             shared_status: crate::view::SharedStatus::default(),
         };
-        take_up(&agent.gates, &agent.runtime);
+        take_up(&agent.gates, &agent.runtime).map_err(|error| error.to_string())?;
         Ok(agent)
     }
 
