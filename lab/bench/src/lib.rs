@@ -29,7 +29,6 @@ pub mod experiments;
 pub mod loads;
 pub mod machine;
 pub mod options;
-pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod runners;

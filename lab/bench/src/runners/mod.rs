@@ -6,19 +6,20 @@ pub mod sim;
 pub mod vm;
 
 use std::cmp::Reverse;
+use std::io::IsTerminal;
 
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
+use tidegate_api::cli::Progress;
 use tidegate_sim::{Scheduler, parallel};
 
 use self::host::Host;
 use crate::experiment::{Ask, Cell, LabOptions, Part, Sample};
 use crate::machine::{HostMachine, Machine, Simulated};
 use crate::options::On;
-use crate::progress::Progress;
 use crate::report::build::distinct;
 use crate::report::{Report, build};
-use crate::scene::{Keeper, MS, Outcome, S, Scene};
+use crate::scene::{Keeper, MS, Outcome, Scene};
 use crate::{LabError, seeded};
 
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
@@ -85,9 +86,8 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
     let jobs = options
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let seconds = |ms: u64| ms as f64 / 1e3 / jobs as f64;
     let total: u64 = cells.iter().map(|(_, cell)| cost(cell)).sum();
-    let progress = Progress::new(options.experiment().name, seconds(total), options.quiet);
+    let progress = Progress::new(options.experiment().name, total, options.quiet);
     let outcomes = parallel::parallel(jobs, cells.len(), |nth| {
         let (part, cell) = cells[order[nth]];
         let outcome = sim::run(&cell.scene).map_err(|e| match e {
@@ -99,7 +99,7 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
             },
             other => other,
         })?;
-        progress.done(seconds(cost(cell)));
+        progress.done(cost(cell));
         Ok::<_, LabError>((order[nth], samples(part, cell, &outcome)))
     });
     let mut found = outcomes.into_iter().collect::<Result<Vec<_>, LabError>>()?;
@@ -175,16 +175,22 @@ pub fn perform(
         }
     }
     // A worker starts and ends in half a second.
-    let seconds = |cell: &Cell| cell.scene.expected_ns() as f64 / S as f64 + 0.5;
-    let total: f64 = cells.iter().map(|(_, cell)| seconds(cell)).sum();
-    let progress = Progress::new(title, total, options.quiet);
+    let lasts_ms = |cell: &Cell| cell.scene.expected_ns() / MS + 500;
+    let all_ms: u64 = cells.iter().map(|(_, cell)| lasts_ms(cell)).sum();
+    let mut done_ms = 0;
+    // A guest has a terminal that nobody looks at; its host shows lines.
+    let has_bar = std::io::stderr().is_terminal() && !crate::loads::spin::by_nops();
+    let progress = Progress::new(title, all_ms, options.quiet || !has_bar);
     let mut found = vec![Vec::new(); cells.len()];
     let (mut is_first, mut missing) = (true, Vec::new());
     for at in order {
         let (part, cell) = cells[at];
         // Such a scene needs no group.
         let is_bare = cell.scene.keeper == Keeper::Nobody;
-        progress.stage(&cell.label());
+        if !has_bar && !options.quiet {
+            let (done_s, all_s) = (done_ms / 1_000, all_ms / 1_000);
+            eprintln!("lab {title}: {done_s} of {all_s} s: {}", cell.label());
+        }
         match host.run(&cell.scene) {
             Ok(outcome) => {
                 seen(cell, &outcome);
@@ -195,7 +201,8 @@ pub fn perform(
             Err(e @ LabError::Needs { .. }) if is_first && !is_bare => return Err(e),
             Err(e) => missing.push(format!("{} was left out: {e}.", cell.label())),
         }
-        progress.done(seconds(cell));
+        done_ms += lasts_ms(cell);
+        progress.done(lasts_ms(cell));
     }
     Ok((found.concat(), missing))
 }
