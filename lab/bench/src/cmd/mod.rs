@@ -3,7 +3,6 @@
 mod experiment;
 mod replay;
 mod sim;
-mod sim_asked;
 mod sim_fleet;
 mod tune;
 mod worker;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::{RunError, Stage};
-use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
+use tidegate_sim::scenario::{BUILTIN, EngineKind, Override, Scenario, Text};
 
-use crate::cmd::{sim_asked, sim_fleet};
+use crate::cmd::sim_fleet;
 use tidegate_api::Exit;
 use tidegate_api::cli::Progress;
 use tidegate_api::cli::{self, Failure};
@@ -88,9 +88,14 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let again = again(asked, &typed);
     let scenario = Scenario::resolve(&text, &typed)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let refused = sim_asked::unread(&typed, scenario.engine.kind);
-    if !refused.is_empty() {
-        return Err(Failure::new(Exit::Usage, refused.join("\n")));
+    // Its figures would be those of another question.
+    let of_engine = |one: &&Override| one.key.starts_with("engine.") && one.key != "engine.name";
+    if scenario.engine.kind == EngineKind::None
+        && let Some(one) = typed.iter().find(of_engine)
+    {
+        let (key, flag) = (&one.key, tidegate_terms::quoted(&one.flag));
+        let why = format!("{key}: {flag}: means nothing to the engine none; add --engine cgroup");
+        return Err(Failure::new(Exit::Usage, why));
     }
     let failed = |why: String| Failure::new(Exit::Failure, format!("sim: {why}"));
     if let Some(out) = &args.out {
