@@ -137,8 +137,7 @@ install: ## After make build: command, man pages, completions, service, rules, e
 	install -m 644 packaging/examples/* $(DOC)/examples/
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate
-	find $(MAN) -name 'tidegate*.1' ! -name 'tidegate-lab*' ! -name 'tidegate-kube*' -delete
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(filter-out $(MAN)/tidegate-lab% $(MAN)/tidegate-kube%,$(wildcard $(MAN)/tidegate*.1))
 	rm -f $(BASH)/tidegate $(ZSH)/_tidegate $(FISH)/tidegate.fish $(UNIT) $(SYSUSERS)
 	rm -rf $(DOC) $(DATA)
 	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true

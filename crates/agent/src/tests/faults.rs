@@ -154,6 +154,26 @@ fn what_cannot_be_looked_at_has_not_ended() {
 }
 
 #[test]
+fn an_agent_does_not_start_where_it_cannot_read_what_is_limited() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        set_limited(&agent, "cgroup:/other").unwrap();
+        let limited = bed.values("/other");
+        drop(agent);
+        bed.fs
+            .add(Rule::on(Op::Read, "gates.json", Fault::Errno(libc::EIO)));
+        let why = bed.agent().err();
+        assert!(
+            why.is_some_and(|why| why.contains("gates.json")),
+            "{kind:?}"
+        );
+        assert_eq!(bed.values("/other"), limited, "{kind:?}");
+        bed.fs.clear();
+        assert_eq!(gate_names(&bed.agent().unwrap()).len(), 1, "{kind:?}");
+    }
+}
+
+#[test]
 fn what_is_not_put_back_is_said() {
     for kind in KINDS {
         let (_bed, agent) = begun(kind);
