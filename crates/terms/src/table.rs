@@ -292,10 +292,10 @@ table! {
         doc: "What enforces the terms: kernel files (cgroup, and auto), or a scheduler in the kernel (sched_ext, Linux 6.12 and later)",
     }
     Lease lease: TimeSpan {
-        default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s", value: "TIME",
+        default: TimeSpan::from_secs(2), range: "a time from 1s to 1min, as in 2s", example: "2s", value: "TIME",
         classes: &[],
         doc: "How long the agent may be silent before its guardian writes the fallback",
-        within: |span| span.within(TimeSpan::from_millis(200), TimeSpan::from_secs(60)),
+        within: |span| span.within(TimeSpan::from_secs(1), TimeSpan::from_secs(60)),
     }
     Sense sense: Sense {
         default: Sense::Auto, range: "auto, bpf or usage", example: "auto", value: "HOW", classes: &[],

@@ -1,4 +1,4 @@
-# what: main waits for a file lock that side work holds: the holder goes first, 10 times sooner; other locks wait as before
+# what: main waits for a file lock that side work holds: the holder goes first, 10 times sooner
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long

@@ -36,6 +36,15 @@ gate_soon $other $SIDE
 named pid:$side weight
 ends $side $other
 
+# Nothing is asked for: the idle class alone.
+tidegate run --main -- vmtool duty 60 10000 60 &
+main=$!
+tidegate run --side -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+named pid:$side idle_class
+ends $side $main
+
 # Limits of its own.
 for flags in "--quota 20ms quota" "--cap 200‰ cap" "--cap-soft 0 soft_cap"; do
 	set -- $flags

@@ -1,7 +1,7 @@
 # what: under sched_ext a hint says who runs first and not how much; nice levels and cpu.idle are kept; a task that wakes while another leaves the CPU is next
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 120
 group first

@@ -1,7 +1,7 @@
 # what: the sched_ext engine keeps cpu.max within 0.5 % over 10 s: set before and while it runs, nested, overcommitted, rewritten
 # modes: precise
 # kernels: 6.18 7.3
-# tier: long 7.3
+# tier: long
 # needs: tidegate
 # seconds: 180
 group before

@@ -156,7 +156,7 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
     for expected in [
         "default_headroom: /etc/tidegate/tidegate.toml:1:1: no such setting; put default_headroom under [side]",
         "default_headrom: /etc/tidegate/tidegate.toml:9:1: no such term; did you mean default_headroom?",
-        "lease: /etc/tidegate/tidegate.toml:2:9: \"1h\" is above 1min; write a time from 200ms to 1min, as in 2s",
+        "lease: /etc/tidegate/tidegate.toml:2:9: \"1h\" is above 1min; write a time from 1s to 1min, as in 2s",
         "headroom: /etc/tidegate/tidegate.toml:3:1: no such setting; headroom is a term of gates: put it under",
         "sense: /etc/tidegate/tidegate.toml:4:9: true (boolean) is not a value; write text in quotes, as in sense = \"auto\"",
         "main: /etc/tidegate/tidegate.toml:5:8: 3 (integer) is not a value; write text in quotes, as in [main]",

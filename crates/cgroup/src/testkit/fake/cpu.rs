@@ -53,11 +53,11 @@ impl State {
             "cpu.cfs_burst_us" => format!("{}\n", group.burst_us),
             "cpu.shares" => format!("{}\n", group.shares),
             "cpu.idle" => format!("{}\n", u8::from(group.idle)),
-            "cpuacct.usage" => format!("{}\n", group.usage_ns),
-            "cpu.stat" => format!(
-                "nr_periods {}\nnr_throttled {}\nthrottled_time {}\nnr_bursts 0\nburst_time 0\n",
-                group.nr_periods, group.nr_throttled, group.throttled_ns
-            ),
+            "cpuacct.usage" => "0\n".to_owned(),
+            "cpu.stat" => {
+                "nr_periods 0\nnr_throttled 0\nthrottled_time 0\nnr_bursts 0\nburst_time 0\n"
+                    .to_owned()
+            }
             name if name.starts_with("cpuset.") => self.cpuset_read(dir, name, 1)?,
             _ => "0\n".to_owned(),
         })

@@ -140,27 +140,6 @@ impl FakeFs {
         }
     }
 
-    pub fn add_usage_ns(&self, dir: &str, ns: u64) {
-        if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
-            group.usage_ns += ns;
-        }
-    }
-
-    /// Adds to a group's throttle counts, by its directory: periods throttled and time.
-    pub fn add_throttled(&self, dir: &str, periods: u64, ns: u64) {
-        if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
-            group.nr_periods += periods;
-            group.nr_throttled += periods;
-            group.throttled_ns += ns;
-        }
-    }
-
-    pub fn freeze(&self, dir: &str) {
-        if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
-            group.frozen = true;
-        }
-    }
-
     /// A file's text now; panics where there is none, for tests.
     pub fn text(&self, path: &str) -> String {
         match self.read(Path::new(path)) {

@@ -54,9 +54,8 @@ impl State {
             }
             "cgroup.type" => format!("{}\n", self.type_of(mount, dir)),
             "cgroup.events" => format!(
-                "populated {}\nfrozen {}\n",
-                u8::from(self.populated(mount, dir)),
-                u8::from(group.frozen)
+                "populated {}\nfrozen 0\n",
+                u8::from(self.populated(mount, dir))
             ),
             "cgroup.procs" => self.v2_procs(mount, dir)?,
             "cgroup.threads" => Self::lines(self.tids_in(mount, dir)),
@@ -68,17 +67,10 @@ impl State {
             "cpu.weight" => format!("{}\n", group.weight),
             "cpu.idle" => format!("{}\n", u8::from(group.idle)),
             "cpu.stat" => {
-                let mut text = format!(
-                    "usage_usec {}\nuser_usec 0\nsystem_usec 0\n",
-                    group.usage_ns / 1_000
-                );
+                let mut text = "usage_usec 0\nuser_usec 0\nsystem_usec 0\n".to_owned();
                 if self.file_names(mount, dir).contains(&"cpu.max") {
-                    text += &format!(
-                        "nr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts 0\nburst_usec 0\n",
-                        group.nr_periods,
-                        group.nr_throttled,
-                        group.throttled_ns / 1_000
-                    );
+                    text += "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
+                    text += "nr_bursts 0\nburst_usec 0\n";
                 }
                 text
             }
