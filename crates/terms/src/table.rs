@@ -427,8 +427,8 @@ mod tests {
                 source: Source::Set,
             })
         };
-        assert!(check(Setting::Lease, "200ms").is_ok());
-        assert!(check(Setting::Lease, "199ms").is_err());
+        assert!(check(Setting::Lease, "1s").is_ok());
+        assert!(check(Setting::Lease, "999ms").is_err());
         assert!(check(Setting::Lease, "61s").is_err());
         assert!(check(Setting::LoopPeriod, "999us").is_err());
         assert!(check(Setting::LoopPeriod, "10ms").is_ok());
