@@ -34,13 +34,15 @@ def source(folder):
     return folder / "source"
 
 
+def make_words(tree):
+    words = ["make", "-s", "-j8", "-C", str(tree / "libbpf/src"), "BUILD_STATIC_ONLY=1", f"OBJDIR={tree}/objects", "NO_PKG_CONFIG=1"]
+    return [*words, f"CFLAGS=-O2 -I{tree}/elfutils/libelf"]
+
+
 def build(words, tree):
-    objects = tree / "objects"
-    shutil.rmtree(objects, ignore_errors=True)
-    make = ["make", "-s", "-j8", "-C", str(tree / "libbpf/src"), "BUILD_STATIC_ONLY=1", f"OBJDIR={objects}", "NO_PKG_CONFIG=1"]
-    make.append(f"CFLAGS=-O2 -I{tree}/elfutils/libelf")
+    shutil.rmtree(tree / "objects", ignore_errors=True)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    subprocess.run([*words, *make], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*words, *make_words(tree)], check=True, stdout=subprocess.DEVNULL)
     took, after = time.time() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     switches = after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw
     return {

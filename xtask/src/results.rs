@@ -18,9 +18,10 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 /// The name of a run, and its command. Those on the host need it quiet, and root.
-const RUNS: [(&str, &str); 14] = [
+const RUNS: [(&str, &str); 15] = [
     ("nginx-host", "scripts/nginx.py"),
     ("kernbench-host", "scripts/kernbench.py"),
+    ("hashd-host", "scripts/hashd.py"),
     ("step-host", "tidegate-lab step --on host"),
     ("bursts-vm", "cargo xtask vm engine-bursts --kernel 6.18"),
     ("locks-vm", "cargo xtask vm engine-locks --kernel 6.18"),

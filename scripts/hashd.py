@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""rd-hashd next to an encode and next to a build on this machine, as root: Meta's model of its latency-sensitive services, by its
+own figures. It needs `cargo install rd-hashd --version 2.2.5`. The arms take turns in each round. A quarter of an hour; prints a
+report as `tidegate-lab --json` does, for `make results`.
+"""
+
+import asyncio
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+
+import incident
+import kernbench
+from measured import Report, figure
+from nginx import OWN, cpu_s, groups_of
+
+ROUNDS = int(os.environ.get("ROUNDS", "6"))
+WARM_S, SECONDS = 3, 8
+# About half of what two CPUs can do.
+REQUESTS_PER_S = int(os.environ.get("RPS", "100"))
+OBJECTIVE = "objective=p99<2ms"
+# The group of the side work, the words before its own, and main's terms.
+ARMS = {
+    "own group": ("batch", [], None),
+    "cpu.idle": ("idle", [], None),
+    "Tidegate": ("batch", OWN, None),
+    "Tidegate, 30 % headroom": ("batch", [*OWN, "--headroom", "30%"], None),
+    "Tidegate, an objective of 2 ms": ("batch", OWN, OBJECTIVE),
+}
+GROUPS = ("batch", "idle")
+
+
+def parameters(folder):
+    """What `--prepare` writes, with a fixed rate and less memory than its default, which is most of the machine's."""
+    program = shutil.which("rd-hashd", path=f"{os.environ['PATH']}:{os.path.expanduser('~/.cargo/bin')}")
+    if not program:
+        sys.exit("hashd: no rd-hashd; run: cargo install rd-hashd --version 2.2.5")
+    words = [program, "--testfiles", str(folder / "files"), "--size", str(1 << 29), "--interval", "0"]
+    words += ["--params", str(folder / "params.json"), "--report", str(folder / "report.json")]
+    subprocess.run([*words, "--prepare"], check=True, capture_output=True)
+    found = read(folder / "params.json")
+    found |= {"rps_target": REQUESTS_PER_S, "rps_max": 2 * REQUESTS_PER_S, "mem_frac": 0.5, "log_bps": 0}
+    (folder / "params.json").write_text(json.dumps(found))
+    return [*words, "--keep-cache"]
+
+
+def read(path):
+    """A file of rd-hashd's: JSON with lines of comment."""
+    return json.loads("".join(line for line in path.read_text().splitlines(True) if not line.startswith("//")))
+
+
+def busy_s():
+    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, _ = fields
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def start_side(words, group):
+    def enter():
+        os.setsid()
+        for place in groups_of(group):
+            (place / "cgroup.procs").write_text(str(os.getpid()))
+
+    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+async def one_round(folder, hashd, side, arm):
+    """The requests that rd-hashd answers in a second, their 50th and 99th percentile in ms, and the rest's share of the machine, %."""
+    process = None
+    if side:
+        group, words, terms = ARMS[arm]
+        process = start_side([*words, *side], group)
+        if terms:
+            incident.tidegate("set", "hashd", terms)
+    await asyncio.sleep(WARM_S)
+    busy_before_s, hashd_before_s, found = busy_s(), cpu_s(hashd), []
+    for _ in range(SECONDS):
+        await asyncio.sleep(1)
+        found.append(read(folder / "report.json"))
+    rest_s = busy_s() - busy_before_s - (cpu_s(hashd) - hashd_before_s)
+    if process:
+        if ARMS[arm][2]:
+            incident.tidegate("set", "hashd", "objective=none")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    await asyncio.sleep(1)
+    return {
+        "arm": arm,
+        "rps": statistics.fmean(one["rps"] for one in found),
+        "p50_ms": 1e3 * statistics.median(one["lat"]["p50"] for one in found),
+        "p99_ms": 1e3 * statistics.median(one["lat"]["p99"] for one in found),
+        "rest_percent": 100 * rest_s / SECONDS / os.cpu_count(),
+    }
+
+
+async def walk(folder, _groups, background):
+    report, words = Report("hashd"), parameters(folder)
+    for name in GROUPS:
+        for group in groups_of(name):
+            group.mkdir(exist_ok=True)
+            if name == "idle" and (group / "cpu.idle").exists():
+                (group / "cpu.idle").write_text("1")
+    tree = kernbench.source(folder)
+    kernbench.build([], tree)
+    build = ["sh", "-c", f"while :; do rm -rf {tree}/objects; {shlex.join(kernbench.make_words(tree))}; done"]
+    sides = {"an encode": incident.batch_words(), "a build": build}
+    run = [incident.TIDEGATE, "run", "--quiet", "--main", "--name", "hashd", "--"]
+    hashd = subprocess.Popen([*run, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    background.append(hashd)
+    # Its controllers need half a minute to reach the rate.
+    await asyncio.sleep(float(os.environ.get("SETTLE_S", "40")))
+    rounds = []
+    try:
+        for turn in range(ROUNDS):
+            rounds.append(await one_round(folder, hashd.pid, None, "alone") | {"side": "none", "round": turn})
+            for name, side in sides.items():
+                for arm in ARMS:
+                    rounds.append(await one_round(folder, hashd.pid, side, arm) | {"side": name, "round": turn})
+    finally:
+        hashd.terminate()
+        hashd.wait()
+        for name in GROUPS:
+            for group in groups_of(name):
+                group.rmdir()
+    report.print(headline(rounds, sides), rounds, f"rd-hashd 2.2.5 at {REQUESTS_PER_S} requests a second")
+
+
+def headline(rounds, sides):
+    def each(side, arm, key):
+        return [one[key] for one in rounds if one["side"] == side and one["arm"] == arm]
+
+    alone = {key: each("none", "alone", key) for key in ("rps", "p50_ms", "p99_ms")}
+    found = [figure("a request alone, p50", "ms", alone["p50_ms"]), figure("a request alone, p99", "ms", alone["p99_ms"])]
+    for side in sides:
+        for arm in ARMS:
+            for key in ("p50", "p99"):
+                over = [ours / main for ours, main in zip(each(side, arm, f"{key}_ms"), alone[f"{key}_ms"])]
+                found.append(figure(f"{key} over alone, {side}: {arm}", "×", over))
+            found.append(figure(f"requests a second, {side}: {arm}", "", each(side, arm, "rps")))
+            found.append(figure(f"the rest's share, {side}: {arm}", "%", each(side, arm, "rest_percent")))
+    return found
+
+
+if __name__ == "__main__":
+    incident.say = lambda text: None
+    incident.staged(walk)
