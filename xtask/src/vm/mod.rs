@@ -315,8 +315,12 @@ fn run_lanes(
     let (real, mut virtual_time): (Vec<&Lane>, Vec<&Lane>) =
         lanes.iter().partition(|lane| lane.mode == Mode::Smp);
     // The longest first, so that both end at about the same time; a wide one takes a minute to
-    // boot.
-    virtual_time.sort_by_key(|lane| (lane.mode != Mode::Wide, std::cmp::Reverse(lane.cases.len())));
+    // boot, and a case with systemd takes long.
+    virtual_time.sort_by_key(|lane| {
+        let is_bare = lane.userland == Userland::Bare;
+        let is_short = (lane.mode != Mode::Wide, is_bare);
+        (is_short, std::cmp::Reverse(lane.cases.len()))
+    });
     let queues = [real, virtual_time].map(|lanes| Mutex::new(lanes.into_iter()));
     let work = |queue: &Mutex<std::vec::IntoIter<&Lane>>| -> Vec<_> {
         let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
