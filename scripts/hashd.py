@@ -18,7 +18,7 @@ import sys
 import incident
 import kernbench
 from measured import Report, figure
-from nginx import OWN, cpu_s, groups_of
+from nginx import OWN, cpu_s, groups_of, made_groups
 
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 WARM_S, SECONDS = 3, 8
@@ -33,7 +33,6 @@ ARMS = {
     "Tidegate, 30 % headroom": ("batch", [*OWN, "--headroom", "30%"], None),
     "Tidegate, an objective of 2 ms": ("batch", OWN, OBJECTIVE),
 }
-GROUPS = ("batch", "idle")
 
 
 def parameters(folder):
@@ -61,34 +60,28 @@ def busy_s():
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def start_side(words, group):
-    def enter():
-        os.setsid()
-        for place in groups_of(group):
-            (place / "cgroup.procs").write_text(str(os.getpid()))
-
-    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 async def one_round(folder, hashd, side, arm):
     """The requests that rd-hashd answers in a second, their 50th and 99th percentile in ms, and the rest's share of the machine, %."""
-    process = None
-    if side:
-        group, words, terms = ARMS[arm]
-        process = start_side([*words, *side], group)
-        if terms:
-            incident.tidegate("set", "hashd", terms)
-    await asyncio.sleep(WARM_S)
-    busy_before_s, hashd_before_s, found = busy_s(), cpu_s(hashd), []
-    for _ in range(SECONDS):
-        await asyncio.sleep(1)
-        found.append(read(folder / "report.json"))
-    rest_s = busy_s() - busy_before_s - (cpu_s(hashd) - hashd_before_s)
-    if process:
-        if ARMS[arm][2]:
-            incident.tidegate("set", "hashd", "objective=none")
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process, (group, words, terms) = None, ARMS.get(arm, (None, None, None))
+    if terms:
+        incident.tidegate("set", "hashd", terms)
+    try:
+        if side:
+            # A session of its own, so that a build ends with all its children.
+            options = {"start_new_session": True, "stderr": subprocess.DEVNULL}
+            process = incident.start([*words, *side], groups_of(group), **options)
+        await asyncio.sleep(WARM_S)
+        busy_before_s, hashd_before_s, found = busy_s(), cpu_s(hashd), []
+        for _ in range(SECONDS):
+            await asyncio.sleep(1)
+            found.append(read(folder / "report.json"))
+        rest_s = busy_s() - busy_before_s - (cpu_s(hashd) - hashd_before_s)
+    finally:
+        if process:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if terms:
+        incident.tidegate("set", "hashd", "objective=none")
     await asyncio.sleep(1)
     return {
         "arm": arm,
@@ -101,11 +94,12 @@ async def one_round(folder, hashd, side, arm):
 
 async def walk(folder, _groups, background):
     report, words = Report("hashd"), parameters(folder)
-    for name in GROUPS:
-        for group in groups_of(name):
-            group.mkdir(exist_ok=True)
-            if name == "idle" and (group / "cpu.idle").exists():
-                (group / "cpu.idle").write_text("1")
+    with made_groups("batch", "idle", idle="idle"):
+        rounds, sides = await all_rounds(folder, words, background)
+    report.print(headline(rounds, sides), rounds, f"rd-hashd 2.2.5 at {REQUESTS_PER_S} requests a second")
+
+
+async def all_rounds(folder, words, background):
     tree = kernbench.source(folder)
     kernbench.build([], tree)
     build = ["sh", "-c", f"while :; do rm -rf {tree}/objects; {shlex.join(kernbench.make_words(tree))}; done"]
@@ -125,10 +119,7 @@ async def walk(folder, _groups, background):
     finally:
         hashd.terminate()
         hashd.wait()
-        for name in GROUPS:
-            for group in groups_of(name):
-                group.rmdir()
-    report.print(headline(rounds, sides), rounds, f"rd-hashd 2.2.5 at {REQUESTS_PER_S} requests a second")
+    return rounds, sides
 
 
 def headline(rounds, sides):

@@ -119,12 +119,12 @@ def batch_words():
     return ["stress-ng", "--cpu", str(2 * os.cpu_count()), "--quiet"]
 
 
-def start(words, groups):
+def start(words, groups, **options):
     def enter():
         for group in groups:
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
-    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(words, preexec_fn=enter, stdout=subprocess.DEVNULL, **options)
 
 
 async def until(what, seconds, found):

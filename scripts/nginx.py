@@ -4,6 +4,7 @@ each round. About ten minutes; prints a report as `tidegate-lab --json` does, fo
 """
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import statistics
@@ -30,6 +31,24 @@ ARMS = {
 def groups_of(name):
     roots = {group.parent for group in incident.batch_groups()}
     return [root / f"{incident.BATCH}-{name}" for root in roots]
+
+
+@contextlib.contextmanager
+def made_groups(*names, idle):
+    """The groups of these names, of which one is in the idle class. They are removed at the end."""
+    for name in names:
+        for group in groups_of(name):
+            group.mkdir(exist_ok=True)
+    try:
+        files = [group / "cpu.idle" for group in groups_of(idle) if (group / "cpu.idle").exists()]
+        if not files:
+            sys.exit("incident: this kernel has no cpu.idle, which an arm needs; use Linux 5.15 or newer")
+        files[0].write_text("1")
+        yield
+    finally:
+        for name in names:
+            for group in groups_of(name):
+                group.rmdir()
 
 
 def cpu_s(pid):
@@ -65,13 +84,13 @@ async def one_round(load, arm):
 
 async def walk(folder, _groups, background):
     report = Report("nginx")
-    for name in ("web", "batch"):
-        for group in groups_of(name):
-            group.mkdir(exist_ok=True)
-    idle = [group / "cpu.idle" for group in groups_of("batch") if (group / "cpu.idle").exists()]
-    if not idle:
-        sys.exit("nginx: this kernel has no cpu.idle, which an arm needs; use Linux 5.15 or newer")
-    idle[0].write_text("1")
+    with made_groups("web", "batch", idle="batch"):
+        rounds = await all_rounds(folder, background)
+    note = f"{incident.RATE:.0f} requests a second, at random, of a page that nginx compresses"
+    report.print(headline(rounds), rounds, note)
+
+
+async def all_rounds(folder, background):
     # An agent that is there from the beginning is in every arm.
     background.append(subprocess.Popen([*OWN, "sleep", "100000"]))
     background.append(incident.start(incident.site(folder), groups_of("web")))
@@ -79,16 +98,11 @@ async def walk(folder, _groups, background):
     load = incident.Load()
     task = asyncio.create_task(load.run())
     try:
-        rounds = [await one_round(load, arm) | {"round": turn} for turn in range(ROUNDS) for arm in ARMS]
+        return [await one_round(load, arm) | {"round": turn} for turn in range(ROUNDS) for arm in ARMS]
     finally:
         await load.stop(task)
         background[-1].terminate()
         background[-1].wait()
-        for name in ("web", "batch"):
-            for group in groups_of(name):
-                group.rmdir()
-    note = f"{incident.RATE:.0f} requests a second, at random, of a page that nginx compresses"
-    report.print(headline(rounds), rounds, note)
 
 
 def headline(rounds):
