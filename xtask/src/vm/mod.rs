@@ -82,12 +82,8 @@ fn list(repository: &Path) -> Result<u8, VmError> {
 }
 
 fn fetch_only(repository: &Path, options: &Options) -> Result<u8, VmError> {
-    let series: Vec<&str> = match &options.kernel {
-        Kernels::One(series) => vec![series],
-        Kernels::AsNamed => SERIES.to_vec(),
-    };
     let mut code = 0;
-    for series in series {
+    for series in options.kernel.series() {
         match fetch::kernel(&cache(repository), series, true) {
             Ok(kernel) => {
                 let place = kernel.vmlinuz.display();
@@ -160,13 +156,9 @@ fn userlands(mode: &Mode) -> [(&Mode, Userland); 2] {
 }
 
 fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
-    let series: Vec<&str> = match &options.kernel {
-        Kernels::One(series) => vec![series],
-        Kernels::AsNamed => SERIES.to_vec(),
-    };
     let modes = options.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
     let mut lanes = Vec::new();
-    for series in series {
+    for series in options.kernel.series() {
         for (&mode, userland) in modes.iter().flat_map(userlands) {
             let belongs = |case: &&Case| {
                 let named = case.kernels.iter().any(|kernel| kernel == series);
@@ -317,9 +309,11 @@ fn run_lanes(
     // The longest first, so that both end at about the same time; a wide one takes a minute to
     // boot, and a case with systemd takes long.
     virtual_time.sort_by_key(|lane| {
-        let is_bare = lane.userland == Userland::Bare;
-        let is_short = (lane.mode != Mode::Wide, is_bare);
-        (is_short, std::cmp::Reverse(lane.cases.len()))
+        (
+            lane.mode != Mode::Wide,
+            lane.userland == Userland::Bare,
+            std::cmp::Reverse(lane.cases.len()),
+        )
     });
     let queues = [real, virtual_time].map(|lanes| Mutex::new(lanes.into_iter()));
     let work = |queue: &Mutex<std::vec::IntoIter<&Lane>>| -> Vec<_> {

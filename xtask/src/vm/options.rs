@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use tidegate_vm::Mode;
+use tidegate_vm::catalog::SERIES;
 
 /// Boots a stock Debian kernel under software emulation and runs the tests of tests/vm/cases in it
 ///
@@ -53,6 +54,15 @@ pub enum Kernels {
     One(String),
     /// Each test on those that its head names.
     AsNamed,
+}
+
+impl Kernels {
+    pub fn series(&self) -> Vec<&str> {
+        match self {
+            Kernels::One(series) => vec![series],
+            Kernels::AsNamed => SERIES.to_vec(),
+        }
+    }
 }
 
 fn mode(name: &str) -> Result<Mode, &'static str> {
