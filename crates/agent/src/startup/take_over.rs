@@ -20,9 +20,9 @@ pub(super) fn is_awaited(run_dir: &RunDir) -> bool {
 
 /// Waits for the agent's lock. `None`: this process was told to end first.
 ///
-/// An uninstall tells both agents to end at once, and the other agent may still have seen us and hand
-/// over, however long that takes. After the signal, this agent therefore waits on unseen, takes over
-/// if it can, and then leaves as any agent does.
+/// An uninstall tells both agents to end at once. The other agent may already be handing over to
+/// this one, however long that takes. After the signal, this agent therefore gives up its place in
+/// the queue, but still takes over if the other hands over, and then leaves as any agent does.
 ///
 /// # Errors
 /// The configuration is wrong while another agent runs: a rollout must stop there. Without another

@@ -193,7 +193,8 @@ fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
     }
 }
 
-/// An agent that waits looks at the lease when it is told to end, too.
+/// A waiting agent that is told to end reads the hand-over mark in the lease; a call that holds the
+/// gates' lock does not delay the mark.
 #[test]
 fn a_hand_over_is_known_before_the_gates_are_free() {
     let (_bed, agent) = begun(KINDS[0]);

@@ -132,7 +132,7 @@ fn a_machine_without_the_controller_says_so() {
     assert!(groups.cpuset_refusal().unwrap().contains("cpuset"));
 }
 
-/// An agent writes down what it confines and dies: whoever comes after puts back what stood before.
+/// The ledger of an agent that died while it confined a group restores the group's earlier cpuset.
 #[test]
 fn what_stood_before_us_comes_back() {
     let (fake, groups, root) = v2();
