@@ -5,11 +5,17 @@
 # The limit of the gate of a process, or of a target.
 limit() { tidegate explain "$1" --json | json limit; }
 is() { [ "$(limit "$1")" = "$2" ]; }
-named() { until_true 15 is "$1" "$2" || fail "$1: $2 is not named, but $(limit "$1"): $(tidegate explain "$1")"; }
-ends() {
-	finish "$@"
-	gone_soon
+named() {
+	for _try in $(seq 20); do
+		sleep 0.6
+		is "$1" "$2" && return
+	done
+	fail "$1: $2 is not named, but $(limit "$1"): $(tidegate explain "$1")"
 }
+# One agent for all: its start costs more than what is seen here.
+tidegate agent run &
+agent=$!
+until_true 10 tidegate status >/dev/null
 
 # Headroom; then main takes all: the tolerance. It never sleeps, so it is never called idle.
 tidegate run --side --headroom 30% -- vmtool burn &
@@ -34,7 +40,7 @@ tidegate run --side -- vmtool burn &
 other=$!
 gate_soon $other $SIDE
 named pid:$side weight
-ends $side $other
+finish $side $other
 
 # Nothing is asked for: the idle class alone.
 tidegate run --main -- vmtool duty 60 10000 60 &
@@ -43,7 +49,7 @@ tidegate run --side -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
 named pid:$side idle_class
-ends $side $main
+finish $side $main
 
 # Limits of its own.
 for flags in "--quota 20ms quota" "--cap 200‰ cap" "--cap-soft 0 soft_cap"; do
@@ -51,7 +57,7 @@ for flags in "--quota 20ms quota" "--cap 200‰ cap" "--cap-soft 0 soft_cap"; do
 	tidegate run "$1" "$2" -- vmtool burn &
 	job=$!
 	named pid:$job "$3"
-	ends $job
+	finish $job
 done
 
 # Limits of others: on a group around it, and on its own.
@@ -70,11 +76,13 @@ named cgroup:/web/app outside
 echo "max" >$ROOT/web/app/cpu.max
 tidegate unset cgroup:/web/app
 kill $(cat $ROOT/web/app/cgroup.procs)
-ends $app
+finish $app
 
 # Nothing to run.
 tidegate run --side -- sleep 1000 &
 idle=$!
 gate_soon $idle $SIDE
 named pid:$idle demand
-ends $idle
+finish $idle
+finish $agent
+gone_soon
