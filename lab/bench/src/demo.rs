@@ -8,7 +8,7 @@ use tidegate_api::cli::wrapped;
 use self::stations::{Found, STATIONS};
 use crate::experiment::{Ask, Cell, Experiment, LabOptions};
 use crate::machine::Machine;
-use crate::options::{Engine, On};
+use crate::options::On;
 use crate::report::{self, Report, Table, build, text};
 use crate::runners;
 use crate::runners::host::{Host, cleanup};
@@ -19,7 +19,7 @@ use crate::{LabError, clock, stop};
 static DEMO: Experiment = Experiment {
     name: "demo",
     question: "Tidegate's five mechanisms on this machine",
-    places: &[(On::Host, Engine::Cgroup)],
+    places: &[On::Host],
     parts: |ask| {
         let parts = STATIONS.iter().map(|station| (station.parts)(ask));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -58,7 +58,7 @@ pub fn run(options: &LabOptions, say: &mut dyn FnMut(&str)) -> Result<Demo, LabE
     let _signals = stop::catch_signals();
     let began_ns = clock::monotonic_ns();
     cleanup::sweep();
-    let mut host = Host::new(options)?;
+    let mut host = Host::new()?;
     host.tree()?;
     let ask = Ask {
         options,

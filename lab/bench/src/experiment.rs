@@ -9,23 +9,16 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 use crate::LabError;
-use crate::options::{Engine, On, Sense, name};
+use crate::options::On;
 use crate::scene::{Latency, Outcome, Scene};
 
 pub struct Experiment {
     pub name: &'static str,
     pub question: &'static str,
-    pub places: &'static [(On, Engine)],
+    pub places: &'static [On],
     /// Its parts, for what the user asked.
     pub parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
     pub notes: &'static [&'static str],
-}
-
-impl Experiment {
-    /// Returns true if this engine can run it there. Simulated reports compare engines themselves.
-    pub fn runs_on(&self, on: On, engine: Engine) -> bool {
-        self.places.contains(&(on, engine))
-    }
 }
 
 /// Options of every experiment
@@ -37,10 +30,6 @@ pub struct LabOptions {
     /// Where: this machine, a stock kernel in virtual time, or simulated
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Host)]
     pub on: On,
-    /// Which engine: cgroup, or sched_ext (next to the kernel's own scheduler and the cgroup
-    /// engine)
-    #[arg(long, value_enum, default_value_t = Engine::Cgroup)]
-    pub engine: Engine,
     /// Under a minute: shorter windows, fewer rounds
     #[arg(long)]
     pub quick: bool,
@@ -50,12 +39,6 @@ pub struct LabOptions {
     /// Write the page and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// headroom: load levels, where 1.0 is 25 % of the machine
-    #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
-    pub loads: Option<Vec<f64>>,
-    /// The sensor of Tidegate's arms
-    #[arg(long, value_name = "HOW", value_enum)]
-    pub sense: Option<Sense>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -107,18 +90,14 @@ impl LabOptions {
 
     /// The words of the options that change figures.
     pub fn words(&self) -> Vec<String> {
-        fn list<T: ToString>(items: &[T]) -> String {
-            let words: Vec<String> = items.iter().map(T::to_string).collect();
+        let list = |cpus: &Vec<u32>| {
+            let words: Vec<String> = cpus.iter().map(u32::to_string).collect();
             words.join(",")
-        }
-        let engine = Some(self.engine).filter(|engine| *engine != Engine::Cgroup);
+        };
         let valued = [
-            ("--engine", engine.map(name)),
             ("--seed", Some(self.seed.to_string())),
-            ("--cpus", self.cpus.as_deref().map(list)),
-            ("--loads", self.loads.as_deref().map(list)),
+            ("--cpus", self.cpus.as_ref().map(list)),
             ("--rounds", self.rounds.map(|rounds| rounds.to_string())),
-            ("--sense", self.sense.map(name)),
         ];
         let words = valued
             .into_iter()
@@ -153,11 +132,6 @@ impl Ask<'_> {
     /// Returns true for the emulated guest, and within it.
     pub fn is_virtual(&self) -> bool {
         self.options.on == On::Vm || crate::loads::spin::by_nops()
-    }
-
-    /// Returns true if the sched_ext engine is under test.
-    pub fn is_sched_ext(&self) -> bool {
-        self.options.engine == Engine::SchedExt
     }
 
     /// Sizes of simulated machines: those asked for, or these. A real machine has one size.

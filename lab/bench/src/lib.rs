@@ -44,7 +44,7 @@ use rand_xoshiro::Xoshiro256StarStar;
 pub use error::LabError;
 pub use experiment::{Experiment, LabOptions};
 pub use loads::worker_main;
-pub use options::{Engine, On, Sense, name};
+pub use options::{On, Sense};
 pub use report::{Headline, Report, make_folder};
 
 /// A generator for this seed: the same numbers on every machine.
@@ -66,22 +66,16 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// Refuses an experiment that this environment cannot run with that engine.
+/// Refuses an experiment that this environment cannot run.
 fn check(options: &LabOptions) -> Result<(), LabError> {
-    let (experiment, on, engine) = (options.experiment(), options.on, options.engine);
-    if experiment.runs_on(on, engine) {
-        return match (on, engine) {
-            (On::Host, Engine::SchedExt) => runners::host::sched_ext_supported(),
-            _ => Ok(()),
-        };
+    let experiment = options.experiment();
+    if experiment.places.contains(&options.on) {
+        return Ok(());
     }
-    let place = |(on, engine): &(On, Engine)| match engine {
-        Engine::Cgroup => format!("--on {}", name(*on)),
-        Engine::SchedExt => format!("--on {} --engine {}", name(*on), name(*engine)),
-    };
+    let place = |on: &On| format!("--on {}", on.name());
     let places: Vec<String> = experiment.places.iter().map(place).collect();
     Err(LabError::asked(
-        place(&(on, engine)),
+        place(&options.on),
         format!("{} does not run there", experiment.name),
         format!("give {}", places.join(" or ")),
     ))

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_cgroup::{KernelFs as _, RealFs, cpus};
 
 use crate::clock;
+use crate::options::On;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostMachine {
@@ -147,12 +148,11 @@ pub struct Simulated {
 }
 
 impl Machine {
-    /// As `--on` has it.
-    pub fn on(&self) -> &'static str {
+    pub fn on(&self) -> On {
         match self {
-            Machine::Host(_) => "host",
-            Machine::Guest(_) => "vm",
-            Machine::Simulated(_) => "sim",
+            Machine::Host(_) => On::Host,
+            Machine::Guest(_) => On::Vm,
+            Machine::Simulated(_) => On::Sim,
         }
     }
 

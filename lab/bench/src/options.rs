@@ -12,19 +12,8 @@ pub enum On {
     Sim,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[value(rename_all = "snake_case")]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// The kernel's own scheduler, moved by its files.
-    #[default]
-    Cgroup,
-    /// Tidegate's own scheduler in the kernel, next to the kernel's own and the cgroup engine.
-    SchedExt,
-}
-
 /// The sensor, as `tidegate agent run --sense` takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// BPF run-time accounting, windows of 5 ms.
     Bpf,
@@ -32,8 +21,23 @@ pub enum Sense {
     Usage,
 }
 
-/// The value as the command line has it.
-pub fn name(value: impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
+impl On {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Host => "host",
+            On::Vm => "vm",
+            On::Sim => "sim",
+        }
+    }
+}
+
+impl Sense {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sense::Bpf => "bpf",
+            Sense::Usage => "usage",
+        }
+    }
 }

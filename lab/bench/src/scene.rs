@@ -55,7 +55,6 @@ impl Scene {
             kind,
             role: Role::Other,
             hint: Hint::None,
-            start_ns: 0,
         });
         self.loads.len() - 1
     }
@@ -178,8 +177,6 @@ pub struct Load {
     pub kind: Kind,
     pub role: Role,
     pub hint: Hint,
-    /// It starts so late (simulated).
-    pub start_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,19 +206,17 @@ pub enum Kind {
         /// Thread n stays on CPU n.
         pinned: bool,
     },
+    /// A thread that works at the beginning of each period (simulated).
     Periodic {
-        tasks: u32,
         work_ns: u64,
         period_ns: u64,
-        /// Thread n stays on CPU n.
-        pinned: bool,
     },
     Sleeper {
         work_ns: u64,
         sleep_ns: u64,
     },
     Cyclictest,
-    /// Groups of 20 senders and 20 receivers; 0 loops: without end.
+    /// Groups of 20 senders and 20 receivers; 0 loops: without end (simulated).
     Hackbench {
         groups: u32,
         loops: u32,
@@ -231,7 +226,7 @@ pub enum Kind {
         request_us: u64,
     },
     /// A thread on each CPU: the first `busy` compute without end, the others work a moment each 10
-    /// ms.
+    /// ms (simulated).
     Fibtest {
         busy: u32,
         work_ns: u64,
@@ -268,7 +263,6 @@ pub enum Keeper {
         /// Side work has the least weight on whole cores instead of the idle class (simulated).
         whole_cores: bool,
     },
-    SchedExt,
     /// A published law, in its steady state for this part of the machine that main takes, ppm.
     Law(Law, u64),
     /// The program `cpulimit` on the first load, parts per thousand of one CPU (real machines).
@@ -288,6 +282,9 @@ pub enum Law {
     Koordlet,
     Katalyst,
 }
+
+/// The statistics of a latency.
+pub const LATENCIES: [&str; 6] = ["avg", "p50", "p90", "p99", "p999", "max"];
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {

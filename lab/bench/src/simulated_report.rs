@@ -9,7 +9,7 @@ use crate::machine::{Machine, Simulated};
 use crate::report::build::groups;
 use crate::report::{Report, Subject};
 use crate::runners::sim::contention_words;
-use crate::scene::Latency;
+use crate::scene::{LATENCIES, Latency};
 
 const SERIES: [Metric; 7] = [
     scaled("p99_us", "p99", 1e-3, 3),
@@ -20,7 +20,6 @@ const SERIES: [Metric; 7] = [
     scaled("p999_us", "p99.9", 1e-3, 3),
     scaled("max_us", "max", 1e-3, 3),
 ];
-const SHOWN: [&str; 6] = ["avg", "p50", "p90", "p99", "p999", "max"];
 const GROUPS: [Metric; 10] = [
     metric("used_cpus", "CPUs", 3),
     scaled("used_ratio", "% of machine", 100.0, 2),
@@ -114,7 +113,7 @@ fn samples(outcome: &Outcome) -> Vec<Sample> {
             .with("workload", workload.clone())
             .with("what", *what)
             .with("group", group.clone());
-        let figures = Figures::default().latency("", &Latency::of(values), &SHOWN);
+        let figures = Figures::default().latency("", &Latency::of(values), &LATENCIES);
         let figures = figures.with("count", values.count() as f64);
         samples.push(sample("series", case, figures));
     }

@@ -13,8 +13,9 @@ use tidegate_api::cli::{self, Failure};
 
 /// Measure, simulate and rehearse what Tidegate does
 ///
-/// Each experiment prints a table and writes a page (HTML) and JSON. It runs on this machine, on a
-/// stock kernel in virtual time (--on vm), or simulated (--on sim), which touches nothing here.
+/// Each experiment prints a table and writes a page (HTML) and JSON. It is simulated (--on sim),
+/// which touches nothing here; law, step and caps also run on this machine, law and caps on a stock
+/// kernel in virtual time (--on vm).
 #[derive(Parser)]
 #[command(name = "tidegate-lab", version, max_term_width = 80)]
 #[command(arg_required_else_help = true)]

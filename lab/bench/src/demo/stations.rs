@@ -7,12 +7,11 @@ use tidegate_sim::Contention;
 use crate::experiment::{
     Alternatives, Arm, Ask, Case, Cell, Figures, LabOptions, Metric, Part, Sample, metric, scaled,
 };
-use crate::experiments::latency::timer_figures;
 use crate::experiments::placing::{HEADROOM_PCT, Placing};
-use crate::experiments::{BURST, CAPS, headroom, step};
+use crate::experiments::{burst, caps, headroom, step};
 use crate::report::text::short;
 use crate::runners::sim;
-use crate::scene::{Group, Hint, Keeper, Kind, Law, MS, Outcome, S, Scene};
+use crate::scene::{Group, Hint, Keeper, Kind, LATENCIES, Law, MS, Outcome, S, Scene};
 use crate::stats::median;
 use crate::{LabError, seeded};
 
@@ -112,7 +111,7 @@ fn side_work(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     for round in 0..ask.rounds(1, 3) {
         for placing in PLACINGS {
             let at = (ask.cpus, LOAD, round);
-            let mut scene = headroom::scene(ask, placing, at, Contention::MEASURED)?;
+            let mut scene = headroom::scene(ask, placing, at, Contention::MEASURED);
             scene.window_ns = ask.quick_or(200, 500) * MS;
             // Tidegate's allowance is at its place within a second.
             scene.warm_ns = match placing.headroom() > 0.0 {
@@ -171,7 +170,7 @@ fn follow(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         Placing::tidegate(HEADROOM_PCT),
         Placing::Law(Law::Sideloader),
     ] {
-        let mut scene = step::scene(arm, ask.cpus, seed, orders.clone())?;
+        let mut scene = step::scene(arm, ask.cpus, seed, orders.clone());
         scene.warm_ns = S;
         scene.window_ns = at_ns - scene.warm_ns;
         cells.push(step::cell(&case, arm, ask.cpus, 0, scene));
@@ -194,41 +193,27 @@ fn follow_rows(found: &Found<'_>) -> Vec<Row> {
     ]]
 }
 
-/// The experiment's own parts with these rounds, in its long form.
-fn parts_of(
-    ask: &Ask<'_>,
-    parts: fn(&Ask<'_>) -> Result<Vec<Part>, LabError>,
-    rounds: u32,
-) -> Result<Vec<Part>, LabError> {
-    let options = LabOptions {
-        quick: false,
-        rounds: Some(rounds),
-        ..ask.options.clone()
-    };
-    parts(&Ask {
-        options: &options,
-        cpus: ask.cpus,
-    })
-}
-
 fn burst(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let mut parts = parts_of(ask, BURST.parts, ask.rounds(1, 2))?;
-    for part in &mut parts {
-        part.cells.retain(|cell| cell.arm.key != "no_limit");
-        part.over = &[];
-        part.targets.clear();
-        for cell in &mut part.cells {
-            cell.scene.warm_ns = 400 * MS;
-            cell.scene.window_ns = ask.quick_or(400, 1_700) * MS;
-            let by_hand = &mut cell.scene.groups[0].max;
-            if let Some(max) = by_hand.as_mut().filter(|max| max.burst_us > 0) {
-                // As much as Tidegate's, which is the quota.
-                max.burst_us = max.quota_us;
-                cell.arm = Arm::new("burst_by_hand", "cpu.max.burst by hand");
-            }
+    let quota_us = 40_000 * u64::from(ask.cpus);
+    let sizes = (ask.cpus, quota_us, 571 * u64::from(ask.cpus));
+    let arms = [
+        ("quota", "quota, no burst", 0),
+        ("burst_by_hand", "cpu.max.burst by hand", quota_us),
+        (burst::OURS, "Tidegate, burst max", quota_us),
+    ];
+    let mut cells = Vec::new();
+    for round in 0..ask.rounds(1, 2) {
+        for (key, label, burst_us) in arms {
+            let seed = ask.seed(&[u64::from(round)]);
+            let (warm_ns, window_ns) = (400 * MS, ask.quick_or(400, 1_700) * MS);
+            let scene = Scene::new(sim::plain(ask.cpus), warm_ns, window_ns, seed);
+            let arm = Arm::new(key, label);
+            cells.push(burst::cell(scene, arm, round, sizes, Some(burst_us)));
         }
     }
-    Ok(parts)
+    let (title, figures) = (burst::title(quota_us), burst::figures);
+    let part = Part::new("batches", title, cells, figures, &burst::METRICS);
+    Ok(vec![part.pooled()])
 }
 
 fn burst_rows(found: &Found<'_>) -> Vec<Row> {
@@ -255,7 +240,15 @@ const CAP_METRICS: [Metric; 2] = [
 ];
 
 fn caps(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let mut parts = parts_of(ask, CAPS.parts, 1)?;
+    let options = LabOptions {
+        quick: false,
+        rounds: Some(1),
+        ..ask.options.clone()
+    };
+    let mut parts = caps::parts(&Ask {
+        options: &options,
+        cpus: ask.cpus,
+    })?;
     for part in &mut parts {
         (part.over, part.pooled) = (&[], true);
         part.targets.clear();
@@ -364,8 +357,14 @@ fn hints(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         }
     }
     let title = "A task that wakes beside hogs";
-    let part = Part::new("hints", title, cells, timer_figures, &HINT_METRICS);
+    let part = Part::new("hints", title, cells, hint_figures, &HINT_METRICS);
     Ok(vec![part.pooled()])
+}
+
+fn hint_figures(_: &Cell, o: &Outcome) -> Vec<Figures> {
+    let figures = Figures::default().latency("", &o.latency(1, "wakeup"), &LATENCIES);
+    let run_delay_us = o.loads[1].run_delay_us;
+    vec![figures.with("run_delay_us", run_delay_us.unwrap_or(f64::NAN))]
 }
 
 fn hints_rows(found: &Found<'_>) -> Vec<Row> {

@@ -6,37 +6,39 @@
 //! batches is of 30 requests and the others of 15, with the same mean: about one period in eight
 //! asks for 750 or 900 ms. Every arm meets the same batches.
 
-use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
     Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
     metric, scaled,
 };
+use crate::options::On;
 use crate::runners::sim;
 use crate::scene::{Group, Keeper, Kind, Max, Outcome, S, Scene, Terms};
 
 pub static BURST: Experiment = Experiment {
     name: "burst",
     question: "What burst gives a load that exceeds its quota now and then",
-    places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    places: &[On::Sim],
     parts,
     notes: &[
         "30 workers, a batch of requests each 40 ms over 20 ms: 15 requests, or 30 with odds of one in three. The quota is 7/5 of \
          the mean use, the fixed burst 4/7 of the quota, as in the burst series; `burst max` is Tidegate's, as much as the quota. \
          Waiting is a request's latency less its own work. The series' figures are wakeup latencies on a machine that it does \
          not name; here it is the request that waits, in its middle, since the CPU that a worker wakes on still holds 1 ms of \
-         quota. Under the sched_ext engine periods are those in which something had to wait, counted by the scheduler.",
+         quota.",
         "Simulated. Mechanism: pool, silos, slices, burst and throttling as in the kernel. The model's: the arrivals, the costs of \
          a switch and a wakeup, and no contention between CPUs.",
     ],
 };
 
 const PERIOD_US: u64 = 100_000;
+/// The key of Tidegate's arm.
+pub const OURS: &str = "tidegate_max";
 const REQUEST_P99: Metric = scaled("request_p99_us", "request p99, ms", 1e-3, 2);
 const WAIT_P99: Metric = metric("wait_p99_us", "waiting p99, us", 0);
 const USED: Metric = scaled("used_of_quota_ratio", "of the quota used, %", 100.0, 1);
 const THROTTLED: Metric = metric("throttled_us_per_second", "throttled, us/s", 0);
-const METRICS: [Metric; 9] = [
+pub const METRICS: [Metric; 9] = [
     REQUEST_P99,
     scaled("request_p50_us", "p50, ms", 1e-3, 2),
     scaled("request_max_us", "max, ms", 1e-3, 1),
@@ -50,104 +52,87 @@ const METRICS: [Metric; 9] = [
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let cpus = ask.sizes(&[64])[0];
-    if ask.is_simulated() && cpus < 30 {
+    if cpus < 30 {
         return Err(LabError::asked(
             format!("--cpus {cpus}"),
             "30 workers run at once",
             "give at least 30",
         ));
     }
-    let (quota_us, request_us) = match ask.is_simulated() {
-        true => (700_000, 10_000),
-        false => (40_000 * u64::from(cpus), 571 * u64::from(cpus)),
-    };
-    let (rounds, (warm_s, seconds)) = match ask.is_simulated() {
-        true => (ask.rounds(1, 3), ask.quick_or((20, 10), (20, 60))),
-        false => (ask.rounds(1, 1), ask.quick_or((2, 4), (5, 60))),
-    };
-    let limit = |burst_us| Some(Max::new(quota_us, PERIOD_US, burst_us));
-    let fixed = limit(quota_us * 4 / 7);
-    let (nobody, sched_ext) = (Keeper::Nobody, Keeper::SchedExt);
-    let ours = (limit(quota_us), Keeper::TIDEGATE);
-    let mut arms = vec![
-        ("no_limit", "no limit", None, nobody),
-        ("quota", "quota, no burst", limit(0), nobody),
-        ("burst_fixed", "quota, burst 4/7", fixed, nobody),
-        ("tidegate_max", "Tidegate, burst max", ours.0, ours.1),
+    let (quota_us, request_us) = (700_000, 10_000);
+    let arms = [
+        ("no_limit", "no limit", None),
+        ("quota", "quota, no burst", Some(0)),
+        ("burst_fixed", "quota, burst 4/7", Some(quota_us * 4 / 7)),
+        (OURS, "Tidegate, burst max", Some(quota_us)),
     ];
-    if ask.is_sched_ext() {
-        arms.extend([
-            (
-                "sched_ext_no_limit",
-                "sched_ext engine, no limit",
-                None,
-                sched_ext,
-            ),
-            (
-                "sched_ext_quota",
-                "sched_ext engine, quota",
-                limit(0),
-                sched_ext,
-            ),
-            (
-                "sched_ext_burst_fixed",
-                "sched_ext engine, burst 4/7",
-                fixed,
-                sched_ext,
-            ),
-        ]);
+    let mut cells = Vec::new();
+    for round in 0..ask.rounds(1, 3) {
+        for (key, label, burst_us) in arms {
+            let seed = ask.seed(&[u64::from(round)]);
+            let window_ns = ask.quick_or(10, 60) * S;
+            let scene = Scene::new(sim::plain(cpus), 20 * S, window_ns, seed);
+            let sizes = (cpus, quota_us, request_us);
+            cells.push(cell(scene, Arm::new(key, label), round, sizes, burst_us));
+        }
     }
+    let part = Part::new("batches", title(quota_us), cells, figures, &METRICS).pooled();
+    let over: Alternatives = &[
+        ("no_limit", &["request_p99_us"]),
+        ("burst_fixed", &["request_p99_us"]),
+    ];
+    Ok(vec![part.over(over).targets(targets())])
+}
+
+pub fn title(quota_us: u64) -> String {
+    format!("Quota {} ms in 100 ms", quota_us / 1000)
+}
+
+/// A run of the service on so many CPUs, with this quota and these requests, in a scene without
+/// groups: without a limit, or with this burst.
+pub fn cell(
+    mut scene: Scene,
+    arm: Arm,
+    round: u32,
+    (cpus, quota_us, request_us): (u32, u64, u64),
+    burst_us: Option<u64>,
+) -> Cell {
     let case = Case::new("", "batches")
         .with("cpus", cpus)
         .with("quota_us", quota_us)
         .with("period_us", PERIOD_US)
         .with("request_us", request_us);
-    let mut cells = Vec::new();
-    for round in 0..rounds {
-        for &(key, label, max, keeper) in &arms {
-            let seed = ask.seed(&[u64::from(round)]);
-            let mut scene = Scene::new(sim::plain(cpus), warm_s * S, seconds * S, seed);
-            scene.keeper = keeper;
-            // The sched_ext engine reads the files that the fair class has.
-            let is_ours = keeper == Keeper::TIDEGATE;
-            let terms = Terms {
-                max: max.filter(|_| is_ours),
-                ..Terms::default()
-            };
-            let group = scene.group(Group {
-                max: max.filter(|_| !is_ours),
-                terms,
-                ..Group::new("limited")
-            });
-            scene.load("bench", Some(group), Kind::Bursty { request_us });
-            cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
-        }
+    let limit = burst_us.map(|burst_us| Max::new(quota_us, PERIOD_US, burst_us));
+    let is_ours = arm.key == OURS;
+    if is_ours {
+        scene.keeper = Keeper::TIDEGATE;
     }
-    let title = format!("Quota {} ms in 100 ms", quota_us / 1000);
-    let part = Part::new("batches", title, cells, figures, &METRICS).pooled();
-    let over: Alternatives = &[
-        ("no_limit", &["request_p99_us"]),
-        ("burst_fixed", &["request_p99_us"]),
-    ];
-    Ok(vec![part.over(over).targets(targets(ask))])
+    let terms = Terms {
+        max: limit.filter(|_| is_ours),
+        ..Terms::default()
+    };
+    let group = scene.group(Group {
+        max: limit.filter(|_| !is_ours),
+        terms,
+        ..Group::new("limited")
+    });
+    scene.load("bench", Some(group), Kind::Bursty { request_us });
+    Cell::new(&case, arm, round, scene)
 }
 
-fn targets(ask: &Ask<'_>) -> Vec<Target> {
+fn targets() -> Vec<Target> {
     let p99 = |arms: &[&str], over| {
         let what = "p99 of a request over no limit: {arm}";
         Target::new(what, arms, REQUEST_P99, "×").over(over)
     };
-    let promised: &[&str] = match ask.is_simulated() {
-        true => &["burst_fixed", "tidegate_max"],
-        false => &["tidegate_max"],
-    };
+    let promised = &["burst_fixed", OURS];
     let what = "p99 of a request over the kernel's burst of 4/7: {arm}";
-    let fixed = Target::new(what, &["tidegate_max"], REQUEST_P99, "×").over("burst_fixed");
+    let fixed = Target::new(what, &[OURS], REQUEST_P99, "×").over("burst_fixed");
     let what = "p99 of a request's waiting, quota alone over burst 4/7";
     let gain = Target::new(what, &["quota"], WAIT_P99, "×").over("burst_fixed");
     let used = Target::new("mean use of the quota: {arm}", promised, USED, "%");
-    let limited = &["quota", "burst_fixed", "tidegate_max"];
-    let mut targets = vec![
+    let limited = &["quota", "burst_fixed", OURS];
+    vec![
         p99(&["quota"], "no_limit"),
         p99(promised, "no_limit").bound(Bound::Most(1.2)),
         fixed.bound(Bound::Most(1.05)),
@@ -155,14 +140,10 @@ fn targets(ask: &Ask<'_>) -> Vec<Target> {
         gain.published(933.0 / 12.0),
         used.of(Of::Mean).bound(Bound::Most(100.0)),
         Target::new("throttled time: {arm}", limited, THROTTLED, "us/s"),
-    ];
-    if ask.is_sched_ext() {
-        targets.push(p99(&["sched_ext_burst_fixed"], "sched_ext_no_limit").bound(Bound::Most(1.2)));
-    }
-    targets
+    ]
 }
 
-fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let request = o.latency(0, "latency");
     let (limit, seconds) = (o.limits[0], o.seconds());
     let shown = ["avg", "p50", "p99", "p999", "max"];
@@ -175,7 +156,7 @@ fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .with("requests", request.completed as f64)
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
         .with("window_seconds", seconds);
-    if !cell.arm.key.ends_with("no_limit") && limit.periods > 0 {
+    if cell.arm.key != "no_limit" && limit.periods > 0 {
         let throttled_us = limit.throttled_ns as f64 / 1e3;
         figures = figures
             .with("periods", limit.periods as f64)

@@ -2,12 +2,12 @@
 //! yield; and what caps cost a build. What Tidegate does is the product's own rule, on the
 //! simulator too.
 
-use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, elapsed, metric,
     scaled,
 };
+use crate::options::On;
 use crate::runners::{host, sim};
 use crate::scene::{Group, Keeper, Kind, Look, MS, Max, Outcome, S, Scene, Terms};
 use crate::settle::Trace;
@@ -15,7 +15,7 @@ use crate::settle::Trace;
 pub static CAPS: Experiment = Experiment {
     name: "caps",
     question: "How exact rate caps are",
-    places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    places: &[On::Host, On::Vm, On::Sim],
     parts,
     notes: &[
         "Caps are in thousandths of one CPU. The group that forks is parents with children of 5 ms each; the task that sleeps \
@@ -45,26 +45,17 @@ const BESIDE: Metric = scaled("beside_cpus", "beside newcomers, ‰", 1e3, 1);
 const SOFT: [Metric; 3] = [YIELDS, scaled("alone_cpus", "alone, CPUs", 1.0, 3), BESIDE];
 const ELAPSED: Metric = metric("elapsed_seconds", "elapsed, s", 3);
 
-fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
+pub fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let mut parts = vec![hard(ask), soft(ask)];
     parts.extend(ask.is_simulated().then(|| build(ask)));
     Ok(parts)
 }
 
-/// The arms that keep a cap by its term.
-fn ours(ask: &Ask<'_>) -> Vec<(Arm, Keeper)> {
-    let mut ours = vec![(Arm::new("tidegate", "Tidegate"), Keeper::TIDEGATE)];
-    let sched_ext = (Arm::new("sched_ext", "sched_ext engine"), Keeper::SchedExt);
-    ours.extend(ask.is_sched_ext().then_some(sched_ext));
-    ours
-}
+/// The arm that keeps a cap by its term.
+const OURS: &str = "tidegate";
 
-fn keys(ask: &Ask<'_>) -> &'static [&'static str] {
-    if ask.is_sched_ext() {
-        &["tidegate", "sched_ext"]
-    } else {
-        &["tidegate"]
-    }
+fn ours() -> (Arm, Keeper) {
+    (Arm::new(OURS, "Tidegate"), Keeper::TIDEGATE)
 }
 
 /// A cap as a quota by hand: the kernel's least quota is 1 ms, and a period is 100 ms unless
@@ -97,15 +88,13 @@ fn hard(ask: &Ask<'_>) -> Part {
         (false, true) => (&[50, 500], &[50, 500]),
         (false, false) => (&[10, 50, 200, 500, 900], &[10, 50, 200, 500, 900]),
     };
-    // What sched_ext promises it promises for a second, the cgroup engine for ten.
-    let (look_s, windows) = match (ask.is_sched_ext(), ask.is_simulated()) {
-        (true, _) => (1, ask.rounds(2, 2)),
-        (false, true) => (10, ask.rounds(1, 10)),
-        (false, false) => (ask.quick_or(2, 10), ask.rounds(1, 2)),
+    let (look_s, windows) = match ask.is_simulated() {
+        true => (10, ask.rounds(1, 10)),
+        false => (ask.quick_or(2, 10), ask.rounds(1, 2)),
     };
     let cpus = if ask.is_simulated() { 8 } else { ask.cpus };
     let (settle_ns, window_ns) = (ask.quick_or(1, 3) * S, u64::from(windows) * look_s * S);
-    let has_cpulimit = !ask.is_sched_ext() && !ask.is_simulated() && host::is_installed("cpulimit");
+    let has_cpulimit = !ask.is_simulated() && host::is_installed("cpulimit");
     let mut cells = Vec::new();
     for (key, label, kind, wants_ppt) in capped(ask) {
         for &ppt in if key == "hog" { hogs } else { others } {
@@ -113,8 +102,8 @@ fn hard(ask: &Ask<'_>) -> Part {
                 .with("load", key)
                 .with("cap_cpus", f64::from(ppt) / 1e3)
                 .with("due_cpus", f64::from(ppt.min(wants_ppt)) / 1e3);
-            let mut arms = ours(ask);
-            arms.push((Arm::new("cpu_max", "cpu.max by hand"), Keeper::Nobody));
+            let cpu_max = Arm::new("cpu_max", "cpu.max by hand");
+            let mut arms = vec![ours(), (cpu_max, Keeper::Nobody)];
             if has_cpulimit && ppt >= 10 {
                 arms.push((Arm::new("cpulimit", "cpulimit"), Keeper::Cpulimit(ppt)));
             }
@@ -123,7 +112,7 @@ fn hard(ask: &Ask<'_>) -> Part {
                 let mut scene = Scene::new(model, settle_ns, window_ns, ask.seed(&[1]));
                 scene.keeper = keeper;
                 scene.look_ns = Some(look_s * S);
-                let is_ours = keys(ask).contains(&arm.key.as_str());
+                let is_ours = arm.key == OURS;
                 let group = scene.group(Group {
                     max: (keeper == Keeper::Nobody).then(|| by_hand(ppt)),
                     terms: Terms {
@@ -151,7 +140,7 @@ fn hard_targets(ask: &Ask<'_>) -> Vec<Target> {
     for (load, what, ..) in capped(ask) {
         let what = format!("hard caps against use, {what}, worst window: {{arm}}");
         let off = |arms| Target::new(what.as_str(), arms, OFF, "‰").cases("load", load);
-        targets.push(off(keys(ask)).of(Of::Most).bound(limit));
+        targets.push(off(&[OURS]).of(Of::Most).bound(limit));
         targets.push(off(&["cpu_max"]).of(Of::Most));
     }
     if !ask.is_simulated() {
@@ -210,7 +199,7 @@ fn soft(ask: &Ask<'_>) -> Part {
         let case = Case::new("", format!("soft cap {ppt} ‰"));
         let case = case.with("cap_cpus", f64::from(ppt) / 1e3);
         let idle = Arm::new("cpu_idle", "cpu.idle by hand");
-        for (arm, keeper) in std::iter::once((idle, Keeper::Nobody)).chain(ours(ask)) {
+        for (arm, keeper) in [(idle, Keeper::Nobody), ours()] {
             let is_ours = keeper != Keeper::Nobody;
             let window_ns = steps * (ALONE_NS + BESIDE_NS);
             let mut scene = Scene::new(sim::plain(cpus), S, window_ns, ask.seed(&[3]));
@@ -237,10 +226,10 @@ fn soft(ask: &Ask<'_>) -> Part {
         }
     }
     let what = "a soft cap yields to a newcomer, worst: {arm}";
-    let yields = Target::new(what, keys(ask), YIELDS, "ms").of(Of::Most);
+    let yields = Target::new(what, &[OURS], YIELDS, "ms").of(Of::Most);
     let beside = |ppt: u32| {
         let what = format!("a soft cap of {ppt} ‰ beside newcomers gets: {{arm}}");
-        let target = Target::new(what, keys(ask), BESIDE, "‰").of(Of::Mean);
+        let target = Target::new(what, &[OURS], BESIDE, "‰").of(Of::Mean);
         target.cases("cap_cpus", f64::from(ppt) / 1e3)
     };
     let mut targets = vec![yields.bound(Bound::Most(20.0))];

@@ -3,19 +3,19 @@
 use tidegate_sim::Contention;
 
 use super::placing::{Placing, TOLERANCE};
-use super::{HOST, HOST_EXT, SIM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
     Alternatives, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
     scaled,
 };
+use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Kind, Law, MS, Outcome, Role, Scene};
+use crate::scene::{Kind, LATENCIES, Law, MS, Outcome, Role, Scene};
 
 pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
     question: "What side work costs main",
-    places: &[HOST, HOST_EXT, VM_EXT, SIM],
+    places: &[On::Sim],
     parts,
     notes: &[
         "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \
@@ -46,7 +46,7 @@ const METRICS: [Metric; 8] = [
     scaled("keeper_cpus", "keeper, % of a CPU", 100.0, 2),
 ];
 
-const SIMULATED: [Placing; 8] = [
+const ARMS: [Placing; 8] = [
     Placing::NoSide,
     Placing::WeightOne,
     Placing::CpuIdle,
@@ -62,79 +62,43 @@ const SWEPT: [Placing; 4] = [
     Placing::tidegate(30),
     Placing::Tidegate(30, None, true),
 ];
-const MEASURED: [Placing; 5] = [
-    Placing::NoSide,
-    Placing::AsStarted,
-    Placing::WeightOne,
-    Placing::CpuIdle,
-    Placing::tidegate(30),
-];
-const MEASURED_EXT: [Placing; 5] = [
-    Placing::NoSide,
-    Placing::WeightOne,
-    Placing::CpuIdle,
-    Placing::tidegate(30),
-    Placing::SchedExt(30),
-];
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let loads = match &ask.options.loads {
-        Some(loads) => loads.clone(),
-        None => ask.quick_or(vec![1.0, 1.4], LOADS.to_vec()),
-    };
-    if let Some(bad) = loads.iter().find(|load| !(0.04..=3.9).contains(*load)) {
-        return Err(LabError::asked(
-            format!("load level {bad}"),
-            "1.0 is 25 % of the machine",
-            "give levels from 0.04 to 3.9",
-        ));
-    }
-    let (arms, sizes): (&[Placing], _) = match (ask.is_simulated(), ask.is_sched_ext()) {
-        (true, _) => (&SIMULATED, ask.quick_or(&[16][..], &[16, 64, 256][..])),
-        (false, false) => (&MEASURED, &[][..]),
-        (false, true) => (&MEASURED_EXT, &[][..]),
-    };
-    let sizes = ask.sizes(sizes);
+    let loads = ask.quick_or(&[1.0, 1.4][..], &LOADS[..]);
+    let sizes = ask.sizes(ask.quick_or(&[16][..], &[16, 64, 256][..]));
     let case = |cpus: u32, label: String, load| {
-        let group = ask.is_simulated().then(|| format!("{cpus} CPUs"));
-        let case = Case::new(group.unwrap_or_default(), label);
+        let case = Case::new(format!("{cpus} CPUs"), label);
         case.with("cpus", cpus).with("load", load)
     };
     let mut cells = Vec::new();
     for &cpus in &sizes {
-        let rounds = match ask.is_simulated() {
-            true => ask.rounds(1, (128 / cpus).clamp(1, 3)),
-            false => ask.rounds(2, 5),
-        };
-        for round in 0..rounds {
-            for &load in &loads {
+        for round in 0..ask.rounds(1, (128 / cpus).clamp(1, 3)) {
+            for &load in loads {
                 let case = case(cpus, format!("load {load:.1}"), load);
-                for &arm in arms {
-                    let scene = scene(ask, arm, (cpus, load, round), Contention::MEASURED)?;
+                for arm in ARMS {
+                    let scene = scene(ask, arm, (cpus, load, round), Contention::MEASURED);
                     cells.push(cell(&case, arm, round, scene));
                 }
             }
         }
     }
-    let mut parts = vec![part("loads", "Main beside side work", cells, targets(ask))];
-    if ask.is_simulated() {
-        let cpus = if sizes.contains(&64) { 64 } else { sizes[0] };
-        let load = if loads.contains(&1.0) { 1.0 } else { loads[0] };
-        let mut cells = Vec::new();
-        for (contention, label) in [
-            (Contention::NONE, "none"),
-            (Contention::LOW, "least plausible"),
-            (Contention::HIGH, "most plausible"),
-        ] {
-            let case = case(cpus, label.into(), load).with("contention", label);
-            for arm in SWEPT {
-                let scene = scene(ask, arm, (cpus, load, 0), contention)?;
-                cells.push(cell(&case, arm, 0, scene));
-            }
+    let cpus = if sizes.contains(&64) { 64 } else { sizes[0] };
+    let mut swept = Vec::new();
+    for (contention, label) in [
+        (Contention::NONE, "none"),
+        (Contention::LOW, "least plausible"),
+        (Contention::HIGH, "most plausible"),
+    ] {
+        let case = case(cpus, label.into(), loads[0]).with("contention", label);
+        for arm in SWEPT {
+            let scene = scene(ask, arm, (cpus, loads[0], 0), contention);
+            swept.push(cell(&case, arm, 0, scene));
         }
-        parts.push(part("contention", "Contention swept", cells, Vec::new()));
     }
-    Ok(parts)
+    Ok(vec![
+        part("loads", "Main beside side work", cells, targets()),
+        part("contention", "Contention swept", swept, Vec::new()),
+    ])
 }
 
 /// A cell of this experiment, and of the demonstration.
@@ -157,27 +121,24 @@ pub fn scene(
     arm: Placing,
     (cpus, load, round): (u32, f64, u32),
     contention: Contention,
-) -> Result<Scene, LabError> {
+) -> Scene {
     let seed = ask.seed(&[u64::from(cpus), (load * 1000.0) as u64, u64::from(round)]);
     let (warm_ms, window_ms) = lengths(ask, arm, cpus);
     let model = sim::server(cpus, contention);
     let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
     let share = load * LEVEL_ONE;
-    let (main, side) = arm.groups(&mut scene, share)?;
+    let (main, side) = arm.groups(&mut scene, share);
     scene.role(Role::Main, Some(main), Kind::Server { share });
     if arm != Placing::NoSide {
         scene.role(Role::Side, Some(side), Kind::hogs(cpus));
     }
-    Ok(scene)
+    scene
 }
 
 /// Before the window, and the window, ms. Small simulated machines run longer, so that each has
 /// about as many requests. The agent begins at the tolerance and gives slowly, on large machines
 /// most of all.
 fn lengths(ask: &Ask<'_>, arm: Placing, cpus: u32) -> (u64, u64) {
-    if !ask.is_simulated() {
-        return ask.quick_or((600, 1_200), (1_500, 4_000));
-    }
     let warm_ms = match arm {
         Placing::Tidegate(..) if cpus >= 64 => ask.quick_or(3_000, 16_000),
         Placing::Tidegate(..) => ask.quick_or(3_000, 4_000),
@@ -196,7 +157,7 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let latency = o.latency(0, "latency");
     let s = o.whole(loads);
     let mut figures = Figures::default();
-    for name in ["avg", "p50", "p90", "p99", "p999", "max"] {
+    for name in LATENCIES {
         let us = match latency.completed {
             0 => f64::INFINITY,
             _ => latency.statistic(name),
@@ -223,12 +184,8 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     vec![figures]
 }
 
-fn targets(ask: &Ask<'_>) -> Vec<Target> {
-    let ours: &[&str] = match (ask.is_simulated(), ask.is_sched_ext()) {
-        (true, _) => &["tidegate_30", "tidegate_cores_30"],
-        (_, true) => &["tidegate_30", "sched_ext_30"],
-        _ => &["tidegate_30"],
-    };
+fn targets() -> Vec<Target> {
+    let ours = &["tidegate_30", "tidegate_cores_30"];
     let worst = |metric: Metric, arms: &[&str], over| {
         let name = if metric.name == "avg_us" {
             "average"

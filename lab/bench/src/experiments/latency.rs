@@ -1,34 +1,30 @@
-//! Latency hints: cyclictest alone and beside hackbench, hackbench itself, and what three hogs keep
-//! beside a task that hints. On a real kernel the ways of hinting are compared, simulated the
-//! schedulers.
+//! Latency hints under simulated schedulers: cyclictest alone and beside hackbench, hackbench
+//! itself, and what three hogs keep beside a task that hints.
 
 use tidegate_sim::{CfsConfig, Scheduler};
 
-use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, elapsed, metric,
     scaled,
 };
+use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Group, Hint, Keeper, Kind, MS, Outcome, S, Scene};
+use crate::scene::{Hint, Kind, LATENCIES, MS, Outcome, S, Scene};
 
 pub static LATENCY: Experiment = Experiment {
     name: "latency",
     question: "What a latency hint gives, and what it costs others",
-    places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    places: &[On::Sim],
     parts,
     notes: &[
-        "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g 16 (640 tasks) without end, in the \
-         same group, or apart in another of the same weight. hackbench alone has a hint of 19 for all its tasks, so that it \
-         yields. By hand: sched_setattr with the kernel's shortest slice (100 us), or to yield its longest (100 ms), which is the \
-         most that a stock kernel offers. Fairness: three hogs and the hinting task on one CPU, worst share against its fair \
+        "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g 16 (640 tasks) without end. \
+         hackbench alone has a hint of 19 for all its tasks, so that it yields. Fairness: three hogs and the hinting task on one CPU, worst share against its fair \
          one: an equal part if a hog hints; if a task hints that sleeps in between and asks for 44 % of 4 ms, each hog's against \
          their mean, and against a quarter if it has less.",
         "What a hint cannot do on a stock kernel: a fair class lets nobody run who has had more than a fair share. Beside 640 \
          tasks in one group a timer task has, so that it waits until the others have caught up, however short its slice is \
-         (EEVDF's eligibility). In a group of its own its share is half of the machine, and it runs at once. Under the sched_ext \
-         engine a hint is a group's: what hints is in a group whose weight makes it one of as many equals.",
+         (EEVDF's eligibility). In a group of its own its share is half of the machine, and it runs at once.",
         "Simulated. Mechanism: which task runs next and which it preempts, by each class's rules; under EEVDF a hint is a slice, \
          under CFS with the latency-nice series an offset in the wakeup comparison. The model's: the machine (the series does \
          not name its own), what a switch, a wakeup and a message cost, no interrupts and no sections with preemption off (the \
@@ -62,9 +58,9 @@ const TIMER: [Metric; 7] = [
 const ELAPSED: Metric = metric("elapsed_seconds", "seconds", 3);
 const UNFAIR: Metric = scaled("worst_share_off_ratio", "worst share off by, %", 100.0, 3);
 
-/// A way of hinting: its arm, who keeps it, the fair class (simulated), and whether it hints.
+/// A way of hinting: its arm, the fair class, and whether it hints.
 #[derive(Clone, Copy)]
-struct Way(&'static str, &'static str, Keeper, FairClass, bool);
+struct Way(&'static str, &'static str, FairClass, bool);
 
 #[derive(Clone, Copy, PartialEq)]
 enum FairClass {
@@ -74,120 +70,49 @@ enum FairClass {
     CfsHinted,
 }
 
-fn ways(ask: &Ask<'_>) -> Vec<Way> {
-    use FairClass::{Cfs, CfsHinted, Eevdf};
-    let (nobody, sched_ext) = (Keeper::Nobody, Keeper::SchedExt);
-    if ask.is_simulated() {
-        let series = "CFS with the latency-nice series";
-        let ours = Keeper::TIDEGATE;
-        return vec![
-            Way("cfs", "CFS", nobody, Cfs, false),
-            Way("cfs_series", series, nobody, CfsHinted, false),
-            Way(
-                "cfs_series_hint",
-                "... with a hint",
-                nobody,
-                CfsHinted,
-                true,
-            ),
-            Way("eevdf", "EEVDF", nobody, Eevdf, false),
-            Way("eevdf_hint", "EEVDF, hint as slice", ours, Eevdf, true),
-        ];
-    }
-    let mut ways = vec![
-        Way("nothing", "nothing", nobody, Eevdf, false),
-        Way("slice", "slice by hand", nobody, Eevdf, true),
-    ];
-    match ask.is_sched_ext() {
-        true => ways.extend([
-            Way(
-                "sched_ext_nothing",
-                "sched_ext engine, nothing",
-                sched_ext,
-                Eevdf,
-                false,
-            ),
-            Way("sched_ext", "sched_ext engine", sched_ext, Eevdf, true),
-        ]),
-        false => ways.push(Way("tidegate", "Tidegate", Keeper::TIDEGATE, Eevdf, true)),
-    }
-    ways
-}
+const SERIES: &str = "CFS with the latency-nice series";
+const WAYS: [Way; 5] = [
+    Way("cfs", "CFS", FairClass::Cfs, false),
+    Way("cfs_series", SERIES, FairClass::CfsHinted, false),
+    Way(
+        "cfs_series_hint",
+        "... with a hint",
+        FairClass::CfsHinted,
+        true,
+    ),
+    Way("eevdf", "EEVDF", FairClass::Eevdf, false),
+    Way(OURS, "EEVDF, hint as slice", FairClass::Eevdf, true),
+];
+/// What is promised, and its own kind without a hint.
+const OURS: &str = "eevdf_hint";
+const WITHOUT: &str = "eevdf";
 
-/// A scene with a group for what hints and one for the others: on the simulator the root, and
-/// without sched_ext the same one. Of the groups of sched_ext these are the weights.
-struct Stage {
-    scene: Scene,
-    others: Option<usize>,
-    hinting: Option<usize>,
-    way: Way,
-    is_simulated: bool,
-}
-
-impl Stage {
-    fn new(ask: &Ask<'_>, way: Way, cpus: u32, seed: u64, weights: (u32, u32)) -> Self {
-        let Way(_, _, keeper, class, _) = way;
-        let mut model = sim::plain(cpus);
-        model.check = ask.options.quick;
-        if class != FairClass::Eevdf {
-            model.scheduler = Scheduler::Cfs(CfsConfig {
-                latency_nice: class == FairClass::CfsHinted,
-                ..CfsConfig::for_cpus(cpus)
-            });
-        }
-        let mut stage = Stage {
-            scene: Scene::new(model, 0, 0, ask.seed(&[seed])),
-            others: None,
-            hinting: None,
-            way,
-            is_simulated: ask.is_simulated(),
-        };
-        if stage.is_simulated {
-            return stage;
-        }
-        stage.scene.keeper = keeper;
-        let is_sched_ext = keeper == Keeper::SchedExt;
-        let mut group = |name, weight| {
-            let weight = if is_sched_ext { weight } else { 0 };
-            let group = Group::new(name);
-            Some(stage.scene.group(Group { weight, ..group }))
-        };
-        stage.others = group("both", weights.0);
-        stage.hinting = match is_sched_ext {
-            true => group("hinted", weights.1),
-            false => stage.others,
-        };
-        stage
-    }
-
-    /// Adds the load that hints.
-    fn hint(mut self, name: &'static str, kind: Kind, hint: i8) -> Scene {
-        let load = self.scene.load(name, self.hinting, kind);
-        self.scene.loads[load].hint = match (self.way.4, self.way.2) {
-            (false, _) => Hint::None,
-            (true, Keeper::Nobody) if !self.is_simulated => {
-                Hint::SliceUs(if hint < 0 { 100 } else { 100_000 })
-            }
-            (true, _) => Hint::Latency(hint),
-        };
-        self.scene
-    }
-}
-
-/// A cell for each case, way and round.
-fn cells(ask: &Ask<'_>, cases: &[Case], scene: impl Fn(&Case, Way) -> Scene) -> Vec<Cell> {
-    let rounds = if ask.is_simulated() {
-        1
-    } else {
-        ask.rounds(1, 1)
-    };
+/// A cell for each case and way. The scene is without what hints, which is a name, a kind and a
+/// hint.
+fn cells(
+    ask: &Ask<'_>,
+    cases: &[Case],
+    (cpus, seed): (u32, u64),
+    scene: impl Fn(&Case, &mut Scene) -> (&'static str, Kind, i8),
+) -> Vec<Cell> {
     let mut cells = Vec::new();
     for case in cases {
-        for way in ways(ask) {
-            for round in 0..rounds {
-                let arm = Arm::new(way.0, way.1);
-                cells.push(Cell::new(case, arm, round, scene(case, way)));
+        for Way(key, label, class, has_hint) in WAYS {
+            let mut model = sim::plain(cpus);
+            model.check = ask.options.quick;
+            if class != FairClass::Eevdf {
+                model.scheduler = Scheduler::Cfs(CfsConfig {
+                    latency_nice: class == FairClass::CfsHinted,
+                    ..CfsConfig::for_cpus(cpus)
+                });
             }
+            let mut own = Scene::new(model, 0, 0, ask.seed(&[seed]));
+            let (name, kind, hint) = scene(case, &mut own);
+            let load = own.load(name, None, kind);
+            if has_hint {
+                own.loads[load].hint = Hint::Latency(hint);
+            }
+            cells.push(Cell::new(case, Arm::new(key, label), 0, own));
         }
     }
     cells
@@ -198,132 +123,75 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     Ok(vec![timers(ask, cpus), messages(ask, cpus), shares(ask)])
 }
 
-/// What is promised, and its own kind without a hint.
-fn ours(ask: &Ask<'_>) -> (&'static str, &'static str) {
-    match (ask.is_simulated(), ask.is_sched_ext()) {
-        (true, _) => ("eevdf_hint", "eevdf"),
-        (_, true) => ("sched_ext", "sched_ext_nothing"),
-        _ => ("tidegate", "nothing"),
-    }
-}
-
 fn timers(ask: &Ask<'_>, cpus: u32) -> Part {
-    let (warm_ns, full_ns) = match (ask.is_simulated(), ask.is_virtual()) {
-        (true, _) => (S / 2, 5 * S),
-        (_, true) => (ask.quick_or(S / 2, S), 5 * S / 2),
-        _ => (ask.quick_or(S / 2, S), 5 * S),
-    };
-    let apart = (!ask.is_simulated()).then_some("hackbench apart");
-    let beside = ["nothing", "hackbench"].into_iter().chain(apart);
     let case = |beside| Case::new("", format!("beside {beside}")).with("beside", beside);
-    let cases: Vec<Case> = beside
-        .map(|beside| case(beside).with("cpus", cpus))
-        .collect();
-    let cells = cells(ask, &cases, |case, way| {
-        let weights = match case.label.as_str() {
-            "beside hackbench" => (10_000, 15),
-            _ => (100, 100),
-        };
-        let mut stage = Stage::new(ask, way, cpus, 1, weights);
-        stage.scene.warm_ns = warm_ns;
-        stage.scene.window_ns = ask.quick_or(S, full_ns);
-        let kind = Kind::Hackbench {
-            groups: BESIDE_GROUPS,
-            loops: 0,
-        };
-        let group = match case.label.as_str() {
-            "beside hackbench apart" => Some(stage.scene.group(Group::new("apart"))),
-            _ => stage.others,
-        };
+    let cases = ["nothing", "hackbench"].map(|beside| case(beside).with("cpus", cpus));
+    let cells = cells(ask, &cases, (cpus, 1), |case, scene| {
+        scene.warm_ns = S / 2;
+        scene.window_ns = ask.quick_or(S, 5 * S);
         if case.label != "beside nothing" {
-            stage.scene.load("hackbench", group, kind);
+            let (groups, loops) = (BESIDE_GROUPS, 0);
+            scene.load("hackbench", None, Kind::Hackbench { groups, loops });
         }
-        stage.hint("cyclictest", Kind::Cyclictest, SENSITIVE)
+        ("cyclictest", Kind::Cyclictest, SENSITIVE)
     });
-    let (ours, without) = ours(ask);
     let p99 = |what, arm| Target::new(what, &[arm], P99, "×").cases("beside", "hackbench");
     let over_idle = |arm| {
         let what = "cyclictest p99 beside hackbench over an idle machine: {arm}";
         p99(what, arm).over_case("beside nothing")
     };
-    let by_hand = if ask.is_simulated() { "eevdf" } else { "slice" };
     let what = "the p99 beside hackbench over the strongest of a stock kernel: {arm}";
-    let against = p99(what, ours).over(by_hand);
+    let against = p99(what, OURS).over(WITHOUT);
     let gain = |arm, hinted: &'static str| {
         let what = "cyclictest p99 beside hackbench, without a hint over with one";
         p99(what, arm).over(hinted)
     };
-    let mut targets = vec![
-        over_idle(ours).bound(Bound::Most(2.0)),
+    let targets = [
+        over_idle(OURS).bound(Bound::Most(2.0)),
         against.bound(Bound::Most(1.05)),
-        gain(without, ours),
-    ];
-    if ask.is_simulated() {
+        gain(WITHOUT, OURS),
         // The series' second run: 19044 us without a hint, 110 with −20.
-        targets.push(gain("cfs_series", "cfs_series_hint").published(19044.0 / 110.0));
-        targets.push(over_idle("cfs_series_hint"));
-    }
+        gain("cfs_series", "cfs_series_hint").published(19044.0 / 110.0),
+        over_idle("cfs_series_hint"),
+    ];
     Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER).targets(targets)
 }
 
-pub fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
+fn timer_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
     let timer = cell.scene.loads.len() - 1;
-    // The simulator tells waking apart from the end of the work.
-    let simulated = o.latency(timer, "wakeup");
-    let wakeup = match simulated.completed {
-        0 => o.latency(timer, "latency"),
-        _ => simulated,
-    };
+    let wakeup = o.latency(timer, "wakeup");
     let own = o.used_cpus(timer);
     let figures = Figures::default()
-        .latency("", &wakeup, &["avg", "p50", "p90", "p99", "p999", "max"])
+        .latency("", &wakeup, &LATENCIES)
         .with("wakeups", wakeup.completed as f64)
         .with("kept_ratio", wakeup.completed as f64 / (o.seconds() * 1e3))
         .with("own_cpus", own);
-    let figures = match o.loads[timer].run_delay_us {
-        Some(us) => figures.with("run_delay_us", us),
-        None => figures,
-    };
     if timer == 0 {
         return vec![figures];
     }
-    let busy = o.extra("busy_cpus");
-    let others = if busy.is_nan() {
-        o.used_cpus(0)
-    } else {
-        busy - own
-    };
+    let others = o.extra("busy_cpus") - own;
     let figures = figures.with("others_ratio", others / o.cpus);
     vec![figures.with("messages_per_second", o.loads[0].work_per_second)]
 }
 
 fn messages(ask: &Ask<'_>, cpus: u32) -> Part {
-    let loops = match (ask.is_simulated(), ask.is_virtual()) {
-        (true, _) => PUBLISHED_LOOPS / ask.quick_or(16, 4),
-        (_, true) => ask.quick_or(160, 320),
-        _ => ask.quick_or(160, PUBLISHED_LOOPS),
-    };
+    let loops = PUBLISHED_LOOPS / ask.quick_or(16, 4);
     let sizes = &GROUPS[..ask.quick_or(2, 4)];
     let case = |&(groups, _): &(u32, f64)| {
         let case = Case::new("", format!("{groups} groups"));
         case.with("cpus", cpus).with("groups", groups)
     };
     let cases: Vec<Case> = sizes.iter().map(case).collect();
-    let cells = cells(ask, &cases, |case, way| {
-        let mut stage = Stage::new(ask, way, cpus, 2, (100, 100));
-        stage.scene.window_ns = 600 * S;
-        stage.scene.look_ns = Some(50 * MS);
-        stage.scene.until_done = Some(0);
+    let cells = cells(ask, &cases, (cpus, 2), |case, scene| {
+        scene.window_ns = 600 * S;
+        scene.look_ns = Some(50 * MS);
+        scene.until_done = Some(0);
         let groups = case.given("groups") as u32;
         let loops = (loops / groups).max(1);
-        stage.hint("hackbench", Kind::Hackbench { groups, loops }, YIELDING)
+        ("hackbench", Kind::Hackbench { groups, loops }, YIELDING)
     });
-    let (ours, without) = ours(ask);
-    let series = ask
-        .is_simulated()
-        .then_some(("cfs_series", "cfs_series_hint"));
     let mut targets = Vec::new();
-    for (without, hinted) in std::iter::once((without, ours)).chain(series) {
+    for (without, hinted) in [(WITHOUT, OURS), ("cfs_series", "cfs_series_hint")] {
         for &(groups, published) in sizes {
             let what = format!("hackbench, {groups} groups, time without hints over with");
             let target = Target::new(what, &[without], ELAPSED, "×").over(hinted);
@@ -334,35 +202,27 @@ fn messages(ask: &Ask<'_>, cpus: u32) -> Part {
 }
 
 fn shares(ask: &Ask<'_>) -> Part {
-    let seconds = ask.quick_or(if ask.is_simulated() { 5 } else { 3 }, 20);
     let case = |label, is_hog| Case::new("", label).with("hinting_is_hog", is_hog);
     let cases = [
         case("a hog hints", true),
         case("a task that asks for 44 % hints", false),
     ];
-    let cells = cells(ask, &cases, |case, way| {
-        let mut stage = Stage::new(ask, way, 1, 3, (300, 100));
-        (stage.scene.warm_ns, stage.scene.window_ns) = (S, seconds * S);
-        let pinned = Kind::Hogs {
-            tasks: 1,
-            pinned: true,
-        };
+    let cells = cells(ask, &cases, (1, 3), |case, scene| {
+        (scene.warm_ns, scene.window_ns) = (S, ask.quick_or(5, 20) * S);
         for _ in 0..3 {
-            stage.scene.load("hog", stage.others, pinned.clone());
+            scene.load("hog", None, Kind::hogs(1));
         }
         let hinting = match case.label.as_str() {
-            "a hog hints" => pinned,
+            "a hog hints" => Kind::hogs(1),
             _ => Kind::Periodic {
-                tasks: 1,
                 work_ns: 1_760_000,
                 period_ns: 4 * MS,
-                pinned: true,
             },
         };
-        stage.hint("hinting", hinting, SENSITIVE)
+        ("hinting", hinting, SENSITIVE)
     });
     let what = "worst share against its fair one: {arm}";
-    let target = Target::new(what, &[ours(ask).0], UNFAIR, "%").of(Of::Most);
+    let target = Target::new(what, &[OURS], UNFAIR, "%").of(Of::Most);
     let title = "Three hogs and a hinting task on one CPU";
     Part::new("fairness", title, cells, share_figures, &[UNFAIR])
         .targets([target.bound(Bound::Most(1.0))])

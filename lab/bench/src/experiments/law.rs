@@ -6,19 +6,18 @@
 //! than one point below that.
 
 use super::placing::{HEADROOM_PCT, Placing, TOLERANCE};
-use super::{HOST, HOST_EXT, SIM, VM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
-use crate::options::Sense;
+use crate::options::{On, Sense};
 use crate::runners::sim;
 use crate::scene::{Kind, MS, Outcome, Role, S, Scene, Shares};
 
 pub static LAW: Experiment = Experiment {
     name: "law",
     question: "Headroom against the table of the cpu.headroom patches (2019)",
-    places: &[HOST, HOST_EXT, VM, VM_EXT, SIM],
+    places: &[On::Host, On::Vm, On::Sim],
     parts,
     notes: &[
         "Headroom 30 %; side work has one thread a CPU that always wants more (one in all where it says so); main has a thread \
@@ -118,15 +117,9 @@ fn ramp(t: f64) -> u32 {
 
 fn arms(ask: &Ask<'_>) -> Vec<Placing> {
     let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, false);
-    match (ask.is_simulated(), ask.options.sense) {
-        (true, Some(sense)) => vec![sensed(Some(sense))],
-        (true, None) => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
-        _ if ask.is_sched_ext() => vec![
-            Placing::CpuIdle,
-            Placing::tidegate(HEADROOM_PCT),
-            Placing::SchedExt(HEADROOM_PCT),
-        ],
-        _ => vec![Placing::tidegate(HEADROOM_PCT)],
+    match ask.is_simulated() {
+        true => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
+        false => vec![Placing::tidegate(HEADROOM_PCT)],
     }
 }
 
@@ -139,19 +132,15 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         for &arm in &arms {
             for &cpus in &sizes {
                 for row in ROWS {
-                    constant.push(level(ask, arm, cpus, row, round)?);
+                    constant.push(level(ask, arm, cpus, row, round));
                 }
             }
-            // cpu.idle keeps nothing idle, whatever main does.
-            if arm.headroom() > 0.0 {
-                for pattern in PATTERNS {
-                    varying.push(moving(ask, arm, wide, pattern, round)?);
-                }
+            for pattern in PATTERNS {
+                varying.push(moving(ask, arm, wide, pattern, round));
             }
         }
     }
-    let ours = arms.iter().filter(|arm| arm.headroom() > 0.0);
-    let keys: Vec<String> = ours.map(|arm| arm.arm().key).collect();
+    let keys: Vec<String> = arms.iter().map(|arm| arm.arm().key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let what = "idle against due, varying main, worst second";
     let worst = Target::new(what, &keys, WORST, "points").of(Of::Least);
@@ -172,20 +161,15 @@ fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
         let target = Target::new(what, keys, metric, "%").cases("kind", kind);
         target.of(Of::Least).bound(Bound::Least(least))
     };
-    let off = |arms: &[&str], bound| {
-        let what = "idle against due, constant main, worst row";
-        let target = Target::new(what, arms, OFF_ABS, "points");
-        target.of(Of::Most).bound(Bound::Most(bound))
-    };
-    let (sched_ext, cgroup): (Vec<&str>, Vec<&str>) =
-        keys.iter().partition(|k| k.starts_with("sched_ext"));
+    let what = "idle against due, constant main, worst row";
+    let off = Target::new(what, keys, OFF_ABS, "points").of(Of::Most);
     let what = "side at 70 and 80 % main (tolerance 1 %), most";
     let side = Target::new(what, keys, SIDE, "%").cases("kind", "floor");
     let what = "quota writes in steady state, worst row";
-    let writes = Target::new(what, &cgroup, WRITES, "per second").of(Of::Most);
+    let writes = Target::new(what, keys, WRITES, "per second").of(Of::Most);
     let what = "side at 70 and 80 % main (tolerance 1 %), least";
     let mut targets = vec![
-        off(&cgroup, 1.0),
+        off.bound(Bound::Most(1.0)),
         least(
             "reclaim at 30–60 % main, worst row",
             "published",
@@ -202,11 +186,8 @@ fn targets(ask: &Ask<'_>, keys: &[&str]) -> Vec<Target> {
         side.of(Of::Most).bound(Bound::Most(2.0)),
         writes.bound(Bound::Most(5.0)),
     ];
-    if !sched_ext.is_empty() {
-        targets.insert(0, off(&sched_ext, 0.5));
-    }
     if !ask.is_simulated() {
-        let cost = Target::new("agent's cost", &cgroup, KEEPER, "% of one CPU").of(Of::Mean);
+        let cost = Target::new("agent's cost", keys, KEEPER, "% of one CPU").of(Of::Mean);
         targets.push(cost.bound(Bound::Most(0.5)));
     }
     targets
@@ -219,13 +200,13 @@ fn scene(
     cpus: u32,
     (warm_ns, window_ns): (u64, u64),
     (main, hogs): (Kind, u32),
-) -> Result<Scene, LabError> {
+) -> Scene {
     let seed = ask.seed(&[u64::from(cpus)]);
     let mut scene = Scene::new(sim::plain(cpus), warm_ns, window_ns, seed);
-    let (main_group, side) = arm.groups(&mut scene, 0.4)?;
+    let (main_group, side) = arm.groups(&mut scene, 0.4);
     scene.role(Role::Main, Some(main_group), main);
     scene.role(Role::Side, Some(side), Kind::hogs(hogs));
-    Ok(scene)
+    scene
 }
 
 fn level(
@@ -234,7 +215,7 @@ fn level(
     cpus: u32,
     (main_pct, kind, one): (u32, &'static str, bool),
     round: u32,
-) -> Result<Cell, LabError> {
+) -> Cell {
     let (settle_ms, window_ms) = match ask.is_simulated() {
         true => ask.quick_or((1_500, 2_000), (3_000, 10_000)),
         false => ask.quick_or((1_500, 3_000), (3_000, 12_000)),
@@ -255,8 +236,8 @@ fn level(
         cpus,
         (settle_ms * MS, window_ms * MS),
         (main, hogs),
-    )?;
-    Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
+    );
+    Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom())
 }
 
 fn moving(
@@ -265,7 +246,7 @@ fn moving(
     cpus: u32,
     Pattern(label, kind, levels): Pattern,
     round: u32,
-) -> Result<Cell, LabError> {
+) -> Cell {
     let seconds = ask.quick_or(6, 30);
     let main = match levels {
         None => Kind::Server { share: 0.4 },
@@ -283,9 +264,9 @@ fn moving(
         .with("cpus", cpus)
         .with("kind", kind)
         .with("pattern", label);
-    let mut scene = scene(ask, arm, cpus, (S, seconds * S), (main, cpus))?;
+    let mut scene = scene(ask, arm, cpus, (S, seconds * S), (main, cpus));
     scene.look_ns = Some(100 * MS);
-    Ok(Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom()))
+    Cell::new(&case, arm.arm(), round, scene).due("headroom_ratio", arm.headroom())
 }
 
 /// Idle that the terms ask for while main and the rest use this much.
@@ -374,7 +355,7 @@ mod tests {
         options.on = On::Sim;
         let (options, cpus) = (&options, 2);
         let ask = Ask { options, cpus };
-        let cell = moving(&ask, Placing::tidegate(30), 2, PATTERNS[3], 0).expect("a cell");
+        let cell = moving(&ask, Placing::tidegate(30), 2, PATTERNS[3], 0);
         // Two CPUs; in the second from 2.0 to 3.0 s side work takes 10 points too much.
         let look = |i: u64| Look {
             at_ns: i * 100 * MS,

@@ -9,10 +9,10 @@
 //! | slices | Linux commit de53fd7aedb1, Dave Chiluk, 2019 | `slices` |
 //! | rate caps | *CPU rate caps*, Peter Williams, 2006 | `caps` |
 
-mod burst;
-mod caps;
+pub mod burst;
+pub mod caps;
 pub mod headroom;
-pub mod latency;
+mod latency;
 mod law;
 pub mod placing;
 mod slices;
@@ -27,16 +27,9 @@ pub use slices::SLICES;
 pub use step::STEP;
 
 use crate::experiment::Experiment;
-use crate::options::{Engine, On};
 
 /// All of them, in the order of the command's help.
 pub static ALL: [&Experiment; 7] = [&LAW, &STEP, &HEADROOM, &LATENCY, &BURST, &SLICES, &CAPS];
-
-const HOST: (On, Engine) = (On::Host, Engine::Cgroup);
-const HOST_EXT: (On, Engine) = (On::Host, Engine::SchedExt);
-const VM: (On, Engine) = (On::Vm, Engine::Cgroup);
-const VM_EXT: (On, Engine) = (On::Vm, Engine::SchedExt);
-const SIM: (On, Engine) = (On::Sim, Engine::Cgroup);
 
 #[cfg(test)]
 mod tests {
@@ -47,9 +40,9 @@ mod tests {
     #[test]
     fn every_experiment_plans_its_cells_where_it_runs() {
         for e in ALL {
-            for &(on, engine) in e.places {
+            for &on in e.places {
                 let mut options = LabOptions::new(e);
-                (options.on, options.engine, options.quick) = (on, engine, true);
+                (options.on, options.quick) = (on, true);
                 let ask = Ask {
                     options: &options,
                     cpus: 2,

@@ -1,6 +1,5 @@
 //! Ways of placing side work beside main: the arms of several experiments.
 
-use crate::LabError;
 use crate::experiment::Arm;
 use crate::options::Sense;
 use crate::runners::sim;
@@ -22,8 +21,6 @@ pub enum Placing {
     CpuIdle,
     /// A headroom of 0 is none: what `tidegate run` does by itself.
     Tidegate(u32, Option<Sense>, bool),
-    /// Tidegate's sched_ext engine with this headroom.
-    SchedExt(u32),
     Law(Law),
 }
 
@@ -56,10 +53,6 @@ impl Placing {
                     format!("{label} {pct} %{sensing}"),
                 )
             }
-            Placing::SchedExt(pct) => Arm::new(
-                format!("sched_ext_{pct}"),
-                format!("sched_ext engine {pct} %"),
-            ),
             Placing::Law(Law::Sideloader) => Arm::new("sideloader", "sideloader's law"),
             Placing::Law(Law::Koordlet) => Arm::new("koordlet", "koordlet's law"),
             Placing::Law(Law::Katalyst) => Arm::new("katalyst", "Katalyst's law"),
@@ -69,7 +62,7 @@ impl Placing {
     /// The part of the machine that it keeps idle.
     pub fn headroom(self) -> f64 {
         match self {
-            Placing::Tidegate(pct, ..) | Placing::SchedExt(pct) => f64::from(pct) / 100.0,
+            Placing::Tidegate(pct, ..) => f64::from(pct) / 100.0,
             _ => 0.0,
         }
     }
@@ -84,10 +77,10 @@ impl Placing {
 
     /// Adds main's group and side's. A published law starts in its steady state beside a main that
     /// takes this part of the machine, and more where siblings are busy.
-    pub fn groups(self, scene: &mut Scene, busy: f64) -> Result<(usize, usize), LabError> {
+    pub fn groups(self, scene: &mut Scene, busy: f64) -> (usize, usize) {
         let terms = match self {
             Placing::Tidegate(0, ..) => Terms::default(),
-            Placing::Tidegate(pct, ..) | Placing::SchedExt(pct) => Terms {
+            Placing::Tidegate(pct, ..) => Terms {
                 headroom_pct: Some(pct),
                 ..Terms::role(Role::Main)
             },
@@ -98,18 +91,17 @@ impl Placing {
             ..Group::new("main")
         });
         if self == Placing::AsStarted {
-            return Ok((main, main));
+            return (main, main);
         }
         let light = matches!(self, Placing::WeightOne | Placing::Tidegate(_, _, true));
         let side = scene.group(Group {
-            idle: !light && !matches!(self, Placing::OwnGroup | Placing::SchedExt(_)),
+            idle: !light && self != Placing::OwnGroup,
             weight: u32::from(light),
             terms: Terms::role(Role::Side),
             ..Group::new("side")
         });
         scene.keeper = match self {
             Placing::Tidegate(_, sense, whole_cores) => Keeper::Tidegate { sense, whole_cores },
-            Placing::SchedExt(_) => Keeper::SchedExt,
             Placing::Law(law) => {
                 let sibling_ppm = scene.model.contention.sibling_ppm;
                 let speed = (1.0 - f64::from(sibling_ppm) / 1e6).max(0.1);
@@ -117,6 +109,6 @@ impl Placing {
             }
             _ => Keeper::Nobody,
         };
-        Ok((main, side))
+        (main, side)
     }
 }

@@ -8,24 +8,22 @@
 
 use tidegate_sim::MachineConfig;
 
-use super::{HOST_EXT, SIM, VM_EXT};
 use crate::LabError;
 use crate::experiment::{
-    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
-    metric, scaled,
+    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, scaled,
 };
+use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Group, Keeper, Kind, MS, Max, Outcome, S, Scene};
+use crate::scene::{Group, Kind, Max, Outcome, S, Scene};
 
 pub static SLICES: Experiment = Experiment {
     name: "slices",
     question: "What becomes of a quota that many CPUs share",
-    places: &[HOST_EXT, VM_EXT, SIM],
+    places: &[On::Sim],
     parts,
     notes: &[
         "A group with 10 ms in 100 ms. fibtest: one thread computes without end, on each other CPU one runs a moment and sleeps \
-         for 10 ms. Bursts: on each CPU 4 us of work each 10 ms, all due at the same moments. Excess is the most that the group \
-         used above its quota over any number of whole periods, divided by the CPUs: what silos held back (at most 1 ms each), \
+         for 10 ms. Excess is the most that the group used above its quota over any number of whole periods, divided by the CPUs: what silos held back (at most 1 ms each), \
          and what the busy thread overran until a tick.",
         "Simulated. Mechanism: pool, silos, slices, return of all but 1 ms and turnover as in the kernel, once with the expiry \
          that de53fd7aedb1 removed. The model's: the costs of a switch and a wakeup, which the group pays, and no contention \
@@ -39,52 +37,38 @@ const QUOTA_US: u64 = 10_000;
 const PERIOD_US: u64 = 100_000;
 const CPUS: u32 = 80;
 const DEFAULT_SLICE_US: u64 = 5_000;
-/// Phases of a real group's periods, whose begin is not known: the one that sees least excess cuts
-/// no period's use in two.
-const PHASES: usize = 10;
 
 const BUSY: Metric = scaled("busy_thread_cpus", "busy thread, ms/s", 1e3, 2);
 const EXCESS: Metric = scaled("excess_us_per_cpu", "excess, ms a CPU", 1e-3, 3);
 const USED: Metric = scaled("used_of_quota_ratio", "of the quota used, %", 100.0, 1);
-const BURST: Metric = metric("burst_p99_us", "burst p99, us", 0);
-const METRICS: [Metric; 5] = [
+const METRICS: [Metric; 4] = [
     BUSY,
     USED,
     scaled("throttled_periods_ratio", "periods throttled, %", 100.0, 0),
     EXCESS,
-    BURST,
 ];
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
-    let seconds = ask.quick_or(3, 10);
-    let (cells, over, targets): (_, Alternatives, _) = match ask.is_simulated() {
-        true => (
-            simulated(ask, seconds),
-            &[("expire", &["busy_thread_cpus"])],
-            simulated_targets(),
-        ),
-        false => (
-            measured(ask, seconds),
-            &[("eevdf", &["busy_thread_cpus", "burst_p99_us"])],
-            measured_targets(),
-        ),
-    };
-    let part = Part::new("fibtest", "10 ms in 100 ms", cells, figures, &METRICS);
-    Ok(vec![part.over(over).targets(targets)])
+    let part = Part::new("fibtest", "10 ms in 100 ms", cells(ask), figures, &METRICS);
+    let part = part.over(&[("expire", &["busy_thread_cpus"])]);
+    Ok(vec![part.targets(targets())])
 }
 
-fn scene(model: MachineConfig, seconds: u64, seed: u64, kind: Kind, limited: bool) -> Scene {
+fn scene(model: MachineConfig, seconds: u64, seed: u64) -> Scene {
     let mut scene = Scene::new(model, S, seconds * S, seed);
-    let max = Max::new(QUOTA_US, PERIOD_US, 0);
     let group = scene.group(Group {
-        max: limited.then_some(max),
+        max: Some(Max::new(QUOTA_US, PERIOD_US, 0)),
         ..Group::new("limited")
     });
-    scene.load("fib", Some(group), kind);
+    // What a sleeping thread does between two sleeps: some hundred additions.
+    let (busy, work_ns) = (1, 200);
+    scene.load("fib", Some(group), Kind::Fibtest { busy, work_ns });
+    scene.look_ns = Some(PERIOD_US * 1_000);
     scene
 }
 
-fn simulated(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
+fn cells(ask: &Ask<'_>) -> Vec<Cell> {
+    let seconds = ask.quick_or(3, 10);
     let sizes = ask.sizes(ask.quick_or(&[CPUS][..], &[16, CPUS, 256][..]));
     let slices = [1_000, 2_500, DEFAULT_SLICE_US, 10_000, 20_000];
     let mut cells = Vec::new();
@@ -112,12 +96,7 @@ fn simulated(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
                         slices_expire: expire,
                         ..sim::plain(cpus)
                     };
-                    // What a sleeping thread does between two sleeps: some hundred additions.
-                    let (busy, work_ns) = (1, 200);
-                    let kind = Kind::Fibtest { busy, work_ns };
-                    let seed = ask.seed(&[u64::from(round)]);
-                    let mut scene = scene(model, seconds, seed, kind, true);
-                    scene.look_ns = Some(PERIOD_US * 1_000);
+                    let scene = scene(model, seconds, ask.seed(&[u64::from(round)]));
                     cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
                 }
             }
@@ -126,7 +105,7 @@ fn simulated(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
     cells
 }
 
-fn simulated_targets() -> Vec<Target> {
+fn targets() -> Vec<Target> {
     let stay = |hz| {
         let what = format!("the busy thread, slices that stay over slices that expire, HZ {hz}");
         let target = Target::new(what, &["stay"], BUSY, "×").over("expire");
@@ -138,46 +117,6 @@ fn simulated_targets() -> Vec<Target> {
     let stock = excess.cases("slice_us", DEFAULT_SLICE_US).of(Of::Most);
     let stock = stock.bound(Bound::Most(1.0)).published(1.0);
     vec![stay(1_000), stay(250), stock]
-}
-
-fn measured(ask: &Ask<'_>, seconds: u64) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for round in 0..ask.rounds(1, 1) {
-        for (load, busy, work_ns, limited) in [
-            ("fibtest", 1, 1_000, true),
-            ("bursts", 0, 4_000, true),
-            ("bursts without limit", 0, 4_000, false),
-        ] {
-            let case = Case::new(format!("{} CPUs", ask.cpus), load)
-                .with("load", load)
-                .with("busy", busy)
-                .with("quota_us", limited.then_some(QUOTA_US))
-                .with("period_us", PERIOD_US);
-            for (key, label, keeper) in [
-                ("eevdf", "the kernel's own", Keeper::Nobody),
-                ("sched_ext", "sched_ext engine", Keeper::SchedExt),
-            ] {
-                let kind = Kind::Fibtest { busy, work_ns };
-                let mut scene = scene(sim::plain(ask.cpus), seconds, 1, kind, limited);
-                scene.keeper = keeper;
-                scene.look_ns = Some(PERIOD_US * 1_000 / PHASES as u64);
-                cells.push(Cell::new(&case, Arm::new(key, label), round, scene));
-            }
-        }
-    }
-    cells
-}
-
-fn measured_targets() -> Vec<Target> {
-    let arms = &["eevdf", "sched_ext"];
-    let what = "use above the quota over whole periods, worst: {arm}";
-    let excess = Target::new(what, arms, EXCESS, "ms a CPU").of(Of::Most);
-    let p99 = Target::new("p99 of a burst over no limit: {arm}", arms, BURST, "×");
-    vec![
-        excess.bound(Bound::Most(1.0)).published(1.0),
-        p99.over_case("bursts without limit")
-            .cases("load", "bursts"),
-    ]
 }
 
 /// The greatest rise of `used − quota · n` from its lowest point so far: use above the quota over
@@ -193,36 +132,22 @@ fn excess_ns(used_ns: impl Iterator<Item = u64>) -> f64 {
     most as f64
 }
 
-fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
-    let phases = (PERIOD_US * 1_000 / cell.scene.look_ns.unwrap_or(MS)).max(1) as usize;
-    let of_phase = |phase: usize| {
-        let looks = o.looks.iter().skip(phase).step_by(phases);
-        let mut used = looks.map(|look| look.used_ns[0].0).peekable();
-        let from = used.peek().copied().unwrap_or(0);
-        excess_ns(used.map(|used| used - from))
-    };
-    let least = (0..phases).map(of_phase).fold(f64::INFINITY, f64::min);
+fn figures(_: &Cell, o: &Outcome) -> Vec<Figures> {
+    let from = o.looks.first().map_or(0, |look| look.used_ns[0].0);
+    let excess = excess_ns(o.looks.iter().map(|look| look.used_ns[0].0 - from));
     let quota_ns = o.seconds() * 1e9 * QUOTA_US as f64 / PERIOD_US as f64;
-    let latency = o.latency(0, "latency");
-    let mut figures = Figures::default()
+    let figures = Figures::default()
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
-        .latency("burst", &latency, &["avg", "p50", "p99", "max"])
-        .with("window_seconds", o.seconds());
-    if matches!(cell.scene.loads[0].kind, Kind::Fibtest { busy: 1.., .. }) {
-        figures = figures.with("busy_thread_cpus", o.first_ns(0) / 1e9 / o.seconds());
-    }
-    if cell.scene.groups[0].max.is_some() {
-        figures = figures
-            .with("throttled_periods_ratio", o.limits[0].throttled_ratio())
-            .with("excess_us_per_cpu", least / 1e3 / o.cpus);
-    }
+        .with("window_seconds", o.seconds())
+        .with("busy_thread_cpus", o.first_ns(0) / 1e9 / o.seconds())
+        .with("throttled_periods_ratio", o.limits[0].throttled_ratio())
+        .with("excess_us_per_cpu", excess / 1e3 / o.cpus);
     vec![figures]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::Look;
 
     #[test]
     fn excess_is_over_any_run_of_periods() {
@@ -230,38 +155,5 @@ mod tests {
         // One period unused, then two of the quota and a half each.
         let used = [0, 0, quota * 3 / 2, quota * 3];
         assert_eq!(excess_ns(used.into_iter()), quota as f64);
-    }
-
-    #[test]
-    fn a_period_that_is_cut_in_two_is_no_excess() {
-        let quota_ns = QUOTA_US * 1000;
-        let of = |used_ns: &dyn Fn(u64) -> u64| {
-            let kind = Kind::Fibtest {
-                busy: 1,
-                work_ns: 1,
-            };
-            let mut scene = scene(sim::plain(1), 3, 1, kind, true);
-            scene.look_ns = Some(10 * MS);
-            let cell = Cell::new(&Case::new("", ""), Arm::new("sched_ext", ""), 0, scene);
-            let look = |at: u64| Look {
-                at_ns: at * 10 * MS,
-                used_ns: vec![(used_ns(at), 0)],
-                ..Look::default()
-            };
-            let o = Outcome {
-                cpus: 1.0,
-                looks: (0..100).map(look).collect(),
-                limits: vec![Default::default()],
-                ..Outcome::default()
-            };
-            figures(&cell, &o)[0].get("excess_us_per_cpu")
-        };
-        // The quota is used at once at each period's start, wherever that is.
-        for phase in 0..PHASES as u64 {
-            assert_eq!(of(&|at| quota_ns * ((at + phase) / PHASES as u64)), 0.0);
-        }
-        // Half a quota too much in one period.
-        let beyond = of(&|at| quota_ns * (at / 10) + quota_ns / 2 * u64::from(at > 45));
-        assert_eq!(beyond, (quota_ns / 2) as f64 / 1e3);
     }
 }

@@ -5,11 +5,10 @@ use rand::RngExt as _;
 use tidegate_sim::{MachineConfig, Prng};
 
 use super::placing::{HEADROOM_PCT, Placing};
-use super::{HOST, HOST_EXT, SIM, VM_EXT};
 use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Part, Target, scaled,
 };
-use crate::options::Sense;
+use crate::options::{On, Sense};
 use crate::scene::{Kind, Law, MS, Outcome, Role, S, Scene};
 use crate::settle::Trace;
 use crate::{LabError, seeded};
@@ -17,7 +16,7 @@ use crate::{LabError, seeded};
 pub static STEP: Experiment = Experiment {
     name: "step",
     question: "How soon side work gives way",
-    places: &[HOST, HOST_EXT, VM_EXT, SIM],
+    places: &[On::Host, On::Sim],
     parts,
     notes: &[
         "Settled: the least t for which side's mean rate over [t, t + 20 ms] and over [t, t + 200 ms] is within 5 points of its \
@@ -49,14 +48,9 @@ pub const METRICS: [Metric; 6] = [
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, Some(sense), false);
-    let mut arms = match ask.options.sense {
-        Some(sense) => vec![sensed(sense)],
-        None => vec![sensed(Sense::Bpf), sensed(Sense::Usage)],
-    };
+    let mut arms = vec![sensed(Sense::Bpf), sensed(Sense::Usage)];
     if ask.is_simulated() {
         arms.extend([Law::Sideloader, Law::Koordlet, Law::Katalyst].map(Placing::Law));
-    } else if ask.is_sched_ext() {
-        arms.insert(0, Placing::SchedExt(HEADROOM_PCT));
     } else {
         arms.push(Placing::Law(Law::Sideloader));
     }
@@ -73,8 +67,8 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             for round in 0..rounds {
                 let case = Case::new(format!("{cpus} CPUs"), "10 to 80 %").with("cpus", cpus);
                 let scene = match ask.is_simulated() {
-                    true => simulated(ask, arm, cpus, round)?,
-                    false => measured(ask, arm, cpus, round)?,
+                    true => simulated(ask, arm, cpus, round),
+                    false => measured(ask, arm, cpus, round),
                 };
                 cells.push(cell(&case, arm, cpus, round, scene));
             }
@@ -86,7 +80,6 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         match arm {
             Placing::Tidegate(_, Some(Sense::Usage), _) => target.bound(Bound::Most(60.0)),
             Placing::Tidegate(..) => target.bound(Bound::Most(20.0)),
-            Placing::SchedExt(_) => target.bound(Bound::Most(2.0)),
             _ => target,
         }
     });
@@ -96,19 +89,14 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
 }
 
 /// Main holds these levels, each from a time on, beside side work that always wants more.
-pub fn scene(
-    arm: Placing,
-    cpus: u32,
-    seed: u64,
-    orders: Vec<(u64, u32)>,
-) -> Result<Scene, LabError> {
+pub fn scene(arm: Placing, cpus: u32, seed: u64, orders: Vec<(u64, u32)>) -> Scene {
     let mut scene = Scene::new(MachineConfig::new(cpus), 0, 0, seed);
-    let (main, side) = arm.groups(&mut scene, LOW)?;
+    let (main, side) = arm.groups(&mut scene, LOW);
     scene.role(Role::Main, Some(main), Kind::Level(orders));
     let hogs = Kind::hogs(cpus);
     scene.role(Role::Side, Some(side), hogs);
     scene.look_ns = Some(MS);
-    Ok(scene)
+    scene
 }
 
 /// A run of this arm, which is due an allowance at each level.
@@ -122,7 +110,7 @@ pub fn ppm(ratio: f64) -> u32 {
     (ratio * 1e6) as u32
 }
 
-fn simulated(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene, LabError> {
+fn simulated(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Scene {
     let seed = ask.seed(&[u64::from(cpus), u64::from(round)]);
     let (high_ns, back_ns) = match arm {
         Placing::Law(Law::Katalyst) => (30 * S, S),
@@ -132,13 +120,13 @@ fn simulated(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene
     let up_ns = SETTLE_NS + Prng::new(seed).below(S);
     let down_ns = up_ns + high_ns;
     let orders = vec![(0, ppm(LOW)), (up_ns, ppm(HIGH)), (down_ns, ppm(LOW))];
-    let mut scene = scene(arm, cpus, seed, orders)?;
+    let mut scene = scene(arm, cpus, seed, orders);
     scene.warm_ns = up_ns - S;
     scene.window_ns = S + high_ns + back_ns;
-    Ok(scene)
+    scene
 }
 
-fn measured(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene, LabError> {
+fn measured(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Scene {
     let seed = ask.seed(&[u64::from(round)]);
     let mut rng = seeded(seed);
     let (low_s, high_s, back_s) = ask.quick_or((0.7, 1.05, 0.8), (1.0, 1.5, 2.0));
@@ -151,10 +139,10 @@ fn measured(ask: &Ask<'_>, arm: Placing, cpus: u32, round: u32) -> Result<Scene,
         orders.extend([(up_ns, ppm(HIGH)), (down_ns, ppm(LOW))]);
         at_ns = down_ns + ns(back_s);
     }
-    let mut scene = scene(arm, cpus, seed, orders)?;
+    let mut scene = scene(arm, cpus, seed, orders);
     scene.warm_ns = ns(1.0);
     scene.window_ns = at_ns + ns(0.3) - scene.warm_ns;
-    Ok(scene)
+    scene
 }
 
 pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {

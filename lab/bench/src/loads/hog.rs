@@ -1,5 +1,5 @@
-//! Work that wants the CPU: all of it, or with a sleep after each stretch, or so much in each
-//! period. Each thread tells the longest time for which it wanted to run and did not.
+//! Work that wants the CPU: all of it, or with a sleep after each stretch. Each thread tells the
+//! longest time for which it wanted to run and did not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +20,6 @@ pub struct Options {
     /// CPU time between two sleeps; 0: it never sleeps.
     pub work_us: u64,
     pub sleep_us: u64,
-    /// ... or that it sleeps until the next multiple of this; what it missed is left out.
-    pub period_us: u64,
 }
 
 /// `measure` forgets the stops, `report` answers with the CPU time and the longest stop.
@@ -47,7 +45,7 @@ pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<()
 }
 
 fn burn(page: &SharedPage, slot: &Slot, options: Options, longest_ns: &AtomicU64) {
-    let (work_ns, period_ns) = (options.work_us * 1000, options.period_us * 1000);
+    let work_ns = options.work_us * 1000;
     let spin = Spin::calibrated();
     // When it was last seen to run, or to end a sleep of its own.
     let mut last_ns = monotonic_ns();
@@ -55,7 +53,6 @@ fn burn(page: &SharedPage, slot: &Slot, options: Options, longest_ns: &AtomicU64
         0 => u64::MAX,
         ns => thread_cpu_ns() + ns,
     };
-    let mut period_end_ns = monotonic_ns();
     let mut looks = 0;
     while !page.stopped() {
         spin.a_little();
@@ -68,13 +65,7 @@ fn burn(page: &SharedPage, slot: &Slot, options: Options, longest_ns: &AtomicU64
         if cpu_ns < sleep_at_ns {
             continue;
         }
-        if period_ns == 0 {
-            sleep_until(now + options.sleep_us * 1000);
-        } else {
-            period_end_ns += period_ns;
-            period_end_ns = period_end_ns.max(now.saturating_sub(period_ns));
-            sleep_until(period_end_ns);
-        }
+        sleep_until(now + options.sleep_us * 1000);
         last_ns = monotonic_ns();
         sleep_at_ns = thread_cpu_ns() + work_ns;
     }

@@ -5,14 +5,12 @@
 //! or the process that started it dies, so that nothing outlives the lab.
 
 pub mod forks;
-pub mod hackbench;
 pub mod hog;
 pub mod level;
 pub mod server;
 pub mod shared_page;
 pub mod spin;
 pub mod timer;
-pub mod work;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -40,12 +38,7 @@ pub struct Job {
 pub enum Generator {
     Server(server::Options),
     Level,
-    Timer(timer::Options),
-    /// 0 loops: without end.
-    Hackbench {
-        groups: usize,
-        loops: u64,
-    },
+    Timer,
     Hog(hog::Options),
     /// Each thread is a parent, whose children work for so long.
     Forks {
@@ -77,8 +70,7 @@ fn run(words: &[String]) -> Result<(), LabError> {
     match job.generator {
         Generator::Server(options) => server::run(page, job.threads, options),
         Generator::Level => level::run(page, job.threads),
-        Generator::Timer(options) => timer::run(page, job.threads, options),
-        Generator::Hackbench { groups, loops } => hackbench::run(&page, groups, loops),
+        Generator::Timer => timer::run(page),
         Generator::Hog(options) => hog::run(page, job.threads, options),
         Generator::Forks { work_us } => forks::run(&page, job.threads, work_us * 1000),
     }

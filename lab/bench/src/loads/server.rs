@@ -8,17 +8,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use rand::RngExt as _;
-use rand_distr::{Distribution as _, Exp};
 use serde::{Deserialize, Serialize};
 use tidegate_sim::Prng;
 
 use super::shared_page::SharedPage;
 use super::spin::Spin;
-use super::work::Work;
 use super::{Windows, lock};
+use crate::LabError;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
-use crate::{LabError, seeded};
 
 /// The batches: the time between two, the time over which one is due, and the requests of most and
 /// of one in three.
@@ -45,31 +42,28 @@ pub fn batches(seed: u64, length_ns: u64) -> Vec<u64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Request {
     due_ns: u64,
-    /// Its work, over the mean.
-    size: f64,
+    /// Its work, in parts per thousand of the mean.
+    size_ppt: u64,
 }
 
 type Arrivals = Box<dyn Iterator<Item = Request> + Send>;
 
 /// A rate of 0 means batches.
-fn arrivals(seed: u64, start_ns: u64, per_second: f64) -> Result<Arrivals, LabError> {
+fn arrivals(seed: u64, start_ns: u64, per_second: f64) -> Arrivals {
     if per_second == 0.0 {
         let due = batches(seed, BATCHES_NS).into_iter();
-        return Ok(Box::new(due.map(move |due_ns| Request {
+        return Box::new(due.map(move |due_ns| Request {
             due_ns: start_ns + due_ns,
-            size: 1.0,
-        })));
+            size_ppt: 1_000,
+        }));
     }
-    let gaps =
-        Exp::new(per_second).map_err(|e| LabError::process("server", format!("its rate: {e}")))?;
-    let (mut rng, mut due_ns) = (seeded(seed), start_ns);
-    Ok(Box::new(std::iter::repeat_with(move || {
-        due_ns += (gaps.sample(&mut rng) * 1e9) as u64;
-        Request {
-            due_ns,
-            size: rng.random_range(0.5..1.5),
-        }
-    })))
+    let gap_ns = (1e9 / per_second) as u64;
+    let (mut rng, mut due_ns) = (Prng::new(seed), start_ns);
+    Box::new(std::iter::repeat_with(move || {
+        due_ns += rng.exp_ns(gap_ns);
+        let size_ppt = rng.between(500, 1_500);
+        Request { due_ns, size_ppt }
+    }))
 }
 
 struct Server {
@@ -77,9 +71,8 @@ struct Server {
     arrivals: Mutex<Arrivals>,
     windows: Arc<Windows>,
     spin: Spin,
-    /// A mean request: steps of [`Work`], or blocks of [`Spin`].
-    amount: f64,
-    in_memory: bool,
+    /// A mean request, in blocks of [`Spin`].
+    blocks: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -87,27 +80,20 @@ pub struct Options {
     /// 0: batches.
     pub per_second: f64,
     pub request_us: f64,
-    /// The speed of a walk through memory, which a request is; 0: it is no-operations.
-    pub steps_per_ms: u64,
     pub seed: u64,
 }
 
 /// Reports `wakeup` (a free thread took the request) and `latency`.
 pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<(), LabError> {
     let start_ns = monotonic_ns() + 50_000_000;
-    let arrivals = arrivals(options.seed, start_ns, options.per_second)?;
+    let arrivals = arrivals(options.seed, start_ns, options.per_second);
     let spin = Spin::calibrated();
-    let in_memory = options.steps_per_ms > 0;
     let server = Arc::new(Server {
         page: Arc::clone(&page),
         arrivals: Mutex::new(arrivals),
         windows: Windows::new(&["wakeup", "latency"]),
         spin,
-        amount: match in_memory {
-            true => options.request_us * options.steps_per_ms as f64 / 1000.0,
-            false => spin.blocks_for((options.request_us * 1000.0) as u64) as f64,
-        },
-        in_memory,
+        blocks: spin.blocks_for((options.request_us * 1000.0) as u64),
     });
     for index in 0..threads {
         let server = Arc::clone(&server);
@@ -118,11 +104,6 @@ pub fn run(page: Arc<SharedPage>, threads: usize, options: Options) -> Result<()
 
 fn serve(server: &Server, index: usize) {
     let page = &server.page;
-    let mut memory = server.in_memory.then(|| Work::new(index as u64 + 1));
-    if let Some(work) = &mut memory {
-        // The buffer is touched before the first request is due.
-        work.run(100_000);
-    }
     page.check_in();
     let mut served = 0;
     while !page.stopped() {
@@ -132,11 +113,10 @@ fn serve(server: &Server, index: usize) {
         let late_ns = || monotonic_ns().saturating_sub(request.due_ns);
         sleep_until(request.due_ns);
         server.windows.record(0, late_ns());
-        let amount = ((server.amount * request.size) as u64).max(1);
-        match &mut memory {
-            Some(work) => work.run(amount),
-            None => server.spin.work(amount),
-        }
+        // A request is below a second: fewer than 2^30 blocks.
+        server
+            .spin
+            .work((server.blocks * request.size_ppt / 1_000).max(1));
         server.windows.record(1, late_ns());
         served += 1;
         page.slot(index).publish(thread_cpu_ns(), served);
@@ -153,17 +133,12 @@ mod tests {
         let n = 100_000;
         let batches = (2 * BATCH_SMALL + BATCH_LARGE) as f64 / 3.0 * 1e9 / BATCH_GAP_NS as f64;
         for (per_second, rate) in [(2000.0, 2000.0), (0.0, batches)] {
-            let of = |seed| -> Vec<Request> {
-                arrivals(seed, 500, per_second)
-                    .expect("a rate")
-                    .take(n)
-                    .collect()
-            };
+            let of = |seed| -> Vec<Request> { arrivals(seed, 500, per_second).take(n).collect() };
             let all = of(3);
             let seconds = (all[n - 1].due_ns - 500) as f64 / 1e9;
             assert!((n as f64 / seconds / rate - 1.0).abs() < 0.02, "{rate}");
-            let size = all.iter().map(|r| r.size).sum::<f64>() / n as f64;
-            assert!((size - 1.0).abs() < 0.01, "{size}");
+            let size = all.iter().map(|r| r.size_ppt as f64).sum::<f64>() / n as f64;
+            assert!((size - 1e3).abs() < 10.0, "{size}");
             assert!(all.windows(2).all(|w| w[0].due_ns <= w[1].due_ns));
             assert!(of(3) == all && of(4) != all);
         }
@@ -189,14 +164,14 @@ mod tests {
     fn latency_counts_from_when_a_request_was_due() {
         // Requests due at once on one thread: the tenth waits for the nine before it.
         let page = Arc::new(SharedPage::create().expect("a page"));
-        let arrivals = arrivals(1, monotonic_ns(), 1e6).expect("a rate");
+        let arrivals = arrivals(1, monotonic_ns(), 1e6);
+        let spin = Spin::calibrated();
         let server = Arc::new(Server {
             page: Arc::clone(&page),
             arrivals: Mutex::new(arrivals),
             windows: Windows::new(&["wakeup", "latency"]),
-            spin: Spin::calibrated(),
-            amount: 2.0 * Work::new(1).calibrate(2) as f64,
-            in_memory: true,
+            spin,
+            blocks: spin.blocks_for(2_000_000),
         });
         let view = Arc::clone(&server);
         let thread = std::thread::spawn(move || serve(&view, 0));

@@ -9,8 +9,7 @@
 
 use crate::clock::thread_cpu_ns;
 
-/// Set where time is virtual: side work of the older experiments then burns like this as well, not
-/// by arithmetic.
+/// Set where time is virtual.
 pub const NOPS_VARIABLE: &str = "TIDEGATE_LAB_NOPS";
 
 pub fn by_nops() -> bool {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::LabError;
 use crate::machine::Machine;
-use crate::{Engine, LabError};
 
 pub(crate) fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('"', "&quot;");
@@ -87,8 +87,6 @@ pub struct Report {
     pub on: &'static str,
     #[serde(skip)]
     pub title: &'static str,
-    #[serde(skip_serializing_if = "is_cgroup")]
-    pub engine: Engine,
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Subject>,
@@ -117,17 +115,12 @@ fn with_line<S: serde::Serializer>(machine: &Machine, s: S) -> Result<S::Ok, S::
     Lined { machine, line }.serialize(s)
 }
 
-fn is_cgroup(engine: &Engine) -> bool {
-    *engine == Engine::Cgroup
-}
-
 impl Report {
     pub fn new(experiment: &'static str, machine: Machine) -> Self {
         Report {
             experiment,
-            on: machine.on(),
+            on: machine.on().name(),
             title: experiment,
-            engine: Engine::Cgroup,
             scenario: None,
             machine,
             rows: Vec::new(),
@@ -161,13 +154,10 @@ impl Report {
 
     /// A simulated report may stand beside the host's in one folder.
     fn file_stem(&self) -> String {
-        let name = match self.engine {
-            Engine::Cgroup => self.experiment.to_string(),
-            Engine::SchedExt => format!("{}-sched-ext", self.experiment),
-        };
+        let name = self.experiment;
         match (&self.scenario, &self.machine) {
             (Some(scenario), _) => scenario.name.clone(),
-            (None, Machine::Host(_)) => name,
+            (None, Machine::Host(_)) => name.into(),
             (None, Machine::Simulated(_)) => format!("{name}-sim"),
             (None, Machine::Guest(guest)) => format!("{name}-vm-{}", guest.series),
         }

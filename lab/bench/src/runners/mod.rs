@@ -46,7 +46,6 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         ));
     }
     let mut report = build::report(options.experiment(), machine, &parts, &samples);
-    report.engine = options.engine;
     report.notes.extend(missing);
     Ok(report)
 }
@@ -138,7 +137,7 @@ impl Measured {
 /// arm; those of one keeper one after another, so that one start does for all of them.
 fn measured(options: &LabOptions) -> Result<Measured, LabError> {
     host::cleanup::sweep();
-    let mut host = Host::new(options)?;
+    let mut host = Host::new()?;
     let parts = parts(options, host.machine.cpus as u32)?;
     let name = options.experiment().name;
     let (samples, missing) = perform(&mut host, options, name, &parts, &mut |_, _| {})?;
@@ -152,7 +151,7 @@ fn measured(options: &LabOptions) -> Result<Measured, LabError> {
 /// Runs the cells of these parts, and shows each outcome to `seen`. Returns the samples, and what
 /// was left out and why.
 pub fn perform(
-    host: &mut Host<'_>,
+    host: &mut Host,
     options: &LabOptions,
     title: &'static str,
     parts: &[Part],
@@ -163,7 +162,6 @@ pub fn perform(
     order.shuffle(&mut seeded(options.seed));
     let keeper = |keeper: Keeper| match keeper {
         Keeper::Tidegate { sense, .. } => (1, sense.map_or(0, |s| s as usize + 1)),
-        Keeper::SchedExt => (2, 0),
         _ => (0, 0),
     };
     order.sort_by_key(|&at| (cells[at].1.round, keeper(cells[at].1.scene.keeper)));
@@ -247,11 +245,10 @@ mod tests {
     fn the_command_names_what_was_chosen() {
         let mut options = LabOptions::new(&crate::experiments::HEADROOM);
         options.cpus = Some(vec![16, 64]);
-        options.loads = Some(vec![1.0, 1.3]);
         options.quick = true;
         assert_eq!(
             again(&options),
-            "tidegate-lab headroom --on sim --seed 1 --cpus 16,64 --loads 1,1.3 --quick"
+            "tidegate-lab headroom --on sim --seed 1 --cpus 16,64 --quick"
         );
     }
 }

@@ -343,7 +343,6 @@ fn start(
     let mut common = Common {
         record_from_ns: scene.warm_ns,
         seed,
-        start_ns: load.start_ns,
         ..Common::new(load.name, load.group.map_or(GroupId::ROOT, |at| groups[at]))
     };
     match (load.hint, &scene.model.scheduler) {
@@ -372,13 +371,8 @@ fn start(
             tasks: *tasks,
             busy: None,
         }),
-        Kind::Periodic {
-            tasks,
-            work_ns,
-            period_ns,
-            ..
-        } => Workload::Hog(Hog {
-            tasks: *tasks,
+        Kind::Periodic { work_ns, period_ns } => Workload::Hog(Hog {
+            tasks: 1,
             busy: Some((*work_ns, *period_ns)),
         }),
         Kind::Sleeper { work_ns, sleep_ns } => {

@@ -9,14 +9,13 @@ use tidegate_vm::{Job, Mode, Setup};
 
 use super::Measured;
 use super::host::tidegate;
+use crate::LabError;
 use crate::experiment::LabOptions;
 use crate::loads::spin::NOPS_VARIABLE;
 use crate::machine::Guest;
-use crate::{Engine, LabError};
 
 /// The kernel where none is asked for.
 pub const SERIES: &str = "6.18";
-const WIDE_CPUS: u32 = 8;
 /// The guest's own time; an experiment takes a few minutes of it.
 const LIMIT_S: u32 = 3000;
 /// Wall time: under five minutes on an idle machine, many times that on an overloaded one.
@@ -24,12 +23,7 @@ const WALL_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
     let name = options.experiment().name;
-    let engine = match options.engine {
-        Engine::Cgroup => "",
-        Engine::SchedExt => "-sched-ext",
-    };
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
-    let (mode, cpus) = guest(options)?;
     let programs = vec![
         ("/bin/tidegate".to_string(), tidegate::executable()?),
         ("/bin/tidegate-lab".to_string(), tidegate::own_executable()?),
@@ -37,15 +31,13 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
     let job = Job {
         setup: Setup {
             cache: tidegate_vm::cache(),
-            work: options
-                .out_dir()
-                .join(format!("{name}{engine}-vm-{series}.logs")),
+            work: options.out_dir().join(format!("{name}-vm-{series}.logs")),
             series: series.clone(),
             scripts: None,
             binaries: programs,
         },
-        mode,
-        cpus,
+        mode: Mode::Precise,
+        cpus: 1,
         command: command(options),
         environment: vec![(NOPS_VARIABLE.into(), "1".into())],
         files: Vec::new(),
@@ -73,17 +65,9 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
     let text = text.map_err(|e| LabError::file("read the guest's samples", &path, e))?;
     let mut measured: Measured = serde_json::from_str(&text)
         .map_err(|e| LabError::process("the guest's samples", e.to_string()))?;
-    let worth = match cpus {
-        1 => {
-            "On one emulated CPU in virtual time: an instruction is a nanosecond, and nothing outside the guest can be seen in \
-             the figures. Caches, other CPUs and real devices do not exist; a system call or a switch takes about as many \
-             microseconds as thousands of instructions."
-        }
-        _ => {
-            "On emulated CPUs that share one virtual time in turns of 10 us: CPU time is good to half a percent, latencies to \
-             some turns (80 us on eight CPUs), and nothing outside the guest can be seen in them."
-        }
-    };
+    let worth = "On one emulated CPU in virtual time: an instruction is a nanosecond, and nothing outside the guest can be \
+                 seen in the figures. Caches, other CPUs and real devices do not exist; a system call or a switch takes about \
+                 as many microseconds as thousands of instructions.";
     let seconds = done.guest_s;
     let note = format!("{worth} The guest ran for {seconds:.0} s of its time.");
     measured.missing.push(note);
@@ -93,20 +77,6 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
         series,
     };
     Ok((guest, measured))
-}
-
-/// One CPU is exact; an experiment about several has one size, since each is a boot.
-fn guest(options: &LabOptions) -> Result<(Mode, u32), LabError> {
-    match (options.experiment().name, options.cpus.as_deref()) {
-        ("slices", None) => Ok((Mode::Wide, WIDE_CPUS)),
-        (_, None | Some([1])) => Ok((Mode::Precise, 1)),
-        ("slices", Some([cpus @ 2..=WIDE_CPUS])) => Ok((Mode::Wide, *cpus)),
-        (_, Some(sizes)) => Err(LabError::asked(
-            format!("--cpus {sizes:?}"),
-            "a guest has one size",
-            format!("give one number up to {WIDE_CPUS} to slices, or leave it out"),
-        )),
-    }
 }
 
 fn command(options: &LabOptions) -> Vec<String> {
@@ -123,17 +93,12 @@ mod tests {
 
     #[test]
     fn the_guest_is_asked_for_the_same_thing() {
-        let mut options = LabOptions::new(&crate::experiments::BURST);
+        let mut options = LabOptions::new(&crate::experiments::CAPS);
         options.quick = true;
         options.rounds = Some(2);
         assert_eq!(
             command(&options).join(" "),
-            "/bin/tidegate-lab burst --on host --out . --serialise --seed 1 --rounds 2 --quick"
+            "/bin/tidegate-lab caps --on host --out . --serialise --seed 1 --rounds 2 --quick"
         );
-        options.engine = Engine::SchedExt;
-        options.loads = Some(vec![1.0, 1.4]);
-        let words = command(&options).join(" ");
-        assert!(words.contains("--on host") && words.contains("--engine sched_ext"));
-        assert!(words.contains("--loads 1,1.4"));
     }
 }

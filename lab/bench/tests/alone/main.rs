@@ -6,10 +6,10 @@
 use std::path::Path;
 
 use tidegate_lab::clock::{monotonic_ns, sleep_until};
-use tidegate_lab::loads::{Generator, Job, hog, server, timer};
+use tidegate_lab::loads::{Generator, Job, hog, server};
 use tidegate_lab::runners::host::groups::{Group, Tree};
 use tidegate_lab::runners::host::plain;
-use tidegate_lab::runners::host::proc::{Worker, group_members};
+use tidegate_lab::runners::host::proc::Worker;
 use tidegate_lab::scene::{Latency, Max};
 
 const SECOND: u64 = 1_000_000_000;
@@ -29,18 +29,17 @@ fn start(threads: usize, generator: Generator) -> Worker {
 }
 
 /// Tiny requests, so that even a crowded machine can serve them.
-fn tiny(per_second: f64, steps_per_ms: u64) -> Generator {
+fn tiny(per_second: f64) -> Generator {
     Generator::Server(server::Options {
         per_second,
         request_us: 50.0,
-        steps_per_ms,
         seed: 1,
     })
 }
 
 #[test]
 fn a_server_offers_its_rate_and_measures_it() {
-    let mut worker = start(4, tiny(200.0, 2000));
+    let mut worker = start(4, tiny(200.0));
     sleep_until(monotonic_ns() + SECOND / 4);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
@@ -109,54 +108,17 @@ fn workers_live_and_die_in_their_groups() {
 
 #[test]
 fn a_timer_task_measures_how_late_it_is() {
-    let mut worker = start(
-        1,
-        Generator::Timer(timer::Options {
-            interval_us: 2000,
-            ..timer::Options::default()
-        }),
-    );
+    let mut worker = start(1, Generator::Timer);
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 2);
-    let l = latency(&mut worker, "latency");
-    assert!((5..=260).contains(&l.completed), "{} wakeups", l.completed);
+    let l = latency(&mut worker, "wakeup");
+    assert!((5..=520).contains(&l.completed), "{} wakeups", l.completed);
     assert!(l.p50_us > 0.0 && l.p50_us <= l.p99_us && l.p99_us <= l.max_us * 1.001);
 }
 
 #[test]
-fn all_messages_of_hackbench_arrive() {
-    let hackbench = |groups, loops| Generator::Hackbench { groups, loops };
-    let mut worker = start(1, hackbench(2, 16));
-    let answer = worker.ask_within("run", 120).expect("an answer");
-    assert!(
-        answer["seconds"].as_f64().expect("seconds") > 0.0,
-        "{answer}"
-    );
-    // 20 senders, 20 receivers, 16 messages from each to each, in two groups.
-    assert_eq!(answer["messages"], 2 * 20 * 20 * 16);
-    let mut endless = start(1, hackbench(1, 0));
-    endless.ask_within("run", 60).expect("an answer");
-    sleep_until(monotonic_ns() + SECOND / 3);
-    assert!(endless.page.count() > 0, "nothing was sent");
-    let group = endless.pid();
-    drop(endless);
-    let gone = |_: &i32| group_members(group).iter().all(|p| ended(*p));
-    assert!(
-        (0..500).any(|turn| {
-            sleep_until(monotonic_ns() + SECOND / 100);
-            gone(&turn)
-        }),
-        "its processes went with it"
-    );
-}
-
-fn ended(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z "))
-}
-
-#[test]
 fn batches_are_served_as_they_are_due() {
-    let mut worker = start(8, tiny(0.0, 0));
+    let mut worker = start(8, tiny(0.0));
     worker.ask("measure").expect("an answer");
     sleep_until(monotonic_ns() + SECOND);
     let request = latency(&mut worker, "latency");

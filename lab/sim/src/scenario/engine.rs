@@ -54,7 +54,7 @@ fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<EngineKind, D::Error> {
         "none" => Ok(EngineKind::None),
         "cgroup" => Ok(EngineKind::Cgroup),
         "sched_ext" => {
-            Err("is not simulated (tidegate-lab --on vm --engine sched_ext measures it)".into())
+            Err("is not simulated (cargo xtask vm sched-ext-headroom measures it)".into())
         }
         _ => Err("is no engine".into()),
     })

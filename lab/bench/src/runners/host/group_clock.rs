@@ -4,7 +4,7 @@
 //! It counts what the group's tasks did from switch to switch, also those that have come and gone
 //! meanwhile; the loads' own clocks ([`crate::loads::shared_page`]) miss what a child does after it
 //! has told its last, and tell the rest when its parent looks. `cpu.stat` is the scheduling class'
-//! own account: 7.3 counts too little there for tasks of sched_ext.
+//! own account, which would measure itself.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};

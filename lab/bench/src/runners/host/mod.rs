@@ -9,7 +9,6 @@ mod law;
 pub mod proc;
 pub mod tidegate;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -24,12 +23,9 @@ use self::groups::{Group, Tree};
 use self::law::LawLoop;
 use self::proc::{Guarded, Worker};
 use self::tidegate::Tidegate;
-use crate::experiment::LabOptions;
 use crate::loads::shared_page::SharedPage;
-use crate::loads::work::Work;
-use crate::loads::{Generator, Job, hog, server, timer};
+use crate::loads::{Generator, Job, hog, server};
 use crate::machine::{self, HostMachine};
-use crate::options::name;
 use crate::runners::sim;
 use crate::scene::{
     Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Role, Scene,
@@ -39,8 +35,7 @@ use crate::{LabError, clock, stop};
 /// Looks that come more often are made at real-time priority.
 const OFTEN_NS: u64 = 50 * MS;
 
-pub struct Host<'a> {
-    options: &'a LabOptions,
+pub struct Host {
     exe: PathBuf,
     tidegate: PathBuf,
     tree: Result<Tree, LabError>,
@@ -50,7 +45,6 @@ pub struct Host<'a> {
     /// cells want the same.
     keeper: Keeper,
     agent: Option<Tidegate>,
-    steps_per_ms: u64,
 }
 
 /// A load that runs.
@@ -71,21 +65,20 @@ impl Active {
         (all, page.slot(0).cpu_ns())
     }
 
-    /// Loops or messages.
+    /// Looks at the clock, or requests.
     fn work(&self) -> f64 {
         self.worker.page.count() as f64
     }
 }
 
-impl<'a> Host<'a> {
-    pub fn new(options: &'a LabOptions) -> Result<Self, LabError> {
+impl Host {
+    pub fn new() -> Result<Self, LabError> {
         let tree = Tree::find();
         let writable = tree.as_ref().map_or(Ok(()), Tree::writable);
         let mut machine = HostMachine::look();
         machine.cgroup = tree.as_ref().ok().map(Tree::version);
         let tree = tree.and_then(|tree| writable.map(|()| tree));
         Ok(Host {
-            options,
             exe: tidegate::own_executable()?,
             tidegate: tidegate::executable()?,
             writable: tree.is_ok(),
@@ -93,33 +86,21 @@ impl<'a> Host<'a> {
             machine,
             keeper: Keeper::Nobody,
             agent: None,
-            steps_per_ms: Work::new(1).calibrate(30),
         })
     }
 
     fn keep(&mut self, keeper: Keeper) -> Result<(), LabError> {
-        let keeper = match keeper {
-            Keeper::Tidegate { sense, .. } => Keeper::Tidegate {
-                sense: sense.or(self.options.sense),
-                whole_cores: false,
-            },
-            other => other,
-        };
         if self.keeper == keeper {
             return Ok(());
         }
         (self.keeper, self.agent) = (Keeper::Nobody, None);
-        match keeper {
-            Keeper::Tidegate { sense, .. } => {
-                let agent = Tidegate::start(&self.tidegate, sense)?;
-                if let Some(wanted) = sense.filter(|s| name(*s) != agent.sensing()) {
-                    let why = format!("the agent senses by {} here", agent.sensing());
-                    return Err(LabError::process(name(wanted), why));
-                }
-                self.agent = Some(agent);
+        if let Keeper::Tidegate { sense, .. } = keeper {
+            let agent = Tidegate::start(&self.tidegate, sense)?;
+            if let Some(wanted) = sense.filter(|sense| sense.name() != agent.sensing()) {
+                let why = format!("the agent senses by {} here", agent.sensing());
+                return Err(LabError::process(wanted.name(), why));
             }
-            Keeper::SchedExt => self.agent = Some(Tidegate::start_sched_ext(&self.tidegate)?),
-            _ => {}
+            self.agent = Some(agent);
         }
         self.keeper = keeper;
         Ok(())
@@ -143,7 +124,6 @@ impl<'a> Host<'a> {
             scene,
             host: self,
             agent: self.agent.as_ref(),
-            is_sched_ext: self.keeper == Keeper::SchedExt,
         };
         // Declared first, so that the groups go after what lives in them.
         let groups = run.groups()?;
@@ -151,9 +131,6 @@ impl<'a> Host<'a> {
         let limiter = run.limiter(&loads)?;
         let outcome = run.under_law(&groups, &mut loads);
         drop(limiter);
-        if let Some(agent) = run.agent.filter(|_| run.is_sched_ext) {
-            agent.sched_ext_in_force()?;
-        }
         outcome
     }
 
@@ -173,23 +150,19 @@ impl<'a> Host<'a> {
 
 struct Run<'a> {
     scene: &'a Scene,
-    host: &'a Host<'a>,
+    host: &'a Host,
     agent: Option<&'a Tidegate>,
-    is_sched_ext: bool,
 }
 
 impl<'a> Run<'a> {
     /// A gate that `tidegate run` makes needs no group of ours, nor does a group without a limit
     /// where none can be made.
     fn groups(&self) -> Result<Vec<Option<Group<'a>>>, LabError> {
-        let by_run =
-            |words: &[String]| !words.is_empty() && self.agent.is_some() && !self.is_sched_ext;
         let mut made = Vec::new();
         for group in &self.scene.groups {
-            let words = group.terms.words();
+            let is_by_run = self.agent.is_some() && !group.terms.words().is_empty();
             let is_plain = !group.idle && group.weight == 0 && group.max.is_none();
-            let is_plain = is_plain && (words.is_empty() || self.agent.is_none());
-            if by_run(&words) || (is_plain && !self.host.writable) {
+            if is_by_run || (is_plain && !self.host.writable) {
                 made.push(None);
                 continue;
             }
@@ -199,12 +172,6 @@ impl<'a> Run<'a> {
                 own.set_idle()?;
             }
             group.max.map_or(Ok(()), |max| own.set_max(max))?;
-            if let Some(agent) = self
-                .agent
-                .filter(|_| self.is_sched_ext && !words.is_empty())
-            {
-                agent.set(&format!("cgroup:{}", own.path), &words)?;
-            }
             made.push(Some(own));
         }
         Ok(made)
@@ -221,7 +188,7 @@ impl<'a> Run<'a> {
             if matches!(load.kind, Kind::Forks { .. }) {
                 one.clock = self.clock_of(&one);
             }
-            self.hint(load, &one, group)?;
+            self.hint(load, &one)?;
             active.push(one);
         }
         Ok(active)
@@ -247,66 +214,37 @@ impl<'a> Run<'a> {
     fn start_one(&self, load: &Load, group: Option<&Group<'_>>) -> Result<Worker, LabError> {
         let join = group.map(Group::membership).unwrap_or_default();
         let wrap = |words: &[String]| self.command(load, group.is_some(), words);
-        let job = self.job(load)?;
-        let mut worker = Worker::start(&self.host.exe, &job, &join, &wrap)?;
-        if matches!(load.kind, Kind::Hackbench { loops: 0, .. }) {
-            worker.ask_within("run", 60)?;
-        }
-        Ok(worker)
+        Worker::start(&self.host.exe, &self.job(load)?, &join, &wrap)
     }
 
     fn job(&self, load: &Load) -> Result<Job, LabError> {
         let cpus = self.host.machine.cpus;
-        let server = |per_second, request_us, steps_per_ms| {
+        let server = |per_second, request_us| {
             Generator::Server(server::Options {
                 per_second,
                 request_us,
-                steps_per_ms,
                 seed: self.scene.model.seed,
             })
         };
-        let hog = |is_pinned, work_ns: u64, sleep_ns: u64, period_ns: u64| {
+        let hog = |is_pinned, work_ns: u64, sleep_ns: u64| {
             Generator::Hog(hog::Options {
                 is_pinned,
                 work_us: work_ns / 1_000,
                 sleep_us: sleep_ns / 1_000,
-                period_us: period_ns / 1_000,
-            })
-        };
-        let timer = |interval_us, work_ns: u64, busy| {
-            Generator::Timer(timer::Options {
-                interval_us,
-                work_us: work_ns / 1_000,
-                busy,
-                is_pinned: load.kind != Kind::Cyclictest,
             })
         };
         let (threads, generator) = match load.kind {
-            Kind::Server { share } => {
-                let per_second = share * cpus as f64 * 1e3;
-                let steps = self.host.steps_per_ms;
-                (2 * cpus, server(per_second, 1000.0, steps))
-            }
-            Kind::Bursty { request_us } => (30, server(0.0, request_us as f64, 0)),
+            Kind::Server { share } => (2 * cpus, server(share * cpus as f64 * 1e3, 1000.0)),
+            Kind::Bursty { request_us } => (30, server(0.0, request_us as f64)),
             Kind::Level(_) => (cpus, Generator::Level),
-            Kind::Hogs { tasks, pinned } => (tasks as usize, hog(pinned, 0, 0, 0)),
-            Kind::Periodic {
-                tasks,
-                work_ns,
-                period_ns,
-                pinned,
-            } => (tasks as usize, hog(pinned, work_ns, 0, period_ns)),
-            Kind::Sleeper { work_ns, sleep_ns } => (1, hog(false, work_ns, sleep_ns, 0)),
-            Kind::Cyclictest => (1, timer(1_000, 0, 0)),
-            Kind::Fibtest { busy, work_ns } => {
-                (cpus, timer(10_000, work_ns.max(1_000), busy as usize))
-            }
-            Kind::Hackbench { groups, loops } => {
-                let (groups, loops) = (groups as usize, loops.into());
-                (1, Generator::Hackbench { groups, loops })
-            }
+            Kind::Hogs { tasks, pinned } => (tasks as usize, hog(pinned, 0, 0)),
+            Kind::Sleeper { work_ns, sleep_ns } => (1, hog(false, work_ns, sleep_ns)),
+            Kind::Cyclictest => (1, Generator::Timer),
             Kind::Forks { parents } => (parents as usize, Generator::Forks { work_us: 5_000 }),
-            Kind::Build { .. } => {
+            Kind::Periodic { .. }
+            | Kind::Fibtest { .. }
+            | Kind::Hackbench { .. }
+            | Kind::Build { .. } => {
                 return Err(LabError::process(load.name, "is simulated only"));
             }
         };
@@ -328,19 +266,11 @@ impl<'a> Run<'a> {
         GroupClock::open(&tree.dir(&group)).ok()
     }
 
-    fn hint(
-        &self,
-        load: &Load,
-        active: &Active,
-        group: Option<&Group<'_>>,
-    ) -> Result<(), LabError> {
+    fn hint(&self, load: &Load, active: &Active) -> Result<(), LabError> {
         let (Hint::Latency(hint), Some(agent)) = (load.hint, self.agent) else {
             return Ok(());
         };
-        let target = match group.filter(|_| self.is_sched_ext) {
-            Some(group) => format!("cgroup:{}", group.path),
-            None => format!("pid:{}", active.pid()),
-        };
+        let target = format!("pid:{}", active.pid());
         agent.set(&target, &[format!("latency={hint}")])
     }
 
@@ -411,8 +341,7 @@ impl<'a> Run<'a> {
         }
         let clocks = Clocks::new(self, loads, began_ns);
         let limits_from = self.limits(loads);
-        let agent = self.agent.filter(|_| !self.is_sched_ext);
-        let status_from = agent.map(Tidegate::status).transpose()?;
+        let status_from = self.agent.map(Tidegate::status).transpose()?;
         let mut looks = vec![clocks.look(loads)];
         let work = |loads: &[Active]| -> Vec<f64> { loads.iter().map(Active::work).collect() };
         let work_from = work(loads);
@@ -421,17 +350,7 @@ impl<'a> Run<'a> {
             loads.iter().map(delay).collect()
         };
         let delays_from = delays(loads);
-        let mut extra = Vec::new();
-        if let Some(at) = scene.until_done {
-            let answer = loads[at].worker.ask_within("run", 300)?;
-            if let Some(why) = answer["error"].as_str() {
-                return Err(LabError::process(scene.loads[at].name, why));
-            }
-            extra.extend(answer["seconds"].as_f64().map(|s| ("elapsed_seconds", s)));
-            looks.push(clocks.look(loads));
-        } else {
-            looks.extend(clocks.looks(loads)?);
-        }
+        looks.extend(clocks.looks(loads)?);
         let delays_to = delays(loads);
         let work_to = work(loads);
         let limits = self.limits(loads).into_iter().zip(limits_from);
@@ -439,11 +358,10 @@ impl<'a> Run<'a> {
             cpus: self.host.machine.cpus as f64,
             limits: limits.map(|(to, from)| to.since(from)).collect(),
             looks,
-            extra,
             ..Outcome::default()
         };
         let seconds = outcome.seconds();
-        if let (Some(agent), Some(from)) = (agent, status_from) {
+        if let (Some(agent), Some(from)) = (self.agent, status_from) {
             let writes = writes(&from, &agent.status()?, seconds);
             outcome.extra.push(("writes_per_second", writes));
         }
@@ -462,15 +380,10 @@ impl<'a> Run<'a> {
         Ok(outcome)
     }
 
-    /// By group: what its limit has counted, or the scheduler's counts of all limits.
+    /// By group: what its limit has counted.
     fn limits(&self, loads: &[Active]) -> Vec<Counted> {
-        let agent = self.agent.filter(|_| self.is_sched_ext);
-        let sched_ext = agent.and_then(|agent| agent.sched_ext().ok());
         let of = |at: usize| {
             let tree = self.host.tree.as_ref().ok()?;
-            if let Some(sched_ext) = &sched_ext {
-                return Some(sched_ext_counted(&sched_ext["quotas"]));
-            }
             let load = self.scene.loads.iter().position(|l| l.group == Some(at))?;
             Some(tree.counted(&tree.group_of(loads[load].pid())?))
         };
@@ -589,17 +502,6 @@ fn mean_us(from: Option<(u64, u64)>, to: Option<(u64, u64)>) -> Option<f64> {
     Some(to.0.saturating_sub(from.0) as f64 / 1e3 / runs as f64)
 }
 
-fn sched_ext_counted(quotas: &Value) -> Counted {
-    let count = |name: &str| quotas[name].as_u64().unwrap_or(0);
-    let throttled_s = quotas["throttled_seconds"].as_f64().unwrap_or(0.0);
-    Counted {
-        periods: count("periods"),
-        throttled: count("throttled"),
-        throttled_ns: (throttled_s * 1e9) as u64,
-        bursts: count("bursts"),
-    }
-}
-
 fn latencies(answer: &Value) -> Vec<(String, Latency)> {
     let named = answer.as_object().into_iter().flatten();
     let of = |(name, value): (&String, &Value)| {
@@ -630,17 +532,4 @@ pub fn plain(words: &[String]) -> Command {
 /// Returns true if the program is installed.
 pub fn is_installed(program: &str) -> bool {
     tidegate_vm::tool(program).is_ok()
-}
-
-/// An error if this kernel cannot load a scheduler.
-pub fn sched_ext_supported() -> Result<(), LabError> {
-    if Path::new("/sys/kernel/sched_ext/state").exists() {
-        return Ok(());
-    }
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Err(LabError::needs(
-        "the sched_ext engine",
-        format!("this kernel ({}) has no sched_ext", release.trim()),
-        "give --on vm, or boot a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT",
-    ))
 }

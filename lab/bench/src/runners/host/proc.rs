@@ -177,17 +177,9 @@ impl Worker {
 
     /// Sends one command and reads its one line of answer, for which there are ten seconds.
     pub fn ask(&mut self, command: &str) -> Result<serde_json::Value, LabError> {
-        self.ask_within(command, 10)
-    }
-
-    pub fn ask_within(
-        &mut self,
-        command: &str,
-        seconds: u32,
-    ) -> Result<serde_json::Value, LabError> {
         let fail = |why: String| LabError::process(self.guard.name(), why);
         writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
-        for _ in 0..20 * seconds {
+        for _ in 0..200 {
             if readable(self.output.get_ref(), 50_000_000) {
                 let mut line = String::new();
                 let read = self.output.read_line(&mut line);
@@ -197,7 +189,7 @@ impl Worker {
             }
             stop::check()?;
         }
-        Err(fail(format!("gave no answer within {seconds} s")))
+        Err(fail("gave no answer within 10 s".into()))
     }
 
     /// The process; the same before and after `tidegate run` became the worker.

@@ -10,26 +10,15 @@ use serde_json::Value;
 use super::cleanup;
 use super::groups::PREFIX;
 use super::proc::Guarded;
-use super::sched_ext_supported;
-use crate::options::{Sense, name};
+use crate::options::Sense;
 use crate::{LabError, stop};
 
 /// How long an agent may take to come up (BPF programs are verified then).
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// ... and to clean up: with the sched_ext engine the kernel moves every task.
+/// ... and to clean up.
 const LEAVE_NS: u64 = 60_000_000_000;
 /// How long gates may outlive their commands.
 const GATES_NS: u64 = 10_000_000_000;
-/// Verifying a scheduler takes seconds on one emulated CPU, and over a minute on several, of which
-/// each has a part of the speed.
-const LOAD_NS: u64 = 240_000_000_000;
-
-/// The scheduler of sched_ext that is in force, by its name in the kernel.
-fn loaded() -> Option<String> {
-    let state = std::fs::read_to_string("/sys/kernel/sched_ext/state").ok()?;
-    let name = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").ok()?;
-    (state.trim() == "enabled").then(|| name.trim().to_string())
-}
 
 /// Our own program, which is every load generator as well.
 pub fn own_executable() -> Result<PathBuf, LabError> {
@@ -71,11 +60,6 @@ pub struct Tidegate {
 impl Tidegate {
     /// Starts an agent and waits until it answers.
     pub fn start(exe: &Path, sense: Option<Sense>) -> Result<Self, LabError> {
-        let sense = sense.map(|sense| ["--sense".to_string(), name(sense)]);
-        Tidegate::start_with(exe, sense.as_ref().map_or(&[], |words| words))
-    }
-
-    fn start_with(exe: &Path, options: &[String]) -> Result<Self, LabError> {
         static SERIAL: AtomicU8 = AtomicU8::new(0);
         let serial = char::from(b'a' + SERIAL.fetch_add(1, Ordering::Relaxed) % 26);
         let prefix = format!("{PREFIX}{}-{serial}", std::process::id());
@@ -87,7 +71,10 @@ impl Tidegate {
         std::fs::create_dir_all(&run_dir)
             .map_err(|e| LabError::file("make a run directory", &run_dir, e))?;
         let mut command = command_in(exe, &run_dir, &prefix);
-        command.args(["agent", "run"]).args(options);
+        command.args(["agent", "run"]);
+        if let Some(sense) = sense {
+            command.args(["--sense", sense.name()]);
+        }
         let log = run_dir.join("lab-agent.log");
         let agent = Guarded::logged("tidegate agent", command, &log).inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&run_dir);
@@ -112,35 +99,6 @@ impl Tidegate {
         };
         let why = format!("{why}: {}", last_words(&log, 1));
         Err(LabError::process("tidegate agent", why))
-    }
-
-    /// Starts an agent whose scheduler is in force when this returns.
-    pub fn start_sched_ext(exe: &Path) -> Result<Self, LabError> {
-        sched_ext_supported()?;
-        let agent = Tidegate::start_with(exe, &["--engine".into(), "sched_ext".into()])?;
-        match stop::wait_for(LOAD_NS, || Ok(loaded().as_deref() == Some("tidegate")))? {
-            true => Ok(agent),
-            false => {
-                let why = format!("is not in force after 240 s: {}", agent.sched_ext()?["off"]);
-                Err(LabError::process("the sched_ext engine", why))
-            }
-        }
-    }
-
-    pub fn sched_ext(&self) -> Result<Value, LabError> {
-        Ok(self.status()?["sched_ext"].take())
-    }
-
-    /// An error if the scheduler was ejected: what was measured meanwhile was measured under
-    /// another one.
-    pub fn sched_ext_in_force(&self) -> Result<(), LabError> {
-        let sched_ext = self.sched_ext()?;
-        if sched_ext["on"] == true && sched_ext["ends"] == 0 {
-            return Ok(());
-        }
-        let (reason, message) = (&sched_ext["last_reason"], &sched_ext["last_message"]);
-        let why = format!("was ejected meanwhile: {reason}: {message}");
-        Err(LabError::process("the sched_ext engine", why))
     }
 
     pub fn agent_pid(&self) -> i32 {
