@@ -165,9 +165,6 @@ pub struct Part {
     pub metrics: &'static [Metric],
     /// One row for each arm, pooled over the cases of a group; else one row for each case and arm.
     pub pooled: bool,
-    /// The strongest simple alternative is always among them: cpu.idle for side work, cpu.max for
-    /// caps.
-    pub over: Alternatives,
     pub targets: Vec<Target>,
 }
 
@@ -187,7 +184,6 @@ impl Part {
             figures,
             metrics,
             pooled: false,
-            over: &[],
             targets: Vec::new(),
         }
     }
@@ -198,19 +194,11 @@ impl Part {
         self
     }
 
-    pub fn over(mut self, over: Alternatives) -> Self {
-        self.over = over;
-        self
-    }
-
     pub fn targets(mut self, targets: impl IntoIterator<Item = Target>) -> Self {
         self.targets.extend(targets);
         self
     }
 }
-
-/// Alternatives, and the figures that are compared with each in pairs of the same case and round.
-pub type Alternatives = &'static [(&'static str, &'static [&'static str])];
 
 /// One run: an arm in a case.
 pub struct Cell {

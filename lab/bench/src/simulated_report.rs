@@ -44,11 +44,9 @@ pub fn report(scenario: &Scenario, outcome: &Outcome, command: &str) -> Report {
         about: scenario.about.clone(),
     });
     report.rows = samples.iter().map(Sample::row).collect();
-    for one in [&series, &used]
-        .into_iter()
-        .flat_map(|part| groups(part, &samples))
-    {
-        report.tables.extend(one.tables());
+    let all = [&series, &used].into_iter();
+    for one in all.flat_map(|part| groups(part, &samples)) {
+        report.tables.push(one.table());
     }
     let drawn = groups(&series, &samples);
     report

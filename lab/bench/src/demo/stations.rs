@@ -5,7 +5,7 @@ use tidegate_cgroup::{RealFs, sched};
 use tidegate_sim::Contention;
 
 use crate::experiment::{
-    Alternatives, Arm, Ask, Case, Cell, Figures, LabOptions, Metric, Part, Sample, metric, scaled,
+    Arm, Ask, Case, Cell, Figures, LabOptions, Metric, Part, Sample, metric, scaled,
 };
 use crate::experiments::placing::{HEADROOM_PCT, Placing};
 use crate::experiments::{burst, caps, headroom, step};
@@ -121,14 +121,10 @@ fn side_work(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
             cells.push(headroom::cell(&case, placing, round, scene));
         }
     }
-    let over: Alternatives = &[
-        ("no_side", &["run_delay_us", "p99_us"]),
-        ("cpu_idle", &["run_delay_us", "p99_us", "side_ratio"]),
-    ];
     let title = "A server beside side work";
     let metrics = &SIDE_WORK_METRICS;
     let part = Part::new(SIDE_WORK, title, cells, headroom::figures, metrics);
-    Ok(vec![part.pooled().over(over)])
+    Ok(vec![part.pooled()])
 }
 
 fn side_work_rows(found: &Found<'_>) -> Vec<Row> {
@@ -250,7 +246,7 @@ fn caps(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         cpus: ask.cpus,
     })?;
     for part in &mut parts {
-        (part.over, part.pooled) = (&[], true);
+        part.pooled = true;
         part.targets.clear();
         let is_hard = part.key == "hard";
         let cap_cpus = if is_hard { CAP_CPUS } else { SOFT_CPUS };

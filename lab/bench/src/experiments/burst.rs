@@ -8,8 +8,7 @@
 
 use crate::LabError;
 use crate::experiment::{
-    Alternatives, Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target,
-    metric, scaled,
+    Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::options::On;
 use crate::runners::sim;
@@ -77,11 +76,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         }
     }
     let part = Part::new("batches", title(quota_us), cells, figures, &METRICS).pooled();
-    let over: Alternatives = &[
-        ("no_limit", &["request_p99_us"]),
-        ("burst_fixed", &["request_p99_us"]),
-    ];
-    Ok(vec![part.over(over).targets(targets())])
+    Ok(vec![part.targets(targets())])
 }
 
 pub fn title(quota_us: u64) -> String {

@@ -127,9 +127,7 @@ fn hard(ask: &Ask<'_>) -> Part {
         }
     }
     let title = format!("Hard caps, windows of {look_s} s");
-    Part::new("hard", title, cells, hard_figures, &HARD)
-        .over(&[("cpu_max", &["off_cpus", "longest_stop_us"])])
-        .targets(hard_targets(ask))
+    Part::new("hard", title, cells, hard_figures, &HARD).targets(hard_targets(ask))
 }
 
 fn hard_targets(ask: &Ask<'_>) -> Vec<Target> {
@@ -235,9 +233,7 @@ fn soft(ask: &Ask<'_>) -> Part {
     let mut targets = vec![yields.bound(Bound::Most(20.0))];
     targets.extend([0, 100, 300].map(beside));
     let title = "Soft caps beside newcomers";
-    Part::new("soft", title, cells, soft_figures, &SOFT)
-        .over(&[("cpu_idle", &["yields_us"])])
-        .targets(targets)
+    Part::new("soft", title, cells, soft_figures, &SOFT).targets(targets)
 }
 
 fn soft_figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
@@ -305,6 +301,5 @@ fn build(ask: &Ask<'_>) -> Part {
         &[ELAPSED],
     )
     .pooled()
-    .over(&[("none", &["elapsed_seconds"])])
     .targets(targets)
 }

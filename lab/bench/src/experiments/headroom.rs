@@ -5,8 +5,7 @@ use tidegate_sim::Contention;
 use super::placing::{Placing, TOLERANCE};
 use crate::LabError;
 use crate::experiment::{
-    Alternatives, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric,
-    scaled,
+    Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::options::On;
 use crate::runners::sim;
@@ -107,12 +106,8 @@ pub fn cell(case: &Case, arm: Placing, round: u32, scene: Scene) -> Cell {
 }
 
 fn part(key: &'static str, title: &str, cells: Vec<Cell>, targets: Vec<Target>) -> Part {
-    let over: Alternatives = &[
-        ("no_side", &["avg_us", "p99_us"]),
-        ("cpu_idle", &["avg_us", "p99_us", "side_work_per_second"]),
-    ];
     let part = Part::new(key, title, cells, figures, &METRICS);
-    part.pooled().over(over).targets(targets)
+    part.pooled().targets(targets)
 }
 
 /// Main at this load beside side work, on a machine of this size.

@@ -23,8 +23,8 @@ pub static SLICES: Experiment = Experiment {
     parts,
     notes: &[
         "A group with 10 ms in 100 ms. fibtest: one thread computes without end, on each other CPU one runs a moment and sleeps \
-         for 10 ms. Excess is the most that the group used above its quota over any number of whole periods, divided by the CPUs: what silos held back (at most 1 ms each), \
-         and what the busy thread overran until a tick.",
+         for 10 ms. Excess is the most that the group used above its quota over any number of whole periods, divided by the \
+         CPUs: what silos held back (at most 1 ms each), and what the busy thread overran until a tick.",
         "Simulated. Mechanism: pool, silos, slices, return of all but 1 ms and turnover as in the kernel, once with the expiry \
          that de53fd7aedb1 removed. The model's: the costs of a switch and a wakeup, which the group pays, and no contention \
          between CPUs. If slices expire, the sleepers' CPUs hold the quota when the period ends, and what the busy thread gets is \
@@ -50,7 +50,6 @@ const METRICS: [Metric; 4] = [
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let part = Part::new("fibtest", "10 ms in 100 ms", cells(ask), figures, &METRICS);
-    let part = part.over(&[("expire", &["busy_thread_cpus"])]);
     Ok(vec![part.targets(targets())])
 }
 

@@ -1,5 +1,5 @@
-//! The one report of an experiment: for each part a table of medians with 95 % intervals, ratios in
-//! pairs against the strongest simple alternative, the targets, and a drawing of the first metric.
+//! The one report of an experiment: for each part a table of medians with 95 % intervals, the
+//! targets, and a drawing of the first metric.
 
 use super::{Headline, Report, Table, plots};
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
@@ -26,7 +26,7 @@ pub fn report(
     for part in parts {
         let groups = groups(part, samples);
         for group in &groups {
-            report.tables.extend(group.tables());
+            report.tables.push(group.table());
             report.plots.extend(group.plot());
         }
         for target in &part.targets {
@@ -126,19 +126,11 @@ impl Samples<'_> {
         own.filter_map(ratio).collect()
     }
 
-    pub fn tables(&self) -> Vec<Table> {
-        let over = self.part.over.iter();
-        let pairs = over.flat_map(|(arm, names)| names.iter().map(|name| self.pairs(arm, name)));
-        let mut tables: Vec<Table> = std::iter::once(self.table()).chain(pairs).collect();
-        tables.retain(|t| !t.rows.is_empty());
-        tables
-    }
-
     fn title(&self) -> String {
         format!("{}{}", self.part.title, self.suffix)
     }
 
-    fn table(&self) -> Table {
+    pub fn table(&self) -> Table {
         let metrics = self.part.metrics.iter();
         let metrics: Vec<&Metric> = metrics
             .filter(|m| !self.pick(|_| true, m.name).is_empty())
@@ -165,32 +157,6 @@ impl Samples<'_> {
                 let labels = vec![case.label.clone(), arm.label.clone()];
                 push(labels, &|s| s.case == **case && s.arm == **arm);
             }
-        }
-        table
-    }
-
-    /// Ratios to the alternative, a column for each case.
-    fn pairs(&self, over: &str, name: &str) -> Table {
-        let base = self.arms.iter().find(|arm| arm.key == over);
-        let base = base.map_or(over, |arm| &arm.label);
-        let head = self.part.metrics.iter().find(|m| m.name == name);
-        let head = head.map_or(name, |m| m.head.split(',').next().unwrap_or(m.head));
-        let title = format!("{}: {head} over {base}, in pairs", self.title());
-        let has_several = self.cases.len() > 1;
-        let mut heads = vec![""];
-        heads.extend(self.cases.iter().map(|c| c.label.as_str()));
-        heads.extend(has_several.then_some("all"));
-        let mut table = Table::new(&title, &heads);
-        for arm in self.arms.iter().filter(|arm| arm.key != over) {
-            let ratios = |case: &&Case| self.ratios(case, &arm.key, over, name);
-            let mut columns: Vec<Vec<f64>> = self.cases.iter().map(ratios).collect();
-            let all = columns.concat();
-            if all.is_empty() {
-                continue;
-            }
-            columns.extend(has_several.then_some(all));
-            let cells = columns.iter().map(|ratios| ratio_cell(ratios));
-            table.push(std::iter::once(arm.label.clone()).chain(cells));
         }
         table
     }
@@ -265,14 +231,6 @@ fn together(ratios: &[f64]) -> f64 {
     geometric_mean(ratios).unwrap_or(f64::NAN)
 }
 
-fn ratio_cell(ratios: &[f64]) -> String {
-    match ratios {
-        [] => "-".into(),
-        _ if !together(ratios).is_finite() => "never".into(),
-        _ => with_interval(together(ratios), bootstrap95(ratios, 1, geometric_mean), 2),
-    }
-}
-
 fn shown(values: &[f64], metric: &Metric) -> String {
     let values: Vec<f64> = values.iter().map(|v| v * metric.scale).collect();
     match median(&values) {
@@ -319,7 +277,6 @@ mod tests {
     fn part(runs: &[(f64, &str, u32, f64)], target: Target) -> (Part, Vec<Sample>) {
         let part = Part::new("loads", "Main", Vec::new(), |_, _| Vec::new(), &[AVG])
             .pooled()
-            .over(&[("alone", &["avg_us"])])
             .targets([target]);
         let sample = |&(load, arm, round, avg_us): &(f64, &str, u32, f64)| Sample {
             part: "loads".into(),
@@ -372,8 +329,7 @@ mod tests {
         let (part, samples) = part(&runs, worst());
         let group = &groups(&part, &samples)[0];
         assert_eq!(group.headlines(&part.targets[0])[0].value, f64::INFINITY);
-        let tables = group.tables();
-        assert_eq!(tables[1].rows, [["idle", "never"]]);
+        assert_eq!(group.table().rows[1], ["idle", "never"]);
     }
 
     #[test]
