@@ -5,8 +5,11 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 use tidegate_cgroup::{KernelFs as _, RealFs, cpus};
 
+use tidegate_sim::{Contention, MachineConfig, Scheduler};
+
 use crate::clock;
 use crate::options::On;
+use crate::stats::distinct;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostMachine {
@@ -145,6 +148,44 @@ pub struct Simulated {
     pub seed: u64,
     /// The command that repeats it.
     pub command: String,
+}
+
+impl Simulated {
+    /// Of machines that differ in their sizes and fair classes alone.
+    pub fn of(models: &[&MachineConfig], seed: u64, command: String) -> Self {
+        let mut cpus = distinct(models.iter().map(|model| model.topology.cpus()));
+        cpus.sort_unstable();
+        let classes = models.iter().map(|model| match model.scheduler {
+            Scheduler::Eevdf(_) => "EEVDF",
+            Scheduler::Cfs(_) => "CFS",
+        });
+        let one_cpu = MachineConfig::new(1);
+        let first = models.first().copied().unwrap_or(&one_cpu);
+        Simulated {
+            cpus,
+            threads_per_core: first.topology.threads_per_core(),
+            cpus_per_llc: first.topology.cpus_per_llc(),
+            scheduler: distinct(classes).join(" and "),
+            tick_us: first.tick_ns / 1_000,
+            contention: contention_words(&first.contention),
+            seed,
+            command,
+        }
+    }
+}
+
+fn contention_words(c: &Contention) -> String {
+    if c.is_none() {
+        return "none".into();
+    }
+    let pct = |ppm: u32| f64::from(ppm) / 10_000.0;
+    format!(
+        "sibling −{:.1} %, cache −{:.1} %, machine −{:.1} % above {:.0} % busy",
+        pct(c.sibling_ppm),
+        pct(c.llc_ppm),
+        pct(c.machine_ppm),
+        pct(c.machine_knee_ppm)
+    )
 }
 
 impl Machine {

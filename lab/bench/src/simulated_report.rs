@@ -1,14 +1,13 @@
 //! The report on the run of a scenario: what the workloads recorded, and what each group used.
 
+use tidegate_sim::Class;
 use tidegate_sim::outcome::{GroupOutcome, Outcome, SeriesOutcome};
 use tidegate_sim::scenario::Scenario;
-use tidegate_sim::{Class, Scheduler};
 
 use crate::experiment::{Arm, Case, Figures, Metric, Part, Sample, metric, scaled};
 use crate::machine::{Machine, Simulated};
 use crate::report::build::groups;
 use crate::report::{Report, Subject};
-use crate::runners::sim::contention_words;
 use crate::scene::{LATENCIES, Latency};
 
 const SERIES: [Metric; 7] = [
@@ -38,7 +37,9 @@ pub fn report(scenario: &Scenario, outcome: &Outcome, command: &str) -> Report {
     let series = part("series", "What the workloads recorded (ms)", &SERIES);
     let used = part("group", "Groups", &GROUPS);
     let samples = samples(outcome);
-    let mut report = Report::new("sim", machine(scenario, command));
+    let model = &scenario.machine;
+    let machine = Simulated::of(&[model], model.seed, command.into());
+    let mut report = Report::new("sim", Machine::Simulated(machine));
     report.scenario = Some(Subject {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
@@ -63,24 +64,6 @@ pub fn report(scenario: &Scenario, outcome: &Outcome, command: &str) -> Report {
             .into(),
     );
     report
-}
-
-fn machine(scenario: &Scenario, command: &str) -> Machine {
-    let topology = &scenario.machine.topology;
-    Machine::Simulated(Simulated {
-        cpus: vec![topology.cpus()],
-        threads_per_core: topology.threads_per_core(),
-        cpus_per_llc: topology.cpus_per_llc(),
-        scheduler: match &scenario.machine.scheduler {
-            Scheduler::Eevdf(_) => "EEVDF",
-            Scheduler::Cfs(_) => "CFS",
-        }
-        .into(),
-        tick_us: scenario.machine.tick_ns / 1_000,
-        contention: contention_words(&scenario.machine.contention),
-        seed: scenario.machine.seed,
-        command: command.into(),
-    })
 }
 
 fn samples(outcome: &Outcome) -> Vec<Sample> {

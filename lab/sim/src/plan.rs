@@ -7,7 +7,7 @@
 
 use tidegate_terms::Terms;
 
-use crate::config::Scheduler;
+use crate::config::EevdfConfig;
 use crate::engines::cgroup::{EngineTerms, compile, write_limits};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op, TaskSpec};
@@ -85,7 +85,7 @@ impl Plan {
     }
 
     /// Compiles terms as the agent does: constant values are written into groups and slices here,
-    /// the rest is left to the engine. A hint becomes a slice where the scheduler has slices.
+    /// the rest is left to the engine. A hint becomes a slice.
     fn compile(&mut self, scenario: &Scenario) {
         let mut tasks: Vec<TaskSpec> = scenario
             .workloads
@@ -101,14 +101,11 @@ impl Plan {
                 )
             })
             .collect();
-        let base_slice_ns = Plan::base_slice_ns(scenario);
-        // Without slices to give, any base will do.
-        let base_ns = base_slice_ns.unwrap_or(3_000_000);
-        let tick_ns = scenario.machine.tick_ns;
+        let machine = &scenario.machine;
+        let base_ns = EevdfConfig::for_cpus(machine.topology.cpus()).base_slice_ns;
+        let tick_ns = machine.tick_ns;
         self.compiled = compile(&mut self.specs, &self.terms, &mut tasks, base_ns, tick_ns);
-        if base_slice_ns.is_some() {
-            self.slices = tasks.iter().map(|task| task.slice_ns).collect();
-        }
+        self.slices = tasks.iter().map(|task| task.slice_ns).collect();
     }
 
     /// A scenario's group on the machine.
@@ -128,13 +125,5 @@ impl Plan {
     pub fn classes(&self) -> Vec<Class> {
         let classes = self.terms.iter().map(|terms| terms.class.value);
         std::iter::once(Class::Neutral).chain(classes).collect()
-    }
-
-    /// The base slice of the scenario's scheduler, where it has one.
-    pub fn base_slice_ns(scenario: &Scenario) -> Option<u64> {
-        match &scenario.machine.scheduler {
-            Scheduler::Eevdf(config) => Some(config.base_slice_ns),
-            Scheduler::Cfs(_) => None,
-        }
     }
 }

@@ -24,8 +24,6 @@ pub struct TaskSpec {
     pub slice_ns: Option<u64>,
     /// Latency hint, −20..=19 (seed 001).
     pub latency: i8,
-    /// Whether a fork hands the hint on.
-    pub latency_inherit: bool,
     /// CPUs it may use; all of the group's when absent.
     pub cpus: Option<CpuSet>,
     /// When it starts; the past means now.
@@ -43,7 +41,6 @@ impl TaskSpec {
             nice: 0,
             slice_ns: None,
             latency: 0,
-            latency_inherit: true,
             cpus: None,
             start_ns: 0,
             program,
@@ -75,9 +72,8 @@ pub enum Op {
         pipe: PipeId,
     },
     /// Creates a task. What the kernel hands on at fork is handed on here too:
-    /// group, policy, nice, slice, latency hint (unless `latency_inherit` is
-    /// off) and cap of the parent replace what the child's spec leaves at its
-    /// default.
+    /// group, policy, nice, slice, latency hint and cap of the parent replace
+    /// what the child's spec leaves at its default.
     Fork {
         child: Box<TaskSpec>,
     },

@@ -27,8 +27,6 @@ pub struct GroupSpec {
     /// Each task that is spawned here gets a group of its own below, under this limit.
     pub task_limit: Option<Bandwidth>,
     pub cpus: Option<CpuSet>,
-    /// Latency hint, for the fair class that takes it from a group.
-    pub latency: i8,
 }
 
 impl GroupSpec {
@@ -42,7 +40,6 @@ impl GroupSpec {
             bandwidth: None,
             task_limit: None,
             cpus: None,
-            latency: 0,
         }
     }
 }

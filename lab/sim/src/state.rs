@@ -38,7 +38,6 @@ pub(crate) struct Task {
     pub(crate) policy: Policy,
     pub(crate) nice: i8,
     pub(crate) latency: i8,
-    pub(crate) latency_inherit: bool,
     /// May use every CPU of the machine.
     pub(crate) anywhere: bool,
     /// Where it runs, waits, or ran last.

@@ -86,11 +86,6 @@ pub(crate) fn slice<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<
     time(from, MS_NS / 10, 100 * MS_NS)
 }
 
-/// The slice that a CPU takes of a quota.
-pub(crate) fn period<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
-    time(from, 1_000, 1_000 * MS_NS)
-}
-
 /// A timer tick.
 pub(crate) fn tick<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
     time(from, MS_NS, 10 * MS_NS)
@@ -135,12 +130,6 @@ pub(crate) fn count<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<
          or cpus/2"
     );
     by(from, &write, |text| within(whole(text)?, 1, TASKS_MAX))
-}
-
-/// The same, or none.
-pub(crate) fn any_count<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
-    let write = format!("a whole number from 0 to {TASKS_MAX}");
-    by(from, &write, |text| within(whole(text)?, 0, TASKS_MAX))
 }
 
 /// A count that follows the machine, as in `cpus`, `2*cpus` or `cpus/2`; none for any other text.

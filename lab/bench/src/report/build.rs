@@ -4,7 +4,9 @@
 use super::{Headline, Report, Table, plots};
 use crate::experiment::{Arm, Bound, Case, Experiment, Metric, Of, Over, Part, Sample, Target};
 use crate::machine::Machine;
-use crate::stats::{bootstrap95, geometric_mean, least, mean, median, most, with_interval};
+use crate::stats::{
+    bootstrap95, distinct, geometric_mean, least, mean, median, most, with_interval,
+};
 
 /// More than this of the machine for other programs, and a measurement is theirs as much as ours.
 const LOUD: f64 = 0.10;
@@ -67,17 +69,6 @@ pub struct Samples<'a> {
     /// What tells them from another group: `, 16 CPUs`.
     suffix: String,
     has_others: bool,
-}
-
-/// Each once, in the order of appearance.
-pub fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all = Vec::new();
-    for item in items {
-        if !all.contains(&item) {
-            all.push(item);
-        }
-    }
-    all
 }
 
 pub fn groups<'a>(part: &'a Part, samples: &'a [Sample]) -> Vec<Samples<'a>> {

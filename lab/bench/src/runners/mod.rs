@@ -11,15 +11,14 @@ use std::io::IsTerminal;
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
 use tidegate_api::cli::Progress;
-use tidegate_sim::{Scheduler, parallel};
+use tidegate_sim::{MachineConfig, parallel};
 
 use self::host::Host;
 use crate::experiment::{Ask, Cell, LabOptions, Part, Sample};
 use crate::machine::{HostMachine, Machine, Simulated};
 use crate::options::On;
-use crate::report::build::distinct;
 use crate::report::{Report, build};
-use crate::scene::{Keeper, MS, Outcome, Scene};
+use crate::scene::{Keeper, MS, Outcome};
 use crate::{LabError, seeded};
 
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
@@ -104,8 +103,9 @@ fn simulated(options: &LabOptions) -> Result<Report, LabError> {
     let mut found = outcomes.into_iter().collect::<Result<Vec<_>, LabError>>()?;
     found.sort_by_key(|(at, _)| *at);
     let samples: Vec<Sample> = found.into_iter().flat_map(|(_, samples)| samples).collect();
-    let scenes: Vec<&Scene> = cells.iter().map(|c| &c.1.scene).collect();
-    let machine = Machine::Simulated(Simulated::of(options, &scenes)?);
+    let models: Vec<&MachineConfig> = cells.iter().map(|c| &c.1.scene.model).collect();
+    let machine = Simulated::of(&models, options.seed, again(options));
+    let machine = Machine::Simulated(machine);
     Ok(build::report(
         options.experiment(),
         machine,
@@ -209,32 +209,6 @@ pub fn perform(
 pub fn again(options: &LabOptions) -> String {
     let name = options.experiment().name;
     format!("tidegate-lab {name} --on sim {}", options.words().join(" "))
-}
-
-impl Simulated {
-    /// Of all simulated scenes.
-    pub fn of(options: &LabOptions, scenes: &[&Scene]) -> Result<Self, LabError> {
-        let mut cpus = distinct(scenes.iter().map(|s| s.model.topology.cpus()));
-        cpus.sort_unstable();
-        let classes = scenes.iter().map(|scene| match scene.model.scheduler {
-            Scheduler::Eevdf(_) => "EEVDF",
-            Scheduler::Cfs(_) => "CFS",
-        });
-        let Some(first) = scenes.first() else {
-            return Err(LabError::process(options.experiment().name, "has no cell"));
-        };
-        let config = &first.model;
-        Ok(Simulated {
-            cpus,
-            threads_per_core: config.topology.threads_per_core(),
-            cpus_per_llc: config.topology.cpus_per_llc(),
-            scheduler: distinct(classes).join(" and "),
-            tick_us: config.tick_ns / 1_000,
-            contention: sim::contention_words(&config.contention),
-            seed: options.seed,
-            command: again(options),
-        })
-    }
 }
 
 #[cfg(test)]

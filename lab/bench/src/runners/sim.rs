@@ -232,20 +232,6 @@ fn topology(cpus: u32) -> Topology {
     Topology::new(cpus, threads, cache.unwrap_or(cpus))
 }
 
-pub fn contention_words(c: &Contention) -> String {
-    if c.is_none() {
-        return "none".into();
-    }
-    let pct = |ppm: u32| f64::from(ppm) / 10_000.0;
-    format!(
-        "sibling −{:.1} %, cache −{:.1} %, machine −{:.1} % above {:.0} % busy",
-        pct(c.sibling_ppm),
-        pct(c.llc_ppm),
-        pct(c.machine_ppm),
-        pct(c.machine_knee_ppm)
-    )
-}
-
 fn bandwidth(max: Max) -> Bandwidth {
     Bandwidth {
         quota_us: Some(max.quota_us),
@@ -379,10 +365,7 @@ fn start(
             return one(machine, &common, sleeper(*work_ns, *sleep_ns));
         }
         Kind::Cyclictest => Workload::Cyclictest(Cyclictest {
-            threads: 1,
             interval_ns: MS,
-            distance_ns: 500_000,
-            pinned: false,
             work_ns: 0,
         }),
         Kind::Hackbench { groups, loops } => Workload::Hackbench(Hackbench {
@@ -402,16 +385,13 @@ fn start(
             },
         }),
         Kind::Fibtest { busy, work_ns } => Workload::Fibtest(Fibtest {
-            threads: cpus,
-            fast: *busy,
             cpus,
-            chunk_ns: MS,
+            fast: *busy,
             slow_ns: *work_ns,
-            sleep_ns: 10 * MS,
         }),
         Kind::Forks { parents } => Workload::ForkStorm(ForkStorm {
             parents: *parents,
-            interval_ns: Some(2 * MS),
+            interval_ns: 2 * MS,
             children: u32::MAX,
             work: Work::fixed(5 * MS),
         }),

@@ -162,7 +162,6 @@ impl Machine {
             policy: spec.policy,
             nice: spec.nice,
             latency: spec.latency,
-            latency_inherit: spec.latency_inherit,
             anywhere: allowed == self.k.cfg.topology.all(),
             cpu,
             group: spec.group,

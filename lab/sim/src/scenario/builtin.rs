@@ -18,11 +18,4 @@ macro_rules! builtin {
     };
 }
 
-builtin!(
-    "burst",
-    "cyclictest-beside-hackbench",
-    "diurnal",
-    "fibtest",
-    "fork-storm",
-    "web-server-and-encoder",
-);
+builtin!("burst", "diurnal", "web-server-and-encoder",);

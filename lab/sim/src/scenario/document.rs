@@ -25,7 +25,7 @@ pub(super) fn refused<T>(key: &str, why: impl Into<String>) -> Result<T, Scenari
 }
 
 /// Tables that a flag may begin: they have one meaning and defaults for all keys.
-const FIXED: &[&str] = &["machine", "scheduler", "engine"];
+const FIXED: &[&str] = &["machine", "engine"];
 
 /// A text and the flags over it. The position of a flag's value counts from the text's end.
 pub(super) struct Document<'t> {

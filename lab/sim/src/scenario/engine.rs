@@ -23,6 +23,20 @@ impl EngineKind {
         self == EngineKind::Cgroup
     }
 
+    /// Why caps are not held.
+    pub(super) fn no_caps(self) -> Option<&'static str> {
+        let why =
+            "the engine none holds no caps; write [engine] name = \"cgroup\", or leave the cap out";
+        (!self.is_tidegate()).then_some(why)
+    }
+
+    /// Why latency hints are not held.
+    pub(super) fn no_hints(self) -> Option<&'static str> {
+        let why = "the engine none holds no hints; write [engine] name = \"cgroup\", or slice in a \
+                   workload";
+        (!self.is_tidegate()).then_some(why)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::None => "none",

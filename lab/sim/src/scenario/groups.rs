@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, join, refused, tables};
-use super::{Held, ScenarioError};
+use super::{EngineKind, ScenarioError};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::{Class, GroupSpec};
@@ -48,7 +48,7 @@ pub(super) fn read(
     document: &Document<'_>,
     tree: &mut DeTable<'_>,
     engine: &RawTerms,
-    held: &Held<'_>,
+    kind: EngineKind,
     cpus: u32,
 ) -> Result<Vec<Group>, ScenarioError> {
     let mut groups: Vec<Group> = Vec::new();
@@ -69,14 +69,13 @@ pub(super) fn read(
         let inherited = parent.map_or(Class::Neutral, |at| groups[at].terms.class.value);
         let raw = read_terms(&path, &own)?;
         let terms = resolve(&path, &raw, inherited, engine)?;
-        refuse_unsimulated(&path, &terms, held)?;
+        refuse_unsimulated(&path, &terms, kind)?;
         let mut spec = GroupSpec::new(&name, GroupId::ROOT);
         match terms.weight.value {
             Weight::Idle => spec.idle = true,
             Weight::Of(weight) => spec.weight = weight,
         }
         spec.cpus = place.cpus;
-        spec.latency = terms.latency.value.hint();
         groups.push(Group {
             spec,
             parent,
@@ -207,13 +206,12 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Refuses terms that this run would not hold.
-fn refuse_unsimulated(path: &str, terms: &Terms, held: &Held<'_>) -> Result<(), ScenarioError> {
+fn refuse_unsimulated(path: &str, terms: &Terms, kind: EngineKind) -> Result<(), ScenarioError> {
     let is_reported = matches!(terms.objective.value, Objective::Reported { .. });
     let each = caps_for_each(terms);
     let of_processes = matches!(each, Some((Per::Process, ..)));
     let soft_of_tasks = matches!(each, Some((Per::Task, _, Some(_))));
-    let no_caps = held.no_caps();
-    let no_hints = held.no_hints();
+    let (no_caps, no_hints) = (kind.no_caps(), kind.no_hints());
     let unsimulated = [
         (
             Term::Fallback,
@@ -233,7 +231,7 @@ fn refuse_unsimulated(path: &str, terms: &Terms, held: &Held<'_>) -> Result<(), 
         (
             Term::LatencyInherit,
             !terms.latency_inherit.is_default(),
-            "is not simulated for a group; write it in its workloads",
+            "is not simulated, for forks have the hint of their parent; leave it out",
         ),
         (
             Term::Objective,

@@ -28,11 +28,11 @@ pub use groups::{Group, GroupRef};
 pub use workloads::Workload;
 
 use crate::Ns;
-use crate::config::{MachineConfig, Scheduler};
+use crate::config::MachineConfig;
 use crate::values::{any_time, long, number};
 use document::{Document, refused};
 use engine::EngineKeys;
-use machine::{MachineKeys, SchedulerKeys};
+use machine::MachineKeys;
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -197,18 +197,14 @@ impl Scenario {
     pub fn resolve(text: &Text, overrides: &[Override]) -> Result<Scenario, ScenarioError> {
         let (document, mut tree) = Document::parse(text, overrides)?;
         let machine: MachineKeys = document.read_table(&mut tree, "machine")?;
-        let scheduler: SchedulerKeys = document.read_table(&mut tree, "scheduler")?;
         let engine: EngineKeys = document.read_table(&mut tree, "engine")?;
         let cpus = machine.cpus();
-        let mut machine = machine.config(&scheduler)?;
+        let mut machine = machine.config()?;
         let engine_terms = engine.terms();
         let engine = engine.engine();
-        let held = Held {
-            engine: engine.kind,
-            scheduler: &machine.scheduler,
-        };
-        let groups = groups::read(&document, &mut tree, &engine_terms, &held, cpus)?;
-        let workloads = workloads::read(&document, &mut tree, &groups, &held, cpus)?;
+        let kind = engine.kind;
+        let groups = groups::read(&document, &mut tree, &engine_terms, kind, cpus)?;
+        let workloads = workloads::read(&document, &mut tree, &groups, kind, cpus)?;
         let top: TopKeys = document.read("scenario", Spanned::new(0..0, tree))?;
         machine.seed = top.seed.unwrap_or(1);
         let duration_ns = top.duration.unwrap_or(10_000_000_000);
@@ -228,36 +224,5 @@ impl Scenario {
             engine,
             groups,
         })
-    }
-}
-
-/// What a run holds of the terms that are held where they stand.
-struct Held<'s> {
-    engine: EngineKind,
-    scheduler: &'s Scheduler,
-}
-
-impl Held<'_> {
-    /// Why caps are not held.
-    fn no_caps(&self) -> Option<&'static str> {
-        let why =
-            "the engine none holds no caps; write [engine] name = \"cgroup\", or leave the cap out";
-        (!self.engine.is_tidegate()).then_some(why)
-    }
-
-    /// Why latency hints are not held.
-    fn no_hints(&self) -> Option<&'static str> {
-        match self.scheduler {
-            Scheduler::Cfs(config) if config.latency_nice => None,
-            Scheduler::Cfs(_) => Some(
-                "this CFS takes no hints; write [scheduler] latency_nice = true, or class = \
-                 \"eevdf\"",
-            ),
-            Scheduler::Eevdf(_) if self.engine.is_tidegate() => None,
-            Scheduler::Eevdf(_) => Some(
-                "the engine none holds no hints; write [engine] name = \"cgroup\", or slice in a \
-                 workload",
-            ),
-        }
     }
 }

@@ -3,21 +3,18 @@
 
 use serde::Deserialize;
 use serde::de::Deserializer;
-use tidegate_engine::limit::caps_for_each;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, join, refused, tables};
 use super::groups::{self, Group, GroupRef};
 use super::patterns::OpenLoopKeys;
-use super::{Held, ScenarioError};
+use super::{EngineKind, ScenarioError};
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
-use crate::values::{self, any_time, count, cpu_list, level, share, some_time, truth};
-use crate::workloads::{
-    ClosedLoop, Common, Cyclictest, Fibtest, ForkStorm, Frames, Hackbench, Hog, Kind,
-};
+use crate::values::{self, any_time, count, cpu_list, level, share, some_time};
+use crate::workloads::{ClosedLoop, Common, Cyclictest, Frames, Hog, Kind};
 
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -48,42 +45,14 @@ work = "8ms"
 work_shape = "uniform"
 serial = "1ms"
 serial_shape = "fixed"
-[hackbench]
-groups = 1
-pairs = 20
-loops = 100
-message = "1us"
-capacity = 655
 [cyclictest]
-threads = "cpus"
 interval = "1ms"
-distance = "500us"
-pinned = false
 work = "0s"
-[fibtest]
-threads = "cpus"
-fast = 1
-chunk = "500us"
-work = "1us"
-sleep = "10ms"
-[fork-storm]
-parents = 1
-children = 1000
-work = "1ms"
-work_shape = "exponential"
 "#;
 
 /// The keys that are not the kind's own.
 const COMMON: &[&str] = &[
-    "group",
-    "policy",
-    "nice",
-    "slice",
-    "latency",
-    "latency_inherit",
-    "cpus",
-    "start",
-    "end",
+    "group", "policy", "nice", "slice", "latency", "cpus", "start", "end",
 ];
 
 #[derive(Default, Deserialize)]
@@ -98,8 +67,6 @@ struct CommonKeys {
     slice: Option<u64>,
     #[serde(deserialize_with = "level")]
     latency: i8,
-    #[serde(deserialize_with = "truth")]
-    latency_inherit: Option<bool>,
     #[serde(deserialize_with = "cpu_list")]
     cpus: Option<CpuSet>,
     #[serde(deserialize_with = "any_time")]
@@ -124,10 +91,7 @@ enum KindKeys {
     ClosedLoop(ClosedLoop),
     Hog(HogKeys),
     Frames(Frames),
-    Hackbench(Hackbench),
     Cyclictest(Cyclictest),
-    Fibtest(Fibtest),
-    ForkStorm(ForkStorm),
 }
 
 #[derive(Deserialize)]
@@ -146,7 +110,7 @@ pub(super) fn read<'t>(
     document: &Document<'t>,
     tree: &mut DeTable<'t>,
     groups: &[Group],
-    held: &Held<'_>,
+    engine: EngineKind,
     cpus: u32,
 ) -> Result<Vec<Workload>, ScenarioError> {
     // A text of our own.
@@ -188,8 +152,7 @@ pub(super) fn read<'t>(
         if let Some(cpu_list) = &common.cpus {
             groups::check_cpus(&join(&path, "cpus"), cpu_list, groups, group, cpus)?;
         }
-        let of_group = group.map(|at| &groups[at]);
-        if let Some((key, why)) = mistake(&common, &kind, of_group, held) {
+        if let Some((key, why)) = mistake(&common, &kind, engine) {
             return refused(&join(&path, key), why);
         }
         workloads.push(Workload {
@@ -197,7 +160,6 @@ pub(super) fn read<'t>(
                 policy: common.policy.unwrap_or(Policy::Normal),
                 nice: common.nice,
                 latency: common.latency,
-                latency_inherit: common.latency_inherit.unwrap_or(true),
                 slice_ns: common.slice,
                 cpus: common.cpus,
                 start_ns: common.start,
@@ -218,8 +180,7 @@ pub(super) fn read<'t>(
 fn mistake(
     keys: &CommonKeys,
     kind: &KindKeys,
-    group: Option<&Group>,
-    held: &Held<'_>,
+    engine: EngineKind,
 ) -> Option<(&'static str, &'static str)> {
     // The tasks of other kinds wait for each other.
     let can_end = matches!(
@@ -227,16 +188,9 @@ fn mistake(
         KindKeys::OpenLoop(_) | KindKeys::ClosedLoop(_) | KindKeys::Hog(_)
     );
     if keys.latency != 0
-        && let Some(why) = held.no_hints()
+        && let Some(why) = engine.no_hints()
     {
         return Some(("latency", why));
-    }
-    if matches!(kind, KindKeys::ForkStorm(_))
-        && group.is_some_and(|group| caps_for_each(&group.terms).is_some())
-    {
-        let why = "has a cap for each task, and the simulator moves no forks into groups of their \
-                   own; write cap_scope = \"group\", or another kind";
-        return Some(("group", why));
     }
     match (keys.end, kind) {
         (Some(_), _) if !can_end => Some(("end", "means nothing to this kind; leave it out")),
@@ -280,15 +234,7 @@ impl KindKeys {
             KindKeys::ClosedLoop(kind) => Kind::ClosedLoop(kind),
             KindKeys::Hog(keys) => Kind::Hog(keys.resolve()),
             KindKeys::Frames(kind) => Kind::Frames(kind),
-            KindKeys::Hackbench(kind) => Kind::Hackbench(kind),
-            KindKeys::Cyclictest(kind) if kind.pinned && kind.threads > cpus => {
-                let threads = kind.threads;
-                let why = format!("there are more threads ({threads}) than CPUs ({cpus})");
-                return refused(&join(path, "pinned"), why);
-            }
             KindKeys::Cyclictest(kind) => Kind::Cyclictest(kind),
-            KindKeys::Fibtest(kind) => Kind::Fibtest(Fibtest { cpus, ..kind }),
-            KindKeys::ForkStorm(kind) => Kind::ForkStorm(kind),
         })
     }
 }

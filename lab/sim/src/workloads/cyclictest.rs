@@ -1,29 +1,19 @@
-//! Periodic timers: how long after its timer a thread runs.
+//! A periodic timer: how long after it its thread runs.
 
 use serde::Deserialize;
 
 use super::{Builder, Recorder};
 use crate::Ns;
-use crate::cpuset::CpuSet;
 use crate::error::SimError;
-use crate::ids::CpuId;
 use crate::program::{Ctx, Op, Program};
-use crate::values::{any_time, count, some_time, truth};
+use crate::values::{any_time, some_time};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cyclictest {
-    #[serde(deserialize_with = "count")]
-    pub threads: u32,
-    /// Time between two wakeups of the first thread.
+    /// Time between two wakeups.
     #[serde(rename = "interval", deserialize_with = "some_time")]
     pub interval_ns: u64,
-    /// Added to the interval for each further thread (`--distance`).
-    #[serde(rename = "distance", deserialize_with = "any_time")]
-    pub distance_ns: u64,
-    /// Whether thread n runs on CPU n only (`--affinity`).
-    #[serde(deserialize_with = "truth")]
-    pub pinned: bool,
     /// Work after each wakeup, beside what the kernel takes.
     #[serde(rename = "work", deserialize_with = "any_time")]
     pub work_ns: u64,
@@ -31,19 +21,14 @@ pub struct Cyclictest {
 
 impl Cyclictest {
     pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
-        let wakeup = b.recorder("wakeup");
-        for thread in 0..self.threads {
-            let program = Timer {
-                interval_ns: self.interval_ns + u64::from(thread) * self.distance_ns,
-                work_ns: self.work_ns,
-                wakeup,
-                due_ns: None,
-                works: false,
-            };
-            let own = self.pinned.then(|| CpuSet::single(CpuId(thread)));
-            b.spawn_on(own.or(b.common.cpus), &thread.to_string(), program)?;
-        }
-        Ok(())
+        let program = Timer {
+            interval_ns: self.interval_ns,
+            work_ns: self.work_ns,
+            wakeup: b.recorder("wakeup"),
+            due_ns: None,
+            works: false,
+        };
+        b.spawn("0", program)
     }
 }
 

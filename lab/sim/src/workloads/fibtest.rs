@@ -5,78 +5,43 @@
 //! there. With slices that expire, that quota is lost and the busy thread is throttled for want of
 //! it.
 
-use serde::Deserialize;
-
-use super::{Builder, Recorder};
+use super::Builder;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::CpuId;
 use crate::program::{Ctx, Op, Program};
-use crate::values::{any_count, any_time, count, some_time};
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Work between two looks of a busy thread at the clock (a million additions).
+const CHUNK_NS: u64 = 1_000_000;
+const SLEEP_NS: u64 = 10_000_000;
+
+#[derive(Clone, Debug)]
 pub struct Fibtest {
-    /// Threads in all; thread n runs on CPU n modulo the machine's.
-    #[serde(deserialize_with = "count")]
-    pub threads: u32,
-    /// How many of them compute without end (fibtest's default is 1).
-    #[serde(deserialize_with = "any_count")]
-    pub fast: u32,
-    /// CPUs of the machine.
-    #[serde(skip)]
+    /// CPUs of the machine; thread n runs on CPU n.
     pub cpus: u32,
-    /// Work between two looks of a busy thread at the clock (a million additions).
-    #[serde(rename = "chunk", deserialize_with = "some_time")]
-    pub chunk_ns: u64,
+    /// How many threads compute without end (fibtest's default is 1).
+    pub fast: u32,
     /// Work of a sleeper between two sleeps (a hundred additions).
-    #[serde(rename = "work", deserialize_with = "some_time")]
     pub slow_ns: u64,
-    #[serde(rename = "sleep", deserialize_with = "any_time")]
-    pub sleep_ns: u64,
 }
 
 impl Fibtest {
     pub(super) fn build(&self, b: &mut Builder<'_>) -> Result<(), SimError> {
-        let chunk = b.recorder("chunk");
-        for thread in 0..self.threads {
-            let cpu = thread % self.cpus.max(1);
+        for cpu in 0..self.cpus {
             let own = Some(CpuSet::single(CpuId(cpu)));
             if cpu < self.fast {
-                let program = Fast {
-                    chunk_ns: self.chunk_ns,
-                    chunk,
-                    began_ns: None,
-                };
-                b.spawn_on(own, &format!("fast{thread}"), program)?;
+                let work_ns = CHUNK_NS;
+                let fast = move |_: &mut Ctx<'_>| Op::Run { work_ns };
+                b.spawn_on(own, &format!("fast{cpu}"), fast)?;
             } else {
-                let program = Slow {
+                let slow = Slow {
                     work_ns: self.slow_ns,
-                    sleep_ns: self.sleep_ns,
                     sleeps: false,
                 };
-                b.spawn_on(own, &format!("slow{thread}"), program)?;
+                b.spawn_on(own, &format!("slow{cpu}"), slow)?;
             }
         }
         Ok(())
-    }
-}
-
-struct Fast {
-    chunk_ns: u64,
-    chunk: Recorder,
-    began_ns: Option<u64>,
-}
-
-impl Program for Fast {
-    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        if let Some(began_ns) = self.began_ns {
-            self.chunk.since(ctx, began_ns);
-        }
-        self.began_ns = Some(ctx.now_ns);
-        Op::Run {
-            work_ns: self.chunk_ns,
-        }
     }
 }
 
@@ -85,7 +50,6 @@ const SLACK_NS: u64 = 50_000;
 
 struct Slow {
     work_ns: u64,
-    sleep_ns: u64,
     sleeps: bool,
 }
 
@@ -98,7 +62,7 @@ impl Program for Slow {
             }
         } else {
             Op::Sleep {
-                for_ns: self.sleep_ns + ctx.rng.below(SLACK_NS),
+                for_ns: SLEEP_NS + ctx.rng.below(SLACK_NS),
             }
         }
     }

@@ -1,23 +1,16 @@
 //! Parents that fork short-lived children, as a build or a shell script does: what a cap on one
 //! task must not be multiplied by.
 
-use serde::Deserialize;
-
 use super::{Builder, Common, Recorder, Work};
 use crate::error::SimError;
 use crate::program::{Ctx, Op, Program};
-use crate::values::{count, some_time};
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct ForkStorm {
-    #[serde(deserialize_with = "count")]
     pub parents: u32,
-    /// Time between two forks of one parent; as fast as it can when absent.
-    #[serde(rename = "interval", default, deserialize_with = "some_time")]
-    pub interval_ns: Option<u64>,
+    /// Time between two forks of one parent.
+    pub interval_ns: u64,
     /// Children of one parent, in all.
-    #[serde(deserialize_with = "count")]
     pub children: u32,
     /// Work of one child.
     pub work: Work,
@@ -55,13 +48,13 @@ impl Program for Parent {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
         if std::mem::take(&mut self.rests) {
             return Op::Sleep {
-                for_ns: self.storm.interval_ns.unwrap_or(0),
+                for_ns: self.storm.interval_ns,
             };
         }
         if self.forked == self.storm.children {
             return Op::Exit;
         }
-        self.rests = self.storm.interval_ns.is_some();
+        self.rests = true;
         self.forked += 1;
         let child = Child {
             work: self.storm.work,

@@ -5,32 +5,23 @@
 //! in turn, `loops` times over; a receiver reads until all its senders have sent all. Tasks end
 //! when they are done, and record when.
 
-use serde::Deserialize;
-
 use super::{Builder, Recorder, Work};
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::program::{Ctx, Op, Program};
-use crate::values::{any_time, count};
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Hackbench {
     /// Groups; each has `pairs` senders and as many receivers.
-    #[serde(deserialize_with = "count")]
     pub groups: u32,
     /// Senders of a group, and receivers (hackbench has 20).
-    #[serde(deserialize_with = "count")]
     pub pairs: u32,
     /// Messages from each sender to each receiver.
-    #[serde(deserialize_with = "count")]
     pub loops: u32,
     /// Mean work of sending, and of receiving, one message, beside what the system call costs; each
     /// takes half to one and a half of it (caches are as they are).
-    #[serde(rename = "message", deserialize_with = "any_time")]
     pub message_ns: u64,
     /// Messages that a pipe holds (64 KiB of 100 bytes each: 655).
-    #[serde(deserialize_with = "count")]
     pub capacity: u32,
 }
 
@@ -87,7 +78,7 @@ impl Program for Sender {
             self.finish.since(ctx, self.start_ns);
             return Op::Exit;
         }
-        if !self.prepared && self.message_ns > 0 {
+        if !self.prepared {
             self.prepared = true;
             return Op::Run {
                 work_ns: Work::uniform(self.message_ns).draw(ctx.rng),
@@ -111,7 +102,7 @@ struct Receiver {
 
 impl Program for Receiver {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        if self.received && self.message_ns > 0 {
+        if self.received {
             self.received = false;
             return Op::Run {
                 work_ns: Work::uniform(self.message_ns).draw(ctx.rng),

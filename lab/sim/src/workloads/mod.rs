@@ -8,8 +8,8 @@
 //! | [`Hog`] | computing without end, or a part of each period | – |
 //! | [`Frames`] | an encoder: frames cut into pieces for worker threads, a barrier after each | `frame` time |
 //! | [`Hackbench`] | groups of senders and receivers over pipes | `finish` of each task |
-//! | [`Cyclictest`] | periodic timers | `wakeup` after the timer |
-//! | [`Fibtest`] | busy threads beside threads that run a moment and sleep, each on a CPU of its own | `chunk` of a busy thread |
+//! | [`Cyclictest`] | a periodic timer | `wakeup` after the timer |
+//! | [`Fibtest`] | busy threads beside threads that run a moment and sleep, each on a CPU of its own | – |
 //! | [`ForkStorm`] | parents that fork short-lived children | `life` of a child |
 //!
 //! Values that belong to the warm-up are not recorded ([`Common::record_from_ns`]).
@@ -103,7 +103,6 @@ pub struct Common {
     pub nice: i8,
     pub slice_ns: Option<u64>,
     pub latency: i8,
-    pub latency_inherit: bool,
     /// CPUs they may use.
     pub cpus: Option<CpuSet>,
     pub start_ns: Ns,
@@ -125,7 +124,6 @@ impl Common {
             nice: 0,
             slice_ns: None,
             latency: 0,
-            latency_inherit: true,
             cpus: None,
             start_ns: 0,
             end_ns: None,
@@ -145,7 +143,6 @@ impl Common {
             nice: self.nice,
             slice_ns: self.slice_ns,
             latency: self.latency,
-            latency_inherit: self.latency_inherit,
             cpus: self.cpus,
             start_ns: self.start_ns,
             ..TaskSpec::new(&format!("{}/{role}", self.name), self.group, program)

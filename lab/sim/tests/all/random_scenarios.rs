@@ -1,5 +1,5 @@
 //! Random scenarios, with the machine's invariants checked: every kind of workload under every
-//! scheduler and engine, in trees of groups with every term. A failure prints the scenario,
+//! engine, in trees of groups with every term. A failure prints the scenario,
 //! which is what repeats it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +17,7 @@ const MACHINE: Choices = &[
     ("tick", &["1ms", "4ms", "10ms"]),
     ("contention", &["none", "measured"]),
     ("costs", &["free", "default"]),
-    ("bandwidth_slice", &["1ms", "5ms"]),
 ];
-const CFS: Choices = &[("latency_nice", &["true"])];
-const EEVDF: Choices = &[("base_slice", &["500us", "3ms", "10ms"])];
 const SENSE: Choices = &[("sense", &["bpf", "usage"])];
 const GROUP: Choices = &[("weight", &["1", "20", "100", "10000", "idle"])];
 const CLASSED: Choices = &[("headroom", &["0%", "20%", "50%", "100%"])];
@@ -71,22 +68,7 @@ const KINDS: &[(&str, &str, Choices)] = &[
         "",
         &[("workers", &["1", "5"]), ("rate", &["50/s"])],
     ),
-    (
-        "hackbench",
-        "loops = 50\n",
-        &[("pairs", &["1", "3"]), ("capacity", &["1", "10"])],
-    ),
-    (
-        "cyclictest",
-        "",
-        &[("work", &["0s", "200us"]), ("pinned", &["true", "false"])],
-    ),
-    ("fibtest", "", &[("threads", &["3", "2*cpus"])]),
-    (
-        "fork-storm",
-        "children = 20\n",
-        &[("interval", &["100us", "5ms"])],
-    ),
+    ("cyclictest", "", &[("work", &["0s", "200us"])]),
 ];
 
 fn pick<T: Copy>(rng: &mut Prng, choices: &[T]) -> T {
@@ -113,21 +95,10 @@ fn write(seed: u64) -> String {
         toml += &format!("threads_per_core = {threads}\ncpus_per_llc = {llc}\n");
     }
     toml += &some(rng, MACHINE);
-    toml += "[scheduler]\n";
-    let is_cfs = rng.chance_ppm(250_000);
-    let scheduler = match is_cfs {
-        true => format!("class = \"cfs\"\n{}", some(rng, CFS)),
-        false => some(rng, EEVDF),
-    };
-    toml += &scheduler;
     let is_tidegate = rng.chance_ppm(500_000);
     toml += &match is_tidegate {
         true => format!("[engine]\nname = \"cgroup\"\n{}", some(rng, SENSE)),
         false => String::new(),
-    };
-    let hints = match is_cfs {
-        true => scheduler.contains("latency_nice"),
-        false => is_tidegate,
     };
     let only = |holds: bool, choices: Choices| if holds { choices } else { &[] };
     let groups = rng.between(1, 5);
@@ -138,7 +109,7 @@ fn write(seed: u64) -> String {
             some(rng, GROUP)
         );
         toml += &some(rng, only(class != "neutral", CLASSED));
-        toml += &some(rng, only(hints, HINTS));
+        toml += &some(rng, only(is_tidegate, HINTS));
         let caps = some(rng, only(is_tidegate, CAPS));
         toml += &caps;
         toml += &some(rng, only(caps.contains("cap_hard"), CAPPED));
@@ -157,7 +128,7 @@ fn write(seed: u64) -> String {
         let group = rng.below(groups);
         toml += &format!("[workload.w{number}]\nkind = \"{kind}\"\ngroup = \"g{group}\"\n{needs}");
         toml += &some(rng, TASKS);
-        toml += &some(rng, only(hints, HINTS));
+        toml += &some(rng, only(is_tidegate, HINTS));
         toml += &some(rng, choices);
     }
     toml

@@ -2,8 +2,10 @@
 
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::workloads::arrivals::Curve;
-use tidegate_sim::workloads::{Arrivals, Pattern, Request, Work};
-use tidegate_sim::{Histogram, Prng};
+use tidegate_sim::workloads::{
+    Arrivals, Common, ForkStorm, Hackbench, Kind, Pattern, Request, Work,
+};
+use tidegate_sim::{GroupId, Histogram, Prng};
 
 use super::support::{self, MS, SECOND};
 
@@ -96,41 +98,51 @@ fn closed_loops_hogs_and_encoders_do_as_much_as_they_should() {
     near(values(&out, "frame").count(), 250.0, 1.0);
 }
 
+/// What a workload records on a machine without costs of its own, and what it used.
+fn built(cpus: u32, kind: &Kind, duration_ns: u64) -> (Histogram, u64) {
+    let mut machine = support::machine(cpus);
+    let common = Common::new("w", GroupId::ROOT);
+    let set = kind.build(&common, &mut machine).unwrap();
+    machine.run_until(duration_ns).unwrap();
+    let used_ns = machine.usage_ns(GroupId::ROOT);
+    (machine.series(set.series[0].1).clone(), used_ns)
+}
+
 #[test]
 fn messages_are_neither_lost_nor_made() {
-    let out = plain(
-        2,
-        "60s",
-        "kind = \"hackbench\"\ngroups = 2\npairs = 5\nloops = 200\nmessage = \"10us\"\ncapacity = 3",
-    );
+    let hackbench = Kind::Hackbench(Hackbench {
+        groups: 2,
+        pairs: 5,
+        loops: 200,
+        message_ns: 10_000,
+        capacity: 3,
+    });
+    let (finish, used_ns) = built(2, &hackbench, 60 * S);
     // Each task ends only when all its messages went through.
-    assert_eq!(values(&out, "finish").count(), 20);
+    assert_eq!(finish.count(), 20);
     // 2 groups · 25 pairs · 200 messages, each made and taken in 10 µs.
-    near(out.groups[0].usage_ns, 2.0 * 25.0 * 200.0 * 20_000.0, 1.0);
-    near(values(&out, "finish").max_ns(), 100.0 * MS as f64, 3.0);
+    near(used_ns, 2.0 * 25.0 * 200.0 * 20_000.0, 1.0);
+    near(finish.max_ns(), 100.0 * MS as f64, 3.0);
 }
 
 #[test]
 fn storms_raise_every_child() {
-    let out = plain(
-        4,
-        "60s",
-        "kind = \"fork-storm\"\nparents = 2\nchildren = 1000\nwork = \"1ms\"",
-    );
-    assert_eq!(values(&out, "life").count(), 2 * 1_000);
+    let storm = Kind::ForkStorm(ForkStorm {
+        parents: 2,
+        interval_ns: 2 * MS,
+        children: 1_000,
+        work: Work::exponential(MS),
+    });
+    assert_eq!(built(4, &storm, 60 * S).0.count(), 2 * 1_000);
 }
 
 #[test]
 fn timers_on_an_idle_machine_are_late_by_the_kernels_costs_alone() {
-    let out = plain(
-        2,
-        "5s",
-        "kind = \"cyclictest\"\nthreads = 2\ninterval = \"1ms\"",
-    );
+    let out = plain(2, "5s", "kind = \"cyclictest\"\ninterval = \"1ms\"");
     assert_eq!(values(&out, "wakeup").max_ns(), 0);
-    near(values(&out, "wakeup").count(), 5_000.0 + 3_333.0, 0.1);
+    near(values(&out, "wakeup").count(), 5_000.0, 0.1);
     let out = run(
-        "duration = \"5s\"\n[machine]\ncpus = 2\ncontention = \"none\"\n[workload.w]\nkind = \"cyclictest\"\nthreads = 1\n",
+        "duration = \"5s\"\n[machine]\ncpus = 2\ncontention = \"none\"\n[workload.w]\nkind = \"cyclictest\"\n",
     );
     let wakeup = values(&out, "wakeup");
     let least = wakeup.min_ns();

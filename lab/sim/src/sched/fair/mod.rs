@@ -119,7 +119,6 @@ impl Fair {
                 let mut e = Entity::new(NONE, NICE_0);
                 e.rq = self.order.rq_of(g.parent, CpuId(cpu));
                 e.my_rq = rq;
-                e.latency = g.spec.latency;
                 self.order.ents.push(e);
             }
             self.order.rqs.push(Rq::new(group.0, cpu, ent));
