@@ -17,10 +17,6 @@ pub struct EevdfConfig {
     /// base_slice_ns; the kernel's default is 700 µs · (1 + log2(min(CPUs, 8))),
     /// 2.8 ms from 8 CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
     pub base_slice_ns: u64,
-    /// cpu.max stops each task by itself when it would run, and a task that is
-    /// let go competes afresh; before 6.18 the group left its parent's queue as
-    /// a whole, and all below it stayed as it was.
-    pub throttle_tasks: bool,
 }
 
 impl EevdfConfig {
@@ -28,7 +24,6 @@ impl EevdfConfig {
     pub fn for_cpus(cpus: u32) -> EevdfConfig {
         EevdfConfig {
             base_slice_ns: 700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2()),
-            throttle_tasks: true,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The fair class: who gets how much, measured in whole machines.
 
 use tidegate_sim::{
-    Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, Machine, MachineConfig, Op, Policy, Scheduler,
-    TaskId, TaskSpec, Topology,
+    Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, Machine, MachineConfig, Op, Policy, TaskId,
+    TaskSpec,
 };
 
-use super::support::{MS, SECOND, config, group, hog, limited, machine, napper, near, spawn};
+use super::support::{MS, SECOND, group, hog, limited, machine, napper, near, spawn};
 
 /// A group's part of all CPU time so far, in thousandths.
 fn part_ppt(m: &Machine, group: GroupId) -> u64 {
@@ -276,32 +276,4 @@ fn a_short_slice_shortens_the_wait_as_on_the_host() {
     }
     // The host adds a virtual machine's interrupt to the switch.
     assert!(run(3 * MS, Policy::Idle).1 < 130);
-}
-
-/// Weights 100 and 300 under 7 ms per 10 ms, two hogs: what each gets, in thousandths of the CPU.
-fn weights_under_quota(throttle_tasks: bool) -> (u64, u64) {
-    let mut cfg = config(Topology::new(1, 1, 1));
-    if let Scheduler::Eevdf(eevdf) = &mut cfg.scheduler {
-        eevdf.throttle_tasks = throttle_tasks;
-    }
-    let mut m = Machine::new(cfg).unwrap();
-    let above = limited(&mut m, GroupId::ROOT, 7_000, 10_000);
-    let [light, heavy] = [100, 300].map(|weight| {
-        let group = group(&mut m, above, weight);
-        spawn(&mut m, group, hog());
-        group
-    });
-    m.run_until(20 * SECOND).unwrap();
-    (part_ppt(&m, light), part_ppt(&m, heavy))
-}
-
-#[test]
-fn a_limit_that_strikes_often_forgets_weights_from_6_18_on() {
-    let (light, heavy) = weights_under_quota(false);
-    near(light, 175, 5);
-    near(heavy, 525, 5);
-    // Measured on 6.18 in virtual time: 388 and 312.
-    let (light, heavy) = weights_under_quota(true);
-    near(light, 388, 20);
-    near(heavy, 312, 20);
 }

@@ -1,14 +1,10 @@
 //! cpu.max on the fair class: the arithmetic is `law/bandwidth.h` in the
 //! kernel's mode; here is when it is asked, and what throttling does to queues.
 //!
-//! As in kernel 6.12: a CPU's silo is charged whenever the running task is (at
-//! ticks and switches: that granularity is the law's), a group that is out is
-//! taken off the CPU at the next choice, its entity leaves its parent's queue,
-//! and the period timer or the slack timer brings it back (`throttle_tasks` is off).
-//!
-//! From 6.18 on each task stops by itself. A queue that is out of quota stays where it is; a task
-//! that is picked below it stops on its way to user space, leaves its queue, and waits in that
-//! queue's list. So groups and tasks below a limit lose what they are owed whenever it strikes: the
+//! A CPU's silo is charged whenever the running task is (at ticks and switches: that granularity is
+//! the law's). As in kernel 6.18 each task stops by itself: a queue that is out of quota stays where
+//! it is; a task that is picked below it stops on its way to user space, leaves its queue, and waits
+//! in that queue's list, until the period timer or the slack timer brings it back. So groups and tasks below a limit lose what they are owed whenever it strikes: the
 //! last to stop has no lag left, and the first that comes back finds an empty queue (measured on
 //! 6.18: weights 100 and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
 
@@ -79,65 +75,25 @@ impl Fair {
 
     fn throttle(&mut self, k: &mut Kernel, rq: u32) -> bool {
         let q = &mut self.order.rqs[rq as usize];
-        let (group, cpu, ent) = (q.group, CpuId(q.cpu), q.ent);
+        let (group, cpu) = (q.group, CpuId(q.cpu));
         let stopped = self.tgs[group as usize].pool.throttle(&mut q.silo, k.now);
         self.arm_period(k, group);
         if !stopped {
             return false;
         }
         self.tgs[group as usize].throttled.push_back(cpu.0);
-        if !self.order.throttle_tasks {
-            self.order.count_above(rq, -1);
-        }
         self.order.rq_mut(rq).throttled = true;
-        if !self.order.throttle_tasks {
-            self.detach(k, ent);
-        }
         self.publish(k, cpu);
         true
-    }
-
-    /// Takes a throttled group's entity, and those above that it leaves empty, off their queues.
-    fn detach(&mut self, k: &mut Kernel, mut ent: u32) {
-        while ent != NONE && self.order.ent(ent).on_rq {
-            let above = self.order.ent(ent).rq;
-            let delayed = self.order.ent(ent).delayed;
-            // At once, whatever it owes: its lag is kept for its return.
-            self.dequeue_entity(
-                k,
-                above,
-                ent,
-                Leave {
-                    special: true,
-                    delayed,
-                    ..Leave::SLEEP
-                },
-            );
-            ent = self.order.rq(above).ent;
-            if self.order.rq(above).nr > 0 {
-                self.refresh_up(k, ent, self.order.min_slice(above));
-                break;
-            }
-        }
     }
 
     /// Brings a queue back whose silo may run again.
     fn unthrottle(&mut self, k: &mut Kernel, rq: u32) {
         let q = self.order.rq_mut(rq);
         q.throttled = false;
-        let (cpu, ent) = (CpuId(q.cpu), q.ent);
+        let cpu = CpuId(q.cpu);
         self.update_curr(k, cpu);
-        if self.order.throttle_tasks {
-            self.release(k, rq);
-        } else {
-            self.order.count_above(rq, 1);
-        }
-        if !self.order.throttle_tasks && self.order.rq(rq).load > 0 {
-            if self.order.ent(ent).on_rq && self.order.ent(ent).delayed {
-                self.finish_delayed(k, ent);
-            }
-            self.enqueue_up(k, ent, Enqueue::Wakeup);
-        }
+        self.release(k, rq);
         self.publish(k, cpu);
         if k.cpus[cpu.index()].curr.is_none() && self.order.root_of(cpu).nr > 0 {
             k.resched(cpu);

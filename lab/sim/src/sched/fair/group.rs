@@ -86,7 +86,7 @@ impl Fair {
     pub(super) fn update_group_weight(&mut self, now: Ns, ent: u32) {
         let my_rq = self.order.ent(ent).my_rq;
         // An empty group keeps its weight: it may still owe.
-        if my_rq == NONE || self.order.rq(my_rq).load == 0 || self.order.detached_above(my_rq) {
+        if my_rq == NONE || self.order.rq(my_rq).load == 0 {
             return;
         }
         self.update_load(now, my_rq);
@@ -170,14 +170,9 @@ impl Fair {
 
     /// The tasks below count as idle-class for everything above, or no longer.
     fn set_idle(&mut self, rq: u32, idle: bool) {
-        let counted = !self.order.detached(rq);
-        if counted {
-            self.order.count_above(rq, -1);
-        }
+        self.order.count_above(rq, -1);
         self.order.rq_mut(rq).idle = idle;
-        if counted {
-            self.order.count_above(rq, 1);
-        }
+        self.order.count_above(rq, 1);
         let ent = self.order.rq(rq).ent;
         self.order.ent_mut(ent).idle = idle;
     }

@@ -31,7 +31,6 @@ mod verify;
 mod weight;
 
 use crate::Ns;
-use crate::config::Scheduler;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::balance::Balance;
@@ -88,17 +87,13 @@ pub(crate) struct Fair {
 
 impl Fair {
     pub(crate) fn new(k: &Kernel) -> Fair {
-        let scheduler = k.cfg.scheduler.clone();
-        let throttle_tasks =
-            matches!(&scheduler, Scheduler::Eevdf(config) if config.throttle_tasks);
         Fair {
             order: Order {
-                scheduler,
+                scheduler: k.cfg.scheduler.clone(),
                 ents: Vec::new(),
                 rqs: Vec::new(),
                 ncpu: k.cpus.len() as u32,
                 tick_ns: k.cfg.tick_ns,
-                throttle_tasks,
             },
             tgs: Vec::new(),
             slice_ns: k.cfg.bandwidth_slice_us * 1000,
@@ -227,10 +222,7 @@ impl Fair {
             let mut stops = false;
             loop {
                 if self.order.rq(rq).limited {
-                    if self.check_runtime(k, rq) && !self.order.throttle_tasks {
-                        self.publish(k, cpu);
-                        continue 'again;
-                    }
+                    self.check_runtime(k, rq);
                     stops |= self.order.rq(rq).throttled;
                 }
                 let ent = self.pick_entity(rq);
@@ -356,9 +348,6 @@ impl Fair {
         let policy = k.task(new).policy;
         let (mut into, mut out) = (k.task(new).ent, k.task(curr).ent);
         if k.needs_resched(cpu) {
-            return;
-        }
-        if self.order.detached_above(self.order.ent(into).rq) {
             return;
         }
         // Up to the two that compete with each other.

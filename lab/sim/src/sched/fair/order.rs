@@ -13,8 +13,6 @@ pub(crate) struct Order {
     pub(super) rqs: Vec<Rq>,
     pub(super) ncpu: u32,
     pub(super) tick_ns: u64,
-    /// Whether a throttled group stops task by task.
-    pub(super) throttle_tasks: bool,
 }
 
 impl Order {
@@ -119,8 +117,7 @@ impl Order {
         }
     }
 
-    /// Adds to the counts of tasks from a queue upwards, to the first queue
-    /// that has left its parent's.
+    /// Adds to the counts of tasks from a queue upwards.
     pub(super) fn count(&mut self, mut rq: u32, queued: i32, runnable: i32, mut idle: i32) {
         loop {
             let q = self.rq_mut(rq);
@@ -131,14 +128,14 @@ impl Order {
                 idle = queued;
             }
             let above = q.ent;
-            if above == NONE || self.detached(rq) {
+            if above == NONE {
                 return;
             }
             rq = self.ent(above).rq;
         }
     }
 
-    /// Adds a throttled or unthrottled queue's counts to those above it.
+    /// Adds a queue's counts to those above it, or takes them off.
     pub(super) fn count_above(&mut self, rq: u32, sign: i32) {
         let q = self.rq(rq);
         let (queued, runnable) = (q.h_queued as i32 * sign, q.h_runnable as i32 * sign);
@@ -191,18 +188,6 @@ impl Order {
             }
             rq = self.ent(ent).rq;
         }
-    }
-
-    /// Whether a queue is throttled and has therefore left its parent's.
-    #[inline]
-    pub(super) fn detached(&self, rq: u32) -> bool {
-        self.rq(rq).throttled && !self.throttle_tasks
-    }
-
-    /// Whether a queue or one above it has.
-    #[inline]
-    pub(super) fn detached_above(&self, rq: u32) -> bool {
-        !self.throttle_tasks && self.throttled_above(rq)
     }
 
     /// Whether a queue or one above it is throttled.

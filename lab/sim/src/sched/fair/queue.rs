@@ -171,9 +171,6 @@ impl Fair {
             }
             self.enqueue_entity(k, rq, ent, why);
             slice = self.order.min_slice(rq);
-            if self.order.detached(rq) {
-                return;
-            }
             why = Enqueue::Wakeup;
             ent = self.order.rq(rq).ent;
         }
@@ -191,9 +188,6 @@ impl Fair {
                 self.order.set_slice(ent, slice);
             }
             slice = self.order.min_slice(rq);
-            if self.order.detached(rq) {
-                return;
-            }
             ent = self.order.rq(rq).ent;
         }
     }
@@ -264,9 +258,6 @@ impl Fair {
                 }
                 slice = self.order.min_slice(rq);
                 break;
-            }
-            if self.order.detached(rq) {
-                return true;
             }
             ent = self.order.rq(rq).ent;
             if self.order.rq(rq).nr > 0 {

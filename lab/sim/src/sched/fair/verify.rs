@@ -110,13 +110,6 @@ fn verify_counts(order: &Order, rq: u32, members: &[u32]) -> Result<(), String> 
             continue;
         }
         let mine = order.rq(e.my_rq);
-        if order.detached(e.my_rq) {
-            return Err(format!(
-                "{}: group {} is throttled but queued",
-                at(),
-                mine.group
-            ));
-        }
         queued += mine.h_queued;
         runnable += mine.h_runnable;
         idle += if mine.idle {
@@ -135,14 +128,14 @@ fn verify_counts(order: &Order, rq: u32, members: &[u32]) -> Result<(), String> 
     Ok(())
 }
 
-/// A group with entities that is not throttled is in its parent's queue.
+/// A group with entities is in its parent's queue.
 fn verify_link(order: &Order, rq: u32) -> Result<(), String> {
     let q = order.rq(rq);
     if q.ent == NONE {
         return Ok(());
     }
     let e = order.ent(q.ent);
-    let wanted = q.nr > 0 && !order.detached(rq);
+    let wanted = q.nr > 0;
     if wanted && !e.on_rq || (e.on_rq && !wanted && !e.delayed) {
         return Err(format!(
             "group {} on CPU {}: {} entities, throttled {}, but queued {}, delayed {}",
