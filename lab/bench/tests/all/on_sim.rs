@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use tidegate_lab::experiments::{BURST, CAPS, HEADROOM, LATENCY, LAW, SLICES, STEP};
-use tidegate_lab::{Experiment, LabOptions, On, Report};
+use tidegate_lab::{Experiment, Headline, LabOptions, On, Report};
 
 fn options(experiment: &'static Experiment) -> LabOptions {
     let mut options = LabOptions::new(experiment);
@@ -175,26 +175,35 @@ fn caps_hold_and_a_storm_does_not_multiply_a_groups() {
 }
 
 #[test]
-fn idle_is_kept_at_every_level_of_main() {
-    let (report, _dir) = run(&options(&LAW));
+fn the_table_of_the_patches_comes_out_on_any_machine() {
+    let mut o = options(&LAW);
+    o.cpus = Some(vec![2, 16]);
+    let (report, _dir) = run(&o);
     complete(&report, &LAW);
+    // What Poisson arrivals and a square wave do to the worst second is a finding, not a rule.
+    let is_rule = |h: &&Headline| !h.name.contains("varying main");
+    are_met(report.headline.iter().filter(is_rule));
     for row in rows(&report, &[("part", "constant".into())]) {
-        assert!(number(row, "off_ratio").abs() <= 0.03, "{row:?}");
-        assert!(
-            number(row, "side_ratio") > 0.005,
-            "side work starves: {row:?}"
-        );
+        assert!(number(row, "off_ratio").abs() <= 0.01, "{row:?}");
     }
-    // The simplest case there is: nothing else runs.
-    for row in rows(&report, &[("kind", "quiet".into())]) {
-        assert!(number(row, "reclaim_ratio") >= 0.98, "{row:?}");
+}
+
+fn are_met<'a>(headline: impl Iterator<Item = &'a Headline>) {
+    let mut judged = 0;
+    for h in headline.filter(|h| h.target.is_some()) {
+        assert_eq!(h.met, Some(true), "{}: {}", h.name, h.value);
+        judged += 1;
     }
+    assert!(judged > 0, "no target was judged");
 }
 
 #[test]
 fn side_gives_way_sooner_than_under_published_laws() {
-    let (report, _dir) = run(&options(&STEP));
+    let mut o = options(&STEP);
+    o.cpus = Some(vec![2, 16]);
+    let (report, _dir) = run(&o);
     complete(&report, &STEP);
+    are_met(report.headline.iter());
     let worst = |arm: &str| {
         let steps = rows(&report, &[("arm", arm.into())]);
         let settled = steps

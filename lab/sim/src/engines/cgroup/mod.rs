@@ -22,10 +22,10 @@ use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use crate::controller::Controller;
 use crate::machine::Machine;
 use crate::prng::Prng;
-use crate::{Bandwidth, GroupId, Ns, SimError};
+use crate::{GroupId, Ns, SimError};
 
 use cores::Cores;
-use ports::{Meters, Pending, Queue, Reader, Shared, What};
+use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{EngineTerms, Side, SoftCap, compile, tops, write_limits};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
@@ -85,9 +85,6 @@ pub struct CgroupConfig {
 /// What the engine did, for reports.
 #[derive(Clone, Debug, Default)]
 pub struct CgroupLog {
-    /// Every quota written: when, to which group, what.
-    pub writes: Vec<(Ns, GroupId, Bandwidth)>,
-    pub steps: u64,
     /// What the machine refused, the last of it.
     pub refusal: Option<String>,
     /// What a measurement found ([`CgroupEngine::measure`]).
@@ -282,7 +279,6 @@ impl CgroupEngine {
         self.control
             .soft_caps
             .step(now_ns, &mut Meters(machine), &mut queue);
-        self.log_mut().steps = self.control.steps;
     }
 
     /// How long after a step the next one is due. Soft caps are looked at in the same loop.
@@ -316,11 +312,7 @@ impl CgroupEngine {
             .is_some_and(|write| write.at_ns <= now_ns)
             && let Some(write) = self.pending.pop_front()
         {
-            let done = write.perform(machine);
-            if let (Ok(()), What::Max(bandwidth)) = (&done, write.what) {
-                self.log_mut().writes.push((now_ns, write.group, bandwidth));
-            }
-            self.note(done);
+            self.note(write.perform(machine));
         }
     }
 }

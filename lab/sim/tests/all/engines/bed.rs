@@ -16,11 +16,11 @@ use crate::support::MS;
 
 pub const SENSINGS: [Sensing; 2] = [Sensing::Bpf, Sensing::Usage];
 
-/// Main's load at a time, in parts per million of the machine.
-pub type Load = fn(Ns) -> u64;
+const PERIOD_NS: u64 = 2 * MS;
 
-/// Computes its part of every period; what one period lacked the next makes up for.
-pub fn duty(load: Load, period_ns: u64, phase_ns: u64) -> Box<dyn Program> {
+/// Computes its part of every period, in parts per million; what one period lacked the next makes
+/// up for.
+fn duty(load_ppm: u64, phase_ns: u64) -> Box<dyn Program> {
     let mut next_ns = phase_ns;
     let mut sleeping = true;
     Box::new(move |ctx: &mut Ctx<'_>| {
@@ -30,8 +30,8 @@ pub fn duty(load: Load, period_ns: u64, phase_ns: u64) -> Box<dyn Program> {
         }
         let mut work_ns = 0;
         while next_ns <= ctx.now_ns {
-            work_ns += load(next_ns) * period_ns / 1_000_000;
-            next_ns += period_ns;
+            work_ns += load_ppm * PERIOD_NS / 1_000_000;
+            next_ns += PERIOD_NS;
         }
         Op::Run { work_ns }
     })
@@ -67,10 +67,9 @@ pub struct Bed {
 }
 
 /// A machine without tasks.
-pub fn machine(cpus: u32, threads: u32, seed: u64) -> Machine {
+fn machine(cpus: u32, threads: u32) -> Machine {
     let mut config = MachineConfig::new(cpus);
     config.topology = Topology::new(cpus, threads, cpus.min(8));
-    config.seed = seed;
     config.check = true;
     Machine::new(config).unwrap()
 }
@@ -89,11 +88,7 @@ pub fn groups(headroom_ppm: u32) -> ([GroupSpec; 2], [Terms; 2]) {
 impl Bed {
     /// An engine over main and side, which have no tasks yet.
     pub fn new(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32) -> Self {
-        Self::seeded(cpus, threads, sensing, headroom_ppm, 1)
-    }
-
-    pub fn seeded(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32, seed: u64) -> Self {
-        let mut machine = machine(cpus, threads, seed);
+        let mut machine = machine(cpus, threads);
         let (mut specs, terms) = groups(headroom_ppm);
         let tick_ns = machine.config().tick_ns;
         let compiled = compile(&mut specs, &terms, &mut [], 3 * MS, tick_ns);
@@ -101,7 +96,7 @@ impl Bed {
         let config = CgroupConfig {
             sensing,
             whole_cores: false,
-            seed,
+            seed: 1,
         };
         let engine = CgroupEngine::new(config, &compiled);
         let log = engine.log();
@@ -130,16 +125,11 @@ impl Bed {
         self.simulation.machine.spawn(spec).unwrap();
     }
 
-    /// A main of one worker a CPU that keeps to `load`, and a hog a CPU.
-    pub fn fill(&mut self, load: Load) {
-        self.fill_by(load, 2 * MS);
-    }
-
-    /// The same with a main that keeps to its load over each `period_ns`.
-    pub fn fill_by(&mut self, load: Load, period_ns: u64) {
+    /// A main of one worker a CPU that keeps to this load, and a hog a CPU.
+    pub fn fill(&mut self, load_ppm: u64) {
         for cpu in 0..self.cpus {
-            let phase_ns = u64::from(cpu) * period_ns / u64::from(self.cpus);
-            self.spawn("main", self.main, duty(load, period_ns, phase_ns));
+            let phase_ns = u64::from(cpu) * PERIOD_NS / u64::from(self.cpus);
+            self.spawn("main", self.main, duty(load_ppm, phase_ns));
             self.spawn("hog", self.side, hog());
         }
     }

@@ -19,7 +19,7 @@ fn each_law_settles_at_its_own_allowance() {
         let law = PolicyController::new(make(), sides);
         let name = make().name();
         bed.simulation.controllers.push(Box::new(law));
-        bed.fill(|_| MAIN_PPM);
+        bed.fill(MAIN_PPM);
         bed.run_until(60 * SECOND);
         let (main, side, idle) = bed.shares(5 * SECOND);
         println!("{name}: main {main} side {side} (law: {want}) idle {idle}");
