@@ -2,7 +2,7 @@
 //! understand alike.
 
 use serde::{Deserialize, Serialize};
-use tidegate_sim::{Histogram, MachineConfig};
+use tidegate_sim::{CpuStat, Histogram, MachineConfig};
 
 use crate::options::Sense;
 
@@ -337,7 +337,7 @@ pub struct Outcome {
     pub looks: Vec<Look>,
     pub loads: Vec<LoadOutcome>,
     /// What each group's bandwidth limit counted in the window.
-    pub limits: Vec<Counted>,
+    pub limits: Vec<CpuStat>,
     /// What only some loads or keepers have, by name.
     pub extra: Vec<(&'static str, f64)>,
 }
@@ -360,31 +360,6 @@ pub struct LoadOutcome {
     pub work_per_second: f64,
     /// How long its threads waited for a CPU each time, by the kernel's count (real machines).
     pub run_delay_us: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counted {
-    /// Periods in which the group had something to run.
-    pub periods: u64,
-    pub throttled: u64,
-    pub throttled_ns: u64,
-    pub bursts: u64,
-}
-
-impl Counted {
-    pub fn since(self, earlier: Self) -> Self {
-        Counted {
-            periods: self.periods.saturating_sub(earlier.periods),
-            throttled: self.throttled.saturating_sub(earlier.throttled),
-            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
-            bursts: self.bursts.saturating_sub(earlier.bursts),
-        }
-    }
-
-    /// The part of periods that were throttled; NaN if none was counted.
-    pub fn throttled_ratio(&self) -> f64 {
-        self.throttled as f64 / self.periods as f64
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

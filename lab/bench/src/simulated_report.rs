@@ -123,15 +123,16 @@ fn usage(group: &GroupOutcome, outcome: &Outcome) -> Figures {
         .with("run_delay_seconds", group.run_delay_ns as f64 / 1e9)
         .latency("wakeup", &wakeup, &["p50", "p99"])
         .with("writes", group.writes as f64);
-    if group.periods == 0 {
+    let stat = group.stat;
+    if stat.nr_periods == 0 {
         return figures;
     }
-    let (periods, throttled) = (group.periods as f64, group.throttled_periods as f64);
+    let (periods, throttled) = (stat.nr_periods as f64, stat.nr_throttled as f64);
     figures
         .with("periods", periods)
         .with("throttled_periods", throttled)
         .with("throttled_periods_ratio", throttled / periods)
-        .with("throttled_seconds", group.throttled_ns as f64 / 1e9)
-        .with("bursts", group.bursts as f64)
-        .with("burst_seconds", group.burst_ns as f64 / 1e9)
+        .with("throttled_seconds", stat.throttled_ns as f64 / 1e9)
+        .with("bursts", stat.nr_bursts as f64)
+        .with("burst_seconds", stat.burst_ns as f64 / 1e9)
 }

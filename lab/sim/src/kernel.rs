@@ -17,7 +17,6 @@ use crate::event::{EventQueue, NEVER};
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::program::World;
 pub(crate) use crate::state::*;
-use crate::trace::{Event, Tracer};
 
 /// No entity, no run queue: the end of a chain.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -45,7 +44,8 @@ pub(crate) struct Kernel {
     pub(crate) busy: u32,
     pub(crate) world: World,
     pub(crate) pipes: Vec<Pipe>,
-    pub(crate) tracer: Option<Box<dyn Tracer>>,
+    /// Wakeups from then on are counted.
+    pub(crate) wakeups_from_ns: Ns,
     pub(crate) violation: Option<Violation>,
     pub(crate) handled: u64,
     /// Runs are counted, those that did not wait as well.
@@ -53,12 +53,6 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn trace(&mut self, event: Event) {
-        if let Some(tracer) = &mut self.tracer {
-            tracer.event(self.now, &event);
-        }
-    }
-
     pub(crate) fn violate(
         &mut self,
         rule: &'static str,
@@ -298,6 +292,15 @@ impl Kernel {
             group = self.groups[group.index()].parent;
         }
         true
+    }
+
+    /// Counts how long a task has waited that was woken and has not run since.
+    pub(crate) fn end_wakeup(&mut self, task: TaskId) {
+        let t = &mut self.tasks[task.index()];
+        if std::mem::take(&mut t.is_woken) && t.woken_ns >= self.wakeups_from_ns {
+            let wakeups = &mut self.groups[t.group.index()].wakeups;
+            wakeups.record(self.now - t.woken_ns);
+        }
     }
 
     /// Ends a task's wait for a CPU in the books.

@@ -24,10 +24,7 @@ pub mod scenario;
 mod sched;
 pub mod spec;
 mod state;
-mod tally;
-
 pub mod topology;
-pub mod trace;
 mod values;
 pub mod workloads;
 
@@ -41,10 +38,8 @@ pub use ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program, TaskSpec};
-pub use sched::BandwidthStat;
-pub use spec::{Bandwidth, Class, GroupSpec, Policy};
+pub use spec::{Bandwidth, Class, CpuStat, GroupSpec, Policy};
 pub use topology::Topology;
-pub use trace::{Event, Tracer};
 
 /// Simulated time and CPU time, in nanoseconds.
 pub type Ns = u64;

@@ -2,7 +2,7 @@
 
 use crate::Ns;
 use crate::hist::Histogram;
-use crate::spec::Class;
+use crate::spec::{Class, CpuStat};
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -46,16 +46,8 @@ pub struct GroupOutcome {
     pub wakeup: Histogram,
     /// Writes of its files by engines.
     pub writes: u64,
-    /// Periods of its quota; these counts too are without the warm-up, but for a time throttled
-    /// that ended after it.
-    pub periods: u64,
-    /// Those in which it was throttled.
-    pub throttled_periods: u64,
-    /// How long it was throttled, summed over CPUs.
-    pub throttled_ns: u64,
-    /// Periods in which it used more than its quota, from burst.
-    pub bursts: u64,
-    pub burst_ns: u64,
+    /// What its limit counted, without the warm-up, but for a time throttled that ended after it.
+    pub stat: CpuStat,
 }
 
 #[derive(Clone, Debug)]

@@ -13,9 +13,7 @@ use crate::machine::Machine;
 use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use crate::plan::Plan;
 use crate::scenario::Scenario;
-use crate::sched::BandwidthStat;
-use crate::spec::Class;
-use crate::tally::{GroupTally, Tally};
+use crate::spec::{Class, CpuStat};
 use crate::workloads::TaskSet;
 
 /// Why a run has no outcome.
@@ -117,15 +115,7 @@ impl Stage {
         scenario: &Scenario,
         progress: &mut dyn FnMut(Ns),
     ) -> Result<Outcome, RunError> {
-        let mut group_of = Vec::new();
-        for set in &self.sets {
-            for (task, group) in set.tasks.iter().zip(&set.groups) {
-                group_of.resize(task.index() + 1, GroupId::ROOT);
-                group_of[task.index()] = *group;
-            }
-        }
-        let (tally, tallies) = Tally::new(self.names.len(), group_of, scenario.warmup_ns);
-        self.simulation.machine.set_tracer(Box::new(tally));
+        self.simulation.machine.count_wakeups(scenario.warmup_ns);
         let (mut before, mut last_ns) = (None, 0);
         let steps = PROGRESS_STEPS;
         for step in 0..=steps {
@@ -139,11 +129,10 @@ impl Stage {
             progress(at_ns - last_ns);
             last_ns = at_ns;
         }
-        let tallies = std::mem::take(&mut *tallies.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(self.outcome(scenario, &before.unwrap_or_default(), tallies))
+        Ok(self.outcome(scenario, &before.unwrap_or_default()))
     }
 
-    /// Usage, work, run delay and cpu.stat of each group, and the machine's busy time.
+    /// Usage, work, run delay, cpu.stat and writes of each group, and the machine's busy time.
     fn usage(&self) -> Usage {
         let machine = &self.simulation.machine;
         let each = (0..self.names.len()).map(|at| {
@@ -152,7 +141,8 @@ impl Stage {
                 machine.usage_ns(group),
                 machine.work_done_ns(group),
                 machine.run_delay_ns(group),
-                machine.bandwidth_stat(group),
+                machine.cpu_stat(group),
+                machine.writes(group),
             )
         });
         Usage {
@@ -166,28 +156,25 @@ impl Stage {
         }
     }
 
-    fn outcome(&self, scenario: &Scenario, before: &Usage, tallies: Vec<GroupTally>) -> Outcome {
+    fn outcome(&self, scenario: &Scenario, before: &Usage) -> Outcome {
         let machine = &self.simulation.machine;
         let after = self.usage();
         let samples =
             std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let mut groups = Vec::new();
-        for (at, tally) in tallies.into_iter().enumerate() {
-            let (usage, work, delay, stat) = after.groups[at];
-            let (usage0, work0, delay0, stat0) = before.groups.get(at).copied().unwrap_or_default();
+        for (at, now) in after.groups.iter().enumerate() {
+            let (usage, work, delay, stat, writes) = *now;
+            let then = before.groups.get(at).copied().unwrap_or_default();
+            let (usage0, work0, delay0, stat0, writes0) = then;
             groups.push(GroupOutcome {
                 name: self.names[at].clone(),
                 class: self.classes.get(at).copied().unwrap_or(Class::Neutral),
                 usage_ns: usage.saturating_sub(usage0),
                 work_ns: work.saturating_sub(work0),
                 run_delay_ns: delay.saturating_sub(delay0),
-                wakeup: tally.wakeup,
-                writes: tally.writes,
-                periods: stat.nr_periods.saturating_sub(stat0.nr_periods),
-                throttled_periods: stat.nr_throttled.saturating_sub(stat0.nr_throttled),
-                throttled_ns: stat.throttled_ns.saturating_sub(stat0.throttled_ns),
-                bursts: stat.nr_bursts.saturating_sub(stat0.nr_bursts),
-                burst_ns: stat.burst_ns.saturating_sub(stat0.burst_ns),
+                wakeup: machine.wakeups(GroupId(at as u32)),
+                writes: writes - writes0,
+                stat: stat.since(stat0),
             });
         }
         let mut outcome = Outcome {
@@ -259,7 +246,7 @@ const PROGRESS_STEPS: u64 = 100;
 
 #[derive(Default)]
 struct Usage {
-    groups: Vec<(u64, u64, u64, BandwidthStat)>,
+    groups: Vec<(u64, u64, u64, CpuStat, u64)>,
     busy_ns: u64,
     at_tolerance_ns: Option<u64>,
 }

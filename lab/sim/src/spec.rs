@@ -1,6 +1,7 @@
 //! What the user describes: policies, groups, limits. Tasks are in [`crate::program`].
 
 pub use tidegate_cgroup::bandwidth::Bandwidth;
+pub use tidegate_cgroup::group::CpuStat;
 pub use tidegate_terms::Class;
 
 use crate::cpuset::CpuSet;

@@ -2,6 +2,7 @@
 
 use crate::Ns;
 use crate::cpuset::CpuSet;
+use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, PipeId, TaskId};
 use crate::prng::Prng;
 use crate::program::{Program, TaskSpec};
@@ -55,6 +56,8 @@ pub(crate) struct Task {
     /// A slice of its own, or 0.
     pub(crate) slice_ns: u64,
     pub(crate) woken_ns: Ns,
+    /// It has not run since.
+    pub(crate) is_woken: bool,
     /// Since when it waits for a CPU, while it does.
     pub(crate) queued_ns: Ns,
     /// When it last left a CPU.
@@ -120,6 +123,12 @@ pub(crate) struct Group {
     /// Of those, after a longer wait than this.
     pub(crate) late_runs: u64,
     pub(crate) late_after_ns: Ns,
+    /// Writes of its files.
+    pub(crate) writes: u64,
+    /// From waking to running, of its own tasks.
+    pub(crate) wakeups: Histogram,
+    /// It was made for one task of this group.
+    pub(crate) of_task: Option<GroupId>,
 }
 
 #[derive(Default)]

@@ -62,6 +62,16 @@ impl CpuStat {
             burst_ns: self.burst_ns + other.burst_ns,
         }
     }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            nr_periods: self.nr_periods.saturating_sub(earlier.nr_periods),
+            nr_throttled: self.nr_throttled.saturating_sub(earlier.nr_throttled),
+            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
+            nr_bursts: self.nr_bursts.saturating_sub(earlier.nr_bursts),
+            burst_ns: self.burst_ns.saturating_sub(earlier.burst_ns),
+        }
+    }
 }
 
 /// A group's standing against its siblings, as the kernel's files hold it (so that a restore is

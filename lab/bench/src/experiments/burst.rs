@@ -151,13 +151,17 @@ pub fn figures(cell: &Cell, o: &Outcome) -> Vec<Figures> {
         .with("requests", request.completed as f64)
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
         .with("window_seconds", seconds);
-    if cell.arm.key != "no_limit" && limit.periods > 0 {
+    if cell.arm.key != "no_limit" && limit.nr_periods > 0 {
         let throttled_us = limit.throttled_ns as f64 / 1e3;
+        let periods = limit.nr_periods as f64;
         figures = figures
-            .with("periods", limit.periods as f64)
-            .with("throttled_periods_ratio", limit.throttled_ratio())
+            .with("periods", periods)
+            .with(
+                "throttled_periods_ratio",
+                limit.nr_throttled as f64 / periods,
+            )
             .with("throttled_us_per_second", throttled_us / seconds)
-            .with("bursts_per_second", limit.bursts as f64 / seconds);
+            .with("bursts_per_second", limit.nr_bursts as f64 / seconds);
     }
     vec![figures]
 }

@@ -134,12 +134,14 @@ fn excess_ns(used_ns: impl Iterator<Item = u64>) -> f64 {
 fn figures(_: &Cell, o: &Outcome) -> Vec<Figures> {
     let from = o.looks.first().map_or(0, |look| look.used_ns[0].0);
     let excess = excess_ns(o.looks.iter().map(|look| look.used_ns[0].0 - from));
+    let limit = o.limits[0];
+    let throttled_ratio = limit.nr_throttled as f64 / limit.nr_periods as f64;
     let quota_ns = o.seconds() * 1e9 * QUOTA_US as f64 / PERIOD_US as f64;
     let figures = Figures::default()
         .with("used_of_quota_ratio", o.used_ns(0) / quota_ns)
         .with("window_seconds", o.seconds())
         .with("busy_thread_cpus", o.first_ns(0) / 1e9 / o.seconds())
-        .with("throttled_periods_ratio", o.limits[0].throttled_ratio())
+        .with("throttled_periods_ratio", throttled_ratio)
         .with("excess_us_per_cpu", excess / 1e3 / o.cpus);
     vec![figures]
 }

@@ -1,9 +1,6 @@
 //! Scenes on a simulated machine. What Tidegate does there is the product's own control step; what
 //! others do is their published laws.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tidegate_law::latency as hints;
 use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader, Sides};
@@ -12,9 +9,9 @@ use tidegate_sim::workloads::{
     Request, TaskSet, Work,
 };
 use tidegate_sim::{
-    Bandwidth, Contention, Controller, CpuId, CpuSet, Ctx, EevdfConfig, Event, GroupId, GroupSpec,
-    Histogram, Machine, MachineConfig, Ns, Op, Program, Scheduler, SeriesId, SimError, Simulation,
-    TaskId, Topology, Tracer,
+    Bandwidth, Contention, Controller, CpuId, CpuSet, CpuStat, Ctx, EevdfConfig, GroupId,
+    GroupSpec, Histogram, Machine, MachineConfig, Op, Program, Scheduler, SeriesId, SimError,
+    Simulation, TaskId, Topology,
 };
 use tidegate_terms::{Config, RawTerms, Source, Terms as GateTerms};
 
@@ -22,8 +19,8 @@ use crate::loads::level::{Level, Orders};
 use crate::loads::server::batches;
 use crate::options::Sense;
 use crate::scene::{
-    Counted, Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max, Outcome,
-    Role, S, Scene, Terms,
+    Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max, Outcome, Role, S,
+    Scene, Terms,
 };
 use crate::{LabError, stop};
 
@@ -50,7 +47,6 @@ pub fn run(scene: &Scene) -> Result<Outcome, LabError> {
         scene,
         groups: &groups,
         made: &made,
-        writes: Arc::default(),
     };
     run.measure(Simulation::new(machine, controllers))
 }
@@ -59,34 +55,19 @@ struct Run<'a> {
     scene: &'a Scene,
     groups: &'a [GroupId],
     made: &'a [TaskSet],
-    writes: Arc<AtomicU64>,
-}
-
-struct CountWrites(Arc<AtomicU64>);
-
-impl Tracer for CountWrites {
-    fn event(&mut self, _: Ns, event: &Event) {
-        if matches!(event, Event::Write { .. }) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Run<'_> {
     fn measure(&self, mut sim: Simulation) -> Result<Outcome, LabError> {
         let scene = self.scene;
         advance(&mut sim, scene.warm_ns)?;
-        let counter = CountWrites(Arc::clone(&self.writes));
-        sim.machine.set_tracer(Box::new(counter));
-        let limits = |sim: &Simulation| -> Vec<Counted> {
-            let stat = self.groups.iter().map(|g| sim.machine.bandwidth_stat(*g));
-            stat.map(|s| Counted {
-                periods: s.nr_periods,
-                throttled: s.nr_throttled,
-                throttled_ns: s.throttled_ns,
-                bursts: s.nr_bursts,
-            })
-            .collect()
+        let limits = |sim: &Simulation| -> Vec<CpuStat> {
+            let stat = self.groups.iter().map(|g| sim.machine.cpu_stat(*g));
+            stat.collect()
+        };
+        let writes = |sim: &Simulation| -> u64 {
+            let each = self.groups.iter().map(|g| sim.machine.writes(*g));
+            each.sum()
         };
         let work = |sim: &Simulation| -> Vec<u64> {
             self.made
@@ -94,7 +75,7 @@ impl Run<'_> {
                 .map(|made| work_done_ns(sim, made))
                 .collect()
         };
-        let (limits_from, work_from) = (limits(&sim), work(&sim));
+        let (limits_from, work_from, writes_from) = (limits(&sim), work(&sim), writes(&sim));
         let busy_from = sim.machine.busy_ns();
         let mut looks = vec![self.look(&sim)];
         let end_ns = scene.end_ns();
@@ -123,7 +104,7 @@ impl Run<'_> {
             run_delay_us: None,
         });
         let busy_ns = (sim.machine.busy_ns() - busy_from) as f64;
-        let writes = self.writes.load(Ordering::Relaxed) as f64;
+        let writes = (writes(&sim) - writes_from) as f64;
         let mut extra = vec![
             ("busy_cpus", busy_ns / wall_ns),
             ("writes_per_second", writes / (wall_ns / S as f64)),

@@ -5,7 +5,7 @@ use crate::support::golden;
 use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use tidegate_sim::scenario::{Scenario, Text};
-use tidegate_sim::{Class, Histogram};
+use tidegate_sim::{Class, CpuStat, Histogram};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -25,11 +25,16 @@ fn group(name: &str, class: Class, usage_ns: u64, limited: bool) -> GroupOutcome
         run_delay_ns: usage_ns / 50,
         wakeup: histogram((1..=100).map(|us| us * 1_000)),
         writes: if limited { 12 } else { 0 },
-        periods: if limited { 100 } else { 0 },
-        throttled_periods: if limited { 40 } else { 0 },
-        throttled_ns: if limited { 3 * S / 2 } else { 0 },
-        bursts: if limited { 3 } else { 0 },
-        burst_ns: if limited { 5 * MS } else { 0 },
+        stat: match limited {
+            false => CpuStat::default(),
+            true => CpuStat {
+                nr_periods: 100,
+                nr_throttled: 40,
+                throttled_ns: 3 * S / 2,
+                nr_bursts: 3,
+                burst_ns: 5 * MS,
+            },
+        },
     }
 }
 

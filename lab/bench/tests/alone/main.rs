@@ -97,7 +97,7 @@ fn workers_live_and_die_in_their_groups() {
     assert!(own < SECOND * 4 / 10, "the quota holds: {own} ns");
     assert!(own.abs_diff(used) < SECOND / 10, "{own} and {used} ns");
     assert_eq!(tree.group_of(side.pid()).as_ref(), Some(&group.path));
-    assert!(tree.counted(&group.path).periods > 0);
+    assert!(tree.counted(&group.path).nr_periods > 0);
     drop(side);
     drop(group);
     assert!(

@@ -15,6 +15,7 @@ mod tests;
 mod wake;
 mod write;
 
+use crate::Ns;
 use crate::check::Checker;
 use crate::config::MachineConfig;
 use crate::cpuset::CpuSet;
@@ -27,7 +28,6 @@ use crate::prng::Prng;
 use crate::program::{TaskSpec, World};
 use crate::sched::Fair;
 use crate::spec::{Bandwidth, GroupSpec};
-use crate::trace::{Event, Tracer};
 
 /// EEVDF's bounds for a slice of one's own.
 const SLICE_LEAST_NS: u64 = 100_000;
@@ -64,7 +64,7 @@ impl Machine {
             busy: 0,
             world: World::default(),
             pipes: Vec::new(),
-            tracer: None,
+            wakeups_from_ns: Ns::MAX,
             violation: None,
             handled: 0,
             count_runs: false,
@@ -117,24 +117,17 @@ impl Machine {
     /// Creates a task; it starts at `start_ns`, or now.
     pub fn spawn(&mut self, mut spec: TaskSpec) -> Result<TaskId, SimError> {
         if let Some(limit) = self.group(spec.group)?.spec.task_limit {
+            let above = spec.group;
             spec.group = self.add_group(GroupSpec {
                 bandwidth: Some(limit),
-                ..GroupSpec::new(&spec.name, spec.group)
+                ..GroupSpec::new(&spec.name, above)
             })?;
+            self.k.groups[spec.group.index()].of_task = Some(above);
         }
         let start = spec.start_ns.max(self.k.now);
         let task = self.create(spec, None)?;
-        self.k.trace(Event::Fork {
-            parent: None,
-            child: task,
-        });
         self.k.events.set_timer(start, Timer::Wake(task));
         Ok(task)
-    }
-
-    /// Tells a tracer everything that happens.
-    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
-        self.k.tracer = Some(tracer);
     }
 }
 
@@ -174,6 +167,7 @@ impl Machine {
                 .slice_ns
                 .map_or(0, |ns| ns.clamp(SLICE_LEAST_NS, SLICE_MOST_NS)),
             woken_ns: 0,
+            is_woken: false,
             queued_ns: 0,
             last_ran_ns: 0,
             usage_ns: 0,
@@ -222,6 +216,9 @@ impl Group {
             runs: 0,
             late_runs: 0,
             late_after_ns: u64::MAX,
+            writes: 0,
+            wakeups: Histogram::new(),
+            of_task: None,
         }
     }
 }

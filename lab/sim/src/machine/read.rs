@@ -6,7 +6,7 @@ use crate::Ns;
 use crate::config::MachineConfig;
 use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, SeriesId, TaskId};
-use crate::sched::BandwidthStat;
+use crate::spec::CpuStat;
 
 impl Machine {
     pub fn now_ns(&self) -> Ns {
@@ -126,8 +126,32 @@ impl Machine {
         (g.runs, g.late_runs)
     }
 
-    pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
-        self.sched.bandwidth_stat(group)
+    /// A group's cpu.stat, with the kernel's meaning: throttled time adds up over CPUs and counts a
+    /// CPU's when it is let go.
+    pub fn cpu_stat(&self, group: GroupId) -> CpuStat {
+        self.sched.cpu_stat(group)
+    }
+
+    /// Writes of a group's files from outside.
+    pub fn writes(&self, group: GroupId) -> u64 {
+        self.k.groups[group.index()].writes
+    }
+
+    /// From waking to running, of a group's own tasks, since it has been counted
+    /// ([`Machine::count_wakeups`]).
+    pub fn wakeups(&self, group: GroupId) -> Histogram {
+        let own = &self.k.groups[group.index()];
+        let mut wakeups = own.wakeups.clone();
+        // Tasks under a limit of their own are in groups of their own.
+        if own.spec.task_limit.is_some() {
+            let tasks = self
+                .k
+                .groups
+                .iter()
+                .filter(|one| one.of_task == Some(group));
+            tasks.for_each(|one| wakeups.merge(&one.wakeups));
+        }
+        wakeups
     }
 
     /// A task's CPU time, exact.

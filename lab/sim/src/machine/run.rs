@@ -7,7 +7,6 @@ use crate::event::{NEVER, Next, Timer};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::TaskState;
 use crate::sched::{balance, migrate, place::Waker, verify};
-use crate::trace::Event;
 
 /// The class's sums cost O(all) to check: now and then.
 const CHECK_EVERY: u64 = 1024;
@@ -147,6 +146,7 @@ impl Machine {
         c.switches += 1;
         if let Some(task) = next {
             k.end_delay(task);
+            k.end_wakeup(task);
             let exit = if prev.is_none() {
                 costs.idle_exit_ns
             } else {
@@ -176,7 +176,6 @@ impl Machine {
             let throttled = next.is_some_and(|task| self.sched.throttled(k, task));
             checker.switched(k, cpu, prev, next, throttled);
         }
-        k.trace(Event::Switch { next });
     }
 
     /// Moves the running task to another CPU (active balance), if that still can be.

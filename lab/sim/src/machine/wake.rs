@@ -7,7 +7,6 @@ use crate::kernel::TaskState;
 use crate::program::TaskSpec;
 use crate::sched::{Dequeue, Enqueue, place::Waker, preempt};
 use crate::spec::Policy;
-use crate::trace::Event;
 
 impl Machine {
     /// A new task enters its first queue.
@@ -18,11 +17,11 @@ impl Machine {
         let t = k.task_mut(task);
         t.state = TaskState::Runnable;
         t.woken_ns = now;
+        t.is_woken = true;
         t.queued_ns = now;
         let cpu = self.sched.select_new(k, task, from);
         k.task_mut(task).cpu = cpu;
         self.sched.enqueue(k, cpu, task, Enqueue::New);
-        k.trace(Event::Wake { task });
         preempt(k, &mut self.sched, cpu, task);
     }
 
@@ -34,6 +33,7 @@ impl Machine {
         debug_assert_eq!(t.state, TaskState::Waiting, "only who waits is woken");
         t.state = TaskState::Runnable;
         t.woken_ns = now;
+        t.is_woken = true;
         t.queued_ns = now;
         let cpu = if self.sched.wake_in_place(k, task) {
             k.task(task).cpu
@@ -48,7 +48,6 @@ impl Machine {
             self.sched.enqueue(k, cpu, task, Enqueue::Wakeup);
             cpu
         };
-        k.trace(Event::Wake { task });
         preempt(k, &mut self.sched, cpu, task);
     }
 
@@ -100,10 +99,6 @@ impl Machine {
                 .k
                 .violate("fork", Some(cpu), Some(parent), why.to_string()),
             Ok(task) => {
-                self.k.trace(Event::Fork {
-                    parent: Some(parent),
-                    child: task,
-                });
                 self.k.add_overhead(cpu, self.k.cfg.costs.wakeup_ns);
                 if start_ns > self.k.now {
                     self.k.events.set_timer(start_ns, Timer::Wake(task));

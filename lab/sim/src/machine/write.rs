@@ -1,13 +1,13 @@
 //! What an engine may write, with the effects that the kernel's files have.
 
 use super::{Machine, check_bandwidth, range};
+use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
 use crate::ids::{GroupId, TaskId};
 use crate::kernel::TaskState;
 use crate::sched::migrate;
 use crate::spec::Bandwidth;
-use crate::trace::Event;
 
 impl Machine {
     /// cpu.max and cpu.max.burst. A write is a refill: the pool gets a quota,
@@ -21,7 +21,7 @@ impl Machine {
         if let Some(checker) = &mut self.checker {
             checker.limit_changed(&self.k, group);
         }
-        self.k.trace(Event::Write { group });
+        self.k.groups[group.index()].writes += 1;
         Ok(())
     }
 
@@ -33,6 +33,11 @@ impl Machine {
         self.k.count_runs = true;
         self.k.groups[group.index()].late_after_ns = late_after_ns;
         Ok(())
+    }
+
+    /// From then on it is counted how long tasks that are woken wait to run ([`Machine::wakeups`]).
+    pub fn count_wakeups(&mut self, from_ns: Ns) {
+        self.k.wakeups_from_ns = from_ns;
     }
 
     /// From now on a group's time is counted by CPU, too ([`Machine::usage_on_ns`]): v1's
@@ -58,7 +63,7 @@ impl Machine {
         }
         spec.weight = weight;
         self.sched.set_shares(&mut self.k, group);
-        self.k.trace(Event::Write { group });
+        self.k.groups[group.index()].writes += 1;
         Ok(())
     }
 
@@ -71,7 +76,7 @@ impl Machine {
         }
         spec.idle = idle;
         self.sched.set_shares(&mut self.k, group);
-        self.k.trace(Event::Write { group });
+        self.k.groups[group.index()].writes += 1;
         Ok(())
     }
 
@@ -99,7 +104,7 @@ impl Machine {
                 self.reallow(TaskId(id));
             }
         }
-        self.k.trace(Event::Write { group });
+        self.k.groups[group.index()].writes += 1;
         Ok(())
     }
 

@@ -34,21 +34,6 @@ use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 pub(crate) use fair::{Dequeue, Enqueue, Fair, verify};
 
-/// A group's cpu.stat, with the kernel's meaning: `throttled_ns` adds up over
-/// CPUs and counts a CPU's time when it is let go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BandwidthStat {
-    /// Periods that ended while anything ran.
-    pub nr_periods: u64,
-    /// Of those, periods at whose end some CPU was throttled.
-    pub nr_throttled: u64,
-    /// Time throttled, summed over CPUs.
-    pub throttled_ns: u64,
-    /// Periods that used more than one quota.
-    pub nr_bursts: u64,
-    pub burst_ns: u64,
-}
-
 /// Moves a runnable task that does not run to another CPU.
 pub(crate) fn migrate(k: &mut Kernel, sched: &mut Fair, task: TaskId, to: CpuId) {
     let from = k.task(task).cpu;

@@ -141,7 +141,7 @@ fn a_quota_holds_on_every_machine() {
                 used <= want + u64::from(cpus) * 14 * MS,
                 "{cpus} {hogs}: {used} of {want}"
             );
-            let stat = m.bandwidth_stat(group);
+            let stat = m.cpu_stat(group);
             near(stat.nr_periods, 20 * SECOND / (period_us * 1000), 2);
             assert!(stat.nr_throttled * 10 >= stat.nr_periods * 9, "{stat:?}");
         }

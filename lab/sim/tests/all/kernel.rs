@@ -65,8 +65,8 @@ fn simulated(outcome: &Outcome, what: &str, whose: &str) -> f64 {
     let late = |ppm| series().unwrap().values.percentile_ns(ppm) as f64 / 1e3;
     match what {
         "share" => 100.0 * group().unwrap().usage_ns as f64 / outcome.measured_ns as f64,
-        "throttled" => group().unwrap().throttled_periods as f64,
-        "bursts" => group().unwrap().bursts as f64,
+        "throttled" => group().unwrap().stat.nr_throttled as f64,
+        "bursts" => group().unwrap().stat.nr_bursts as f64,
         "p50" => late(500_000),
         "p99" => late(990_000),
         _ => panic!("{what}: no such figure"),

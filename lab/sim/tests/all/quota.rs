@@ -1,8 +1,8 @@
 //! Quotas with burst, slices that expire, what files show, and slow neighbours.
 
 use tidegate_sim::{
-    Bandwidth, BandwidthStat, Contention, CpuId, CpuSet, Ctx, GroupId, Machine, Op, SeriesId,
-    TaskSpec, Topology,
+    Bandwidth, Contention, CpuId, CpuSet, CpuStat, Ctx, GroupId, Machine, Op, SeriesId, TaskSpec,
+    Topology,
 };
 
 use super::support::{MS, SECOND, config, group, hog, limited, machine, spawn};
@@ -27,7 +27,7 @@ fn bursty(short_ns: u64, long_ns: u64, series: SeriesId) -> impl FnMut(&mut Ctx<
     }
 }
 
-fn worst_with_burst(burst_us: u64) -> (u64, BandwidthStat, u64) {
+fn worst_with_burst(burst_us: u64) -> (u64, CpuStat, u64) {
     let mut m = machine(1);
     let group = limited(&mut m, GroupId::ROOT, 20_000, 100_000);
     let burst = Bandwidth {
@@ -40,7 +40,7 @@ fn worst_with_burst(burst_us: u64) -> (u64, BandwidthStat, u64) {
     m.run_until(60 * SECOND).unwrap();
     (
         m.series(series).max_ns(),
-        m.bandwidth_stat(group),
+        m.cpu_stat(group),
         m.usage_ns(group),
     )
 }
@@ -91,7 +91,7 @@ fn slices_that_expire_waste_quota() {
             m.spawn(spec).unwrap();
         }
         m.run_until(20 * SECOND).unwrap();
-        (m.usage_ns(group), m.bandwidth_stat(group))
+        (m.usage_ns(group), m.cpu_stat(group))
     };
     let (stays, stat) = run(false);
     assert!(stays >= 19 * 200 * MS, "{stays}");

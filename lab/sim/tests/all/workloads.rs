@@ -241,7 +241,8 @@ fn quotas_count_without_the_warm_up() {
              [workload.w]\nkind = \"hog\"\ngroup = \"a\"\n"
         ));
         let group = out.groups.iter().find(|group| group.name == "a").unwrap();
-        (group.periods, group.throttled_periods, group.throttled_ns)
+        let stat = group.stat;
+        (stat.nr_periods, stat.nr_throttled, stat.throttled_ns)
     };
     let (periods, throttled, ns) = quota("3s", "2s");
     assert!((9..=11).contains(&periods), "{periods}");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::{CgroupVersion, Machine, discover};
-use tidegate_cgroup::group::{GroupError, Groups};
+use tidegate_cgroup::group::{CpuStat, GroupError, Groups};
 use tidegate_cgroup::group_path::GroupPath;
 
-use crate::scene::{Counted, Max};
+use crate::scene::Max;
 use crate::{LabError, clock};
 
 /// Names of the lab's groups begin so, followed by the lab's process id.
@@ -79,20 +79,16 @@ impl Tree {
     }
 
     /// What the limit of a group, or of the nearest limited one above it, has counted.
-    pub fn counted(&self, group: &GroupPath) -> Counted {
+    pub fn counted(&self, group: &GroupPath) -> CpuStat {
         let limited = |g: &GroupPath| {
             let limit = self.groups.bandwidth(g);
             limit.is_ok_and(|b| b.quota_us.is_some())
         };
         let above = std::iter::successors(Some(group.clone()), GroupPath::parent);
         let found = above.filter(|g| !g.is_root()).find(limited);
-        let stat = found.and_then(|g| self.groups.cpu_stat(&g).ok());
-        stat.map_or_else(Counted::default, |s| Counted {
-            periods: s.nr_periods,
-            throttled: s.nr_throttled,
-            throttled_ns: s.throttled_ns,
-            bursts: s.nr_bursts,
-        })
+        found
+            .and_then(|g| self.groups.cpu_stat(&g).ok())
+            .unwrap_or_default()
     }
 }
 

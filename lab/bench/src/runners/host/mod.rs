@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
+use tidegate_cgroup::group::CpuStat;
 use tidegate_cgroup::group_path::GroupPath;
 
 use self::group_clock::GroupClock;
@@ -28,7 +29,7 @@ use crate::loads::{Generator, Job, hog, server};
 use crate::machine::{self, HostMachine};
 use crate::runners::sim;
 use crate::scene::{
-    Counted, Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Role, Scene,
+    Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Role, Scene,
 };
 use crate::{LabError, clock, stop};
 
@@ -381,7 +382,7 @@ impl<'a> Run<'a> {
     }
 
     /// By group: what its limit has counted.
-    fn limits(&self, loads: &[Active]) -> Vec<Counted> {
+    fn limits(&self, loads: &[Active]) -> Vec<CpuStat> {
         let of = |at: usize| {
             let tree = self.host.tree.as_ref().ok()?;
             let load = self.scene.loads.iter().position(|l| l.group == Some(at))?;

@@ -12,8 +12,7 @@ use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
-use crate::sched::BandwidthStat;
-use crate::spec::Bandwidth;
+use crate::spec::{Bandwidth, CpuStat};
 use tidegate_law::bandwidth::{NONE as UNLIMITED, SLACK_WAIT_NS, Terms, Verdict};
 
 impl Fair {
@@ -243,9 +242,9 @@ impl Fair {
             .throttled_above(self.order.rq_of(k.task(task).group, cpu))
     }
 
-    pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
+    pub(crate) fn cpu_stat(&self, group: GroupId) -> CpuStat {
         let stat = self.tgs[group.index()].pool.stat();
-        BandwidthStat {
+        CpuStat {
             nr_periods: stat.nr_periods,
             nr_throttled: stat.nr_throttled,
             throttled_ns: stat.throttled_ns,
