@@ -44,7 +44,7 @@ use rand_xoshiro::Xoshiro256StarStar;
 pub use error::LabError;
 pub use experiment::{Experiment, LabOptions};
 pub use loads::worker_main;
-pub use options::{On, Sense};
+pub use options::On;
 pub use report::{Headline, Report, make_folder};
 
 /// A generator for this seed: the same numbers on every machine.

@@ -12,15 +12,6 @@ pub enum On {
     Sim,
 }
 
-/// The sensor, as `tidegate agent run --sense` takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sense {
-    /// BPF run-time accounting, windows of 5 ms.
-    Bpf,
-    /// Group usage files, windows of 50 ms.
-    Usage,
-}
-
 impl On {
     /// As the command line has it.
     pub fn name(self) -> &'static str {
@@ -28,16 +19,6 @@ impl On {
             On::Host => "host",
             On::Vm => "vm",
             On::Sim => "sim",
-        }
-    }
-}
-
-impl Sense {
-    /// As the command line has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sense::Bpf => "bpf",
-            Sense::Usage => "usage",
         }
     }
 }

@@ -2,9 +2,8 @@
 //! understand alike.
 
 use serde::{Deserialize, Serialize};
-use tidegate_sim::{CpuStat, Histogram, MachineConfig};
-
-use crate::options::Sense;
+use tidegate_sim::engines::cgroup::Sensing;
+use tidegate_sim::{Bandwidth, Class, CpuStat, Histogram, MachineConfig};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000_000_000;
@@ -53,16 +52,16 @@ impl Scene {
             name,
             group,
             kind,
-            role: Role::Other,
+            class: Class::Neutral,
             hint: Hint::None,
         });
         self.loads.len() - 1
     }
 
-    pub fn role(&mut self, role: Role, group: Option<usize>, kind: Kind) -> usize {
-        let name = if role == Role::Main { "main" } else { "side" };
-        let load = self.load(name, group, kind);
-        self.loads[load].role = role;
+    /// Adds a load of this class; returns its number.
+    pub fn of_class(&mut self, class: Class, group: Option<usize>, kind: Kind) -> usize {
+        let load = self.load(class.name(), group, kind);
+        self.loads[load].class = class;
         load
     }
 
@@ -84,8 +83,9 @@ pub struct Group {
     pub idle: bool,
     /// Its weight, by hand; 0 is the default of 100.
     pub weight: u32,
-    pub max: Option<Max>,
-    pub terms: Terms,
+    pub max: Option<Bandwidth>,
+    /// As `tidegate set` takes them.
+    pub terms: Vec<String>,
 }
 
 impl Group {
@@ -98,75 +98,24 @@ impl Group {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Max {
-    pub quota_us: u64,
-    pub period_us: u64,
-    pub burst_us: u64,
+/// A limit as `tidegate set` takes it.
+pub fn limit_words(limit: Bandwidth) -> Vec<String> {
+    let quota = limit.quota_us.map(|us| format!("quota={us}us"));
+    let rest = [
+        format!("period={}us", limit.period_us),
+        format!("burst={}us", limit.burst_us),
+    ];
+    quota.into_iter().chain(rest).collect()
 }
 
-impl Max {
-    pub const fn new(quota_us: u64, period_us: u64, burst_us: u64) -> Self {
-        Max {
-            quota_us,
-            period_us,
-            burst_us,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    pub role: Option<Role>,
-    pub headroom_pct: Option<u32>,
-    pub max: Option<Max>,
-    pub cap_hard_ppt: Option<u32>,
-    pub cap_soft_ppt: Option<u32>,
-}
-
-impl Terms {
-    pub fn role(role: Role) -> Self {
-        Terms {
-            role: Some(role),
-            ..Terms::default()
-        }
-    }
-
-    /// As `tidegate set` takes them.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        match self.role {
-            Some(Role::Main) => words.push("class=main".to_string()),
-            Some(Role::Side) => words.push("class=side".into()),
-            _ => {}
-        }
-        words.extend(self.headroom_pct.map(|pct| format!("headroom={pct}%")));
-        if let Some(max) = self.max {
-            words.push(format!("quota={}us", max.quota_us));
-            words.push(format!("period={}us", max.period_us));
-            words.push(format!("burst={}us", max.burst_us));
-        }
-        words.extend(self.cap_hard_ppt.map(|ppt| format!("cap_hard={ppt}‰")));
-        words.extend(self.cap_soft_ppt.map(|ppt| format!("cap_soft={ppt}‰")));
-        words
-    }
-
-    /// As `tidegate run` takes them.
-    pub fn flags(&self) -> Vec<String> {
-        let flag = |word: String| match word.split_once('=') {
-            Some(("class", class)) => vec![format!("--{class}")],
-            Some((name, value)) => vec![format!("--{}", name.replace('_', "-")), value.into()],
-            None => Vec::new(),
-        };
-        self.words().into_iter().flat_map(flag).collect()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Main,
-    Side,
-    Other,
+/// Terms of `tidegate set` as `tidegate run` takes them.
+pub fn flags(terms: &[String]) -> Vec<String> {
+    let flag = |word: &String| match word.split_once('=') {
+        Some(("class", class)) => vec![format!("--{class}")],
+        Some((name, value)) => vec![format!("--{}", name.replace('_', "-")), value.into()],
+        None => Vec::new(),
+    };
+    terms.iter().flat_map(flag).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -175,7 +124,7 @@ pub struct Load {
     /// Its group; absent: the root, or on a real machine the lab's own.
     pub group: Option<usize>,
     pub kind: Kind,
-    pub role: Role,
+    pub class: Class,
     pub hint: Hint,
 }
 
@@ -259,7 +208,7 @@ pub enum Keeper {
     /// Tidegate's cgroup engine: the agent, or its control step on the simulator.
     Tidegate {
         /// Its sensor; absent: the best there is.
-        sense: Option<Sense>,
+        sense: Option<Sensing>,
         /// Side work has the least weight on whole cores instead of the idle class (simulated).
         whole_cores: bool,
     },
@@ -418,20 +367,20 @@ impl Outcome {
         let steal = span(from.steal_ns, to.steal_ns);
         let all = wall * self.cpus;
         let capacity = (all - steal).max(1.0);
-        let of = |role: Role| {
-            let loads = loads.iter().enumerate().filter(|(_, l)| l.role == role);
+        let of = |class: Class| {
+            let loads = loads.iter().enumerate().filter(|(_, l)| l.class == class);
             let ns: f64 = loads
                 .map(|(i, _)| span(from.used_ns[i].0, to.used_ns[i].0))
                 .sum();
             ns / capacity
         };
-        let (main, side) = (of(Role::Main), of(Role::Side));
+        let (main, side) = (of(Class::Main), of(Class::Side));
         let other = span(from.other_ns, to.other_ns) / capacity;
         Shares {
             main,
             side,
             other,
-            idle: 1.0 - main - side - other - of(Role::Other),
+            idle: 1.0 - main - side - other - of(Class::Neutral),
             steal: steal / all,
             keeper_cpus: span(from.keeper_ns, to.keeper_ns) / wall,
             seconds: wall / 1e9,
@@ -464,8 +413,8 @@ mod tests {
     fn idle_is_what_nobody_used_of_what_steal_left() {
         let mut scene = Scene::new(MachineConfig::new(2), 0, 0, 1);
         let hogs = Kind::hogs(1);
-        scene.role(Role::Main, None, hogs.clone());
-        scene.role(Role::Side, None, hogs);
+        scene.of_class(Class::Main, None, hogs.clone());
+        scene.of_class(Class::Side, None, hogs);
         let to = Look {
             at_ns: 10 * S,
             used_ns: vec![(5_700 * MS, 0), (7_600 * MS, 0)],
@@ -492,18 +441,10 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_words_for_set_and_flags_for_run() {
-        let terms = Terms {
-            headroom_pct: Some(30),
-            cap_hard_ppt: Some(50),
-            ..Terms::role(Role::Main)
-        };
+    fn terms_are_flags_for_run() {
+        let terms = ["class=main", "headroom=30%", "cap_hard=50‰"].map(String::from);
         assert_eq!(
-            terms.words(),
-            ["class=main", "headroom=30%", "cap_hard=50‰"]
-        );
-        assert_eq!(
-            terms.flags(),
+            flags(&terms),
             ["--main", "--headroom", "30%", "--cap-hard", "50‰"]
         );
     }

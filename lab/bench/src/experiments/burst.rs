@@ -6,13 +6,15 @@
 //! batches is of 30 requests and the others of 15, with the same mean: about one period in eight
 //! asks for 750 or 900 ms. Every arm meets the same batches.
 
+use tidegate_sim::Bandwidth;
+
 use crate::LabError;
 use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
 use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Group, Keeper, Kind, Max, Outcome, S, Scene, Terms};
+use crate::scene::{Group, Keeper, Kind, Outcome, S, Scene, limit_words};
 
 pub static BURST: Experiment = Experiment {
     name: "burst",
@@ -97,18 +99,18 @@ pub fn cell(
         .with("quota_us", quota_us)
         .with("period_us", PERIOD_US)
         .with("request_us", request_us);
-    let limit = burst_us.map(|burst_us| Max::new(quota_us, PERIOD_US, burst_us));
+    let limit = burst_us.map(|burst_us| Bandwidth {
+        burst_us,
+        ..Bandwidth::limit(quota_us, PERIOD_US)
+    });
     let is_ours = arm.key == OURS;
     if is_ours {
         scene.keeper = Keeper::TIDEGATE;
     }
-    let terms = Terms {
-        max: limit.filter(|_| is_ours),
-        ..Terms::default()
-    };
+    let terms = limit.filter(|_| is_ours).map(limit_words);
     let group = scene.group(Group {
         max: limit.filter(|_| !is_ours),
-        terms,
+        terms: terms.unwrap_or_default(),
         ..Group::new("limited")
     });
     scene.load("bench", Some(group), Kind::Bursty { request_us });

@@ -2,6 +2,8 @@
 //! yield; and what caps cost a build. What Tidegate does is the product's own rule, on the
 //! simulator too.
 
+use tidegate_sim::Bandwidth;
+
 use crate::LabError;
 use crate::experiment::{
     Arm, Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, elapsed, metric,
@@ -9,7 +11,7 @@ use crate::experiment::{
 };
 use crate::options::On;
 use crate::runners::{host, sim};
-use crate::scene::{Group, Keeper, Kind, Look, MS, Max, Outcome, S, Scene, Terms};
+use crate::scene::{Group, Keeper, Kind, Look, MS, Outcome, S, Scene};
 use crate::settle::Trace;
 
 pub static CAPS: Experiment = Experiment {
@@ -58,11 +60,17 @@ fn ours() -> (Arm, Keeper) {
     (Arm::new(OURS, "Tidegate"), Keeper::TIDEGATE)
 }
 
+/// The term of a cap.
+fn cap(kind: &str, ppt: Option<u32>) -> Vec<String> {
+    let term = ppt.map(|ppt| format!("cap_{kind}={ppt}‰"));
+    term.into_iter().collect()
+}
+
 /// A cap as a quota by hand: the kernel's least quota is 1 ms, and a period is 100 ms unless
 /// somebody knows better.
-fn by_hand(ppt: u32) -> Max {
+fn by_hand(ppt: u32) -> Bandwidth {
     let period_us = (1_000_000 / u64::from(ppt)).clamp(100_000, 1_000_000);
-    Max::new(period_us * u64::from(ppt) / 1000, period_us, 0)
+    Bandwidth::limit(period_us * u64::from(ppt) / 1000, period_us)
 }
 
 /// What is capped: its key, what it is in words, its load, and the thousandths that it wants.
@@ -115,10 +123,7 @@ fn hard(ask: &Ask<'_>) -> Part {
                 let is_ours = arm.key == OURS;
                 let group = scene.group(Group {
                     max: (keeper == Keeper::Nobody).then(|| by_hand(ppt)),
-                    terms: Terms {
-                        cap_hard_ppt: is_ours.then_some(ppt),
-                        ..Terms::default()
-                    },
+                    terms: cap("hard", is_ours.then_some(ppt)),
                     ..Group::new("capped")
                 });
                 scene.load("capped", Some(group), kind.clone());
@@ -205,10 +210,7 @@ fn soft(ask: &Ask<'_>) -> Part {
             scene.look_ns = Some(MS);
             let group = scene.group(Group {
                 idle: !is_ours,
-                terms: Terms {
-                    cap_soft_ppt: is_ours.then_some(ppt),
-                    ..Terms::default()
-                },
+                terms: cap("soft", is_ours.then_some(ppt)),
                 ..Group::new("capped")
             });
             let newcomers = scene.group(Group::new("newcomer"));
@@ -262,21 +264,17 @@ fn build(ask: &Ask<'_>) -> Part {
     };
     let case = Case::new("", "8 jobs on two CPUs");
     let mut cells = Vec::new();
-    for (key, label, cap_hard_ppt, cap_soft_ppt) in [
-        ("none", "no cap", None, None),
+    for (key, label, terms) in [
+        ("none", "no cap", Vec::new()),
         // As many CPUs as there are: charged, and never binding.
-        ("unused", "a cap that never binds", Some(2000), None),
-        ("soft_0", "a soft cap of 0", None, Some(0)),
+        ("unused", "a cap that never binds", cap("hard", Some(2000))),
+        ("soft_0", "a soft cap of 0", cap("soft", Some(0))),
     ] {
         let mut scene = Scene::new(sim::plain(2), 0, 600 * S, ask.seed(&[5]));
         scene.keeper = Keeper::TIDEGATE;
         scene.look_ns = Some(100 * MS);
         let group = scene.group(Group {
-            terms: Terms {
-                cap_hard_ppt,
-                cap_soft_ppt,
-                ..Terms::default()
-            },
+            terms,
             ..Group::new("build")
         });
         scene.until_done = Some(scene.load("build", Some(group), kind.clone()));

@@ -1,6 +1,6 @@
 //! Main's latency at several loads, beside side work that is placed in several ways.
 
-use tidegate_sim::Contention;
+use tidegate_sim::{Class, Contention};
 
 use super::placing::{Placing, TOLERANCE};
 use crate::LabError;
@@ -9,7 +9,7 @@ use crate::experiment::{
 };
 use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Kind, LATENCIES, Law, MS, Outcome, Role, Scene};
+use crate::scene::{Kind, LATENCIES, Law, MS, Outcome, Scene};
 
 pub static HEADROOM: Experiment = Experiment {
     name: "headroom",
@@ -123,9 +123,9 @@ pub fn scene(
     let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
     let share = load * LEVEL_ONE;
     let (main, side) = arm.groups(&mut scene, share);
-    scene.role(Role::Main, Some(main), Kind::Server { share });
+    scene.of_class(Class::Main, Some(main), Kind::Server { share });
     if arm != Placing::NoSide {
-        scene.role(Role::Side, Some(side), Kind::hogs(cpus));
+        scene.of_class(Class::Side, Some(side), Kind::hogs(cpus));
     }
     scene
 }

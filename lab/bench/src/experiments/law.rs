@@ -5,14 +5,17 @@
 //! and the tolerance leave if that is less. With varying main, idle over any second is not more
 //! than one point below that.
 
+use tidegate_sim::Class;
+use tidegate_sim::engines::cgroup::Sensing;
+
 use super::placing::{HEADROOM_PCT, Placing, TOLERANCE};
 use crate::LabError;
 use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Of, Part, Target, metric, scaled,
 };
-use crate::options::{On, Sense};
+use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Kind, MS, Outcome, Role, S, Scene, Shares};
+use crate::scene::{Kind, MS, Outcome, S, Scene, Shares};
 
 pub static LAW: Experiment = Experiment {
     name: "law",
@@ -118,7 +121,7 @@ fn ramp(t: f64) -> u32 {
 fn arms(ask: &Ask<'_>) -> Vec<Placing> {
     let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, sense, false);
     match ask.is_simulated() {
-        true => vec![sensed(Some(Sense::Bpf)), sensed(Some(Sense::Usage))],
+        true => vec![sensed(Some(Sensing::Bpf)), sensed(Some(Sensing::Usage))],
         false => vec![Placing::tidegate(HEADROOM_PCT)],
     }
 }
@@ -204,8 +207,8 @@ fn scene(
     let seed = ask.seed(&[u64::from(cpus)]);
     let mut scene = Scene::new(sim::plain(cpus), warm_ns, window_ns, seed);
     let (main_group, side) = arm.groups(&mut scene, 0.4);
-    scene.role(Role::Main, Some(main_group), main);
-    scene.role(Role::Side, Some(side), Kind::hogs(hogs));
+    scene.of_class(Class::Main, Some(main_group), main);
+    scene.of_class(Class::Side, Some(side), Kind::hogs(hogs));
     scene
 }
 

@@ -1,9 +1,10 @@
 //! Ways of placing side work beside main: the arms of several experiments.
 
+use tidegate_sim::engines::cgroup::Sensing;
+
 use crate::experiment::Arm;
-use crate::options::Sense;
 use crate::runners::sim;
-use crate::scene::{Group, Keeper, Law, Role, Scene, Terms};
+use crate::scene::{Group, Keeper, Law, Scene};
 
 /// What the experiments ask to keep idle, percent of the machine.
 pub const HEADROOM_PCT: u32 = 30;
@@ -20,7 +21,7 @@ pub enum Placing {
     /// In the idle class: the strongest simple alternative.
     CpuIdle,
     /// A headroom of 0 is none: what `tidegate run` does by itself.
-    Tidegate(u32, Option<Sense>, bool),
+    Tidegate(u32, Option<Sensing>, bool),
     Law(Law),
 }
 
@@ -30,10 +31,10 @@ impl Placing {
     }
 
     pub fn arm(self) -> Arm {
-        let sensed = |sense: Option<Sense>| match sense {
+        let sensed = |sense: Option<Sensing>| match sense {
             None => ("", ""),
-            Some(Sense::Bpf) => ("_bpf", ", BPF sensing"),
-            Some(Sense::Usage) => ("_usage", ", usage files"),
+            Some(Sensing::Bpf) => ("_bpf", ", BPF sensing"),
+            Some(Sensing::Usage) => ("_usage", ", usage files"),
         };
         match self {
             Placing::NoSide => Arm::new("no_side", "no side work"),
@@ -78,14 +79,12 @@ impl Placing {
     /// Adds main's group and side's. A published law starts in its steady state beside a main that
     /// takes this part of the machine, and more where siblings are busy.
     pub fn groups(self, scene: &mut Scene, busy: f64) -> (usize, usize) {
-        let terms = match self {
-            Placing::Tidegate(0, ..) => Terms::default(),
-            Placing::Tidegate(pct, ..) => Terms {
-                headroom_pct: Some(pct),
-                ..Terms::role(Role::Main)
-            },
-            _ => Terms::role(Role::Main),
-        };
+        let mut terms = vec!["class=main".into()];
+        match self {
+            Placing::Tidegate(0, ..) => terms.clear(),
+            Placing::Tidegate(pct, ..) => terms.push(format!("headroom={pct}%")),
+            _ => {}
+        }
         let main = scene.group(Group {
             terms,
             ..Group::new("main")
@@ -97,7 +96,7 @@ impl Placing {
         let side = scene.group(Group {
             idle: !light && self != Placing::OwnGroup,
             weight: u32::from(light),
-            terms: Terms::role(Role::Side),
+            terms: vec!["class=side".into()],
             ..Group::new("side")
         });
         scene.keeper = match self {

@@ -6,7 +6,7 @@
 //! works. Since then slices do not expire, and all but 1 ms goes back when the CPU has nothing left
 //! to run. The simulator has both; no kernel since 5.4 has the former.
 
-use tidegate_sim::MachineConfig;
+use tidegate_sim::{Bandwidth, MachineConfig};
 
 use crate::LabError;
 use crate::experiment::{
@@ -14,7 +14,7 @@ use crate::experiment::{
 };
 use crate::options::On;
 use crate::runners::sim;
-use crate::scene::{Group, Kind, Max, Outcome, S, Scene};
+use crate::scene::{Group, Kind, Outcome, S, Scene};
 
 pub static SLICES: Experiment = Experiment {
     name: "slices",
@@ -56,7 +56,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
 fn scene(model: MachineConfig, seconds: u64, seed: u64) -> Scene {
     let mut scene = Scene::new(model, S, seconds * S, seed);
     let group = scene.group(Group {
-        max: Some(Max::new(QUOTA_US, PERIOD_US, 0)),
+        max: Some(Bandwidth::limit(QUOTA_US, PERIOD_US)),
         ..Group::new("limited")
     });
     // What a sleeping thread does between two sleeps: some hundred additions.

@@ -2,14 +2,15 @@
 //! at a random moment, so no controller's period is favoured.
 
 use rand::RngExt as _;
-use tidegate_sim::{MachineConfig, Prng};
+use tidegate_sim::engines::cgroup::Sensing;
+use tidegate_sim::{Class, MachineConfig, Prng};
 
 use super::placing::{HEADROOM_PCT, Placing};
 use crate::experiment::{
     Ask, Bound, Case, Cell, Experiment, Figures, Metric, Part, Target, scaled,
 };
-use crate::options::{On, Sense};
-use crate::scene::{Kind, Law, MS, Outcome, Role, S, Scene};
+use crate::options::On;
+use crate::scene::{Kind, Law, MS, Outcome, S, Scene};
 use crate::settle::Trace;
 use crate::{LabError, seeded};
 
@@ -48,7 +49,7 @@ pub const METRICS: [Metric; 6] = [
 
 fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
     let sensed = |sense| Placing::Tidegate(HEADROOM_PCT, Some(sense), false);
-    let mut arms = vec![sensed(Sense::Bpf), sensed(Sense::Usage)];
+    let mut arms = vec![sensed(Sensing::Bpf), sensed(Sensing::Usage)];
     if ask.is_simulated() {
         arms.extend([Law::Sideloader, Law::Koordlet, Law::Katalyst].map(Placing::Law));
     } else {
@@ -78,7 +79,7 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
         let (what, key) = ("main's step to side settled: {arm}", arm.arm().key);
         let target = Target::new(what, &[&key], SETTLE, "ms");
         match arm {
-            Placing::Tidegate(_, Some(Sense::Usage), _) => target.bound(Bound::Most(60.0)),
+            Placing::Tidegate(_, Some(Sensing::Usage), _) => target.bound(Bound::Most(60.0)),
             Placing::Tidegate(..) => target.bound(Bound::Most(20.0)),
             _ => target,
         }
@@ -92,9 +93,9 @@ fn parts(ask: &Ask<'_>) -> Result<Vec<Part>, LabError> {
 pub fn scene(arm: Placing, cpus: u32, seed: u64, orders: Vec<(u64, u32)>) -> Scene {
     let mut scene = Scene::new(MachineConfig::new(cpus), 0, 0, seed);
     let (main, side) = arm.groups(&mut scene, LOW);
-    scene.role(Role::Main, Some(main), Kind::Level(orders));
+    scene.of_class(Class::Main, Some(main), Kind::Level(orders));
     let hogs = Kind::hogs(cpus);
-    scene.role(Role::Side, Some(side), hogs);
+    scene.of_class(Class::Side, Some(side), hogs);
     scene.look_ns = Some(MS);
     scene
 }

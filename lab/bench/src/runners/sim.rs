@@ -2,25 +2,23 @@
 //! others do is their published laws.
 
 use tidegate_law::latency as hints;
-use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
+use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, compile, tops};
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, PolicyController, Sideloader, Sides};
 use tidegate_sim::workloads::{
     Common, Cyclictest, Fibtest, ForkStorm, Hackbench, Hog, Kind as Workload, OpenLoop, Pattern,
     Request, TaskSet, Work,
 };
 use tidegate_sim::{
-    Bandwidth, Contention, Controller, CpuId, CpuSet, CpuStat, Ctx, EevdfConfig, GroupId,
-    GroupSpec, Histogram, Machine, MachineConfig, Op, Program, Scheduler, SeriesId, SimError,
-    Simulation, TaskId, Topology,
+    Class, Contention, Controller, CpuId, CpuSet, CpuStat, Ctx, EevdfConfig, GroupId, GroupSpec,
+    Histogram, Machine, MachineConfig, Op, Program, Scheduler, SeriesId, SimError, Simulation,
+    TaskId, Topology,
 };
 use tidegate_terms::{Config, RawTerms, Source, Terms as GateTerms};
 
 use crate::loads::level::{Level, Orders};
 use crate::loads::server::batches;
-use crate::options::Sense;
 use crate::scene::{
-    Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Max, Outcome, Role, S,
-    Scene, Terms,
+    Group, Hint, Keeper, Kind, Latency, Law, Load, LoadOutcome, Look, MS, Outcome, S, Scene,
 };
 use crate::{LabError, stop};
 
@@ -213,24 +211,12 @@ fn topology(cpus: u32) -> Topology {
     Topology::new(cpus, threads, cache.unwrap_or(cpus))
 }
 
-fn bandwidth(max: Max) -> Bandwidth {
-    Bandwidth {
-        quota_us: Some(max.quota_us),
-        period_us: max.period_us,
-        burst_us: max.burst_us,
-    }
-}
-
 /// The terms that the group has as a gate.
 fn terms(group: &Group, keeper: Keeper) -> Result<GateTerms, LabError> {
-    let terms = match keeper {
-        Keeper::Tidegate { .. } => group.terms,
-        _ => Terms {
-            role: group.terms.role,
-            ..Terms::default()
-        },
-    };
-    let raw = RawTerms::from_assignments(&terms.words(), &Source::Set);
+    let is_tidegate = matches!(keeper, Keeper::Tidegate { .. });
+    let is_held = |term: &&String| is_tidegate || term.starts_with("class=");
+    let terms: Vec<&String> = group.terms.iter().filter(is_held).collect();
+    let raw = RawTerms::from_assignments(&terms, &Source::Set);
     let resolved = raw.and_then(|raw| Config::default().resolve(&[&raw]));
     resolved.map_err(|error| LabError::simulation(group.name, error.to_string()))
 }
@@ -239,7 +225,7 @@ fn spec(group: &Group) -> GroupSpec {
     GroupSpec {
         idle: group.idle,
         weight: if group.weight == 0 { 100 } else { group.weight },
-        bandwidth: group.max.map(bandwidth),
+        bandwidth: group.max,
         ..GroupSpec::new(group.name, GroupId::ROOT)
     }
 }
@@ -257,12 +243,8 @@ fn controllers(
         Keeper::Tidegate { sense, whole_cores } => {
             let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
             let compiled = compile(specs, terms, &mut [], base_slice_ns, config.tick_ns);
-            let sensing = match sense {
-                Some(Sense::Usage) => Sensing::Usage,
-                _ => Sensing::Bpf,
-            };
             let cgroup = CgroupConfig {
-                sensing,
+                sensing: sense.unwrap_or_default(),
                 whole_cores,
                 seed: config.seed,
             };
@@ -270,14 +252,9 @@ fn controllers(
         }
         Keeper::Law(law, busy_ppm) => {
             let threads = config.topology.threads_per_core();
-            let with = |role: Role| -> Vec<GroupId> {
-                let groups = scene.groups.iter().enumerate();
-                let own = groups.filter(|(_, g)| g.terms.role == Some(role));
-                own.map(|(at, _)| GroupId(at as u32 + 1)).collect()
-            };
             let sides = Sides {
-                side: with(Role::Side),
-                main: with(Role::Main),
+                side: tops(specs, terms, Class::Side),
+                main: tops(specs, terms, Class::Main),
             };
             let published =
                 PolicyController::new(policy(law, cpus, threads), sides).primed(busy_ppm);

@@ -10,7 +10,8 @@ use tidegate_lab::loads::{Generator, Job, hog, server};
 use tidegate_lab::runners::host::groups::{Group, Tree};
 use tidegate_lab::runners::host::plain;
 use tidegate_lab::runners::host::proc::Worker;
-use tidegate_lab::scene::{Latency, Max};
+use tidegate_lab::scene::Latency;
+use tidegate_sim::Bandwidth;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -80,7 +81,7 @@ fn workers_live_and_die_in_their_groups() {
     };
     let group = Group::create(&tree, "side").expect("a group");
     group.set_idle().expect("idle");
-    let max = Max::new(20_000, 100_000, 0);
+    let max = Bandwidth::limit(20_000, 100_000);
     group.set_max(max).expect("a quota");
     let job = Job {
         generator: Generator::Hog(hog::Options::default()),

@@ -9,7 +9,6 @@ use tidegate_cgroup::discover::{CgroupVersion, Machine, discover};
 use tidegate_cgroup::group::{CpuStat, GroupError, Groups};
 use tidegate_cgroup::group_path::GroupPath;
 
-use crate::scene::Max;
 use crate::{LabError, clock};
 
 /// Names of the lab's groups begin so, followed by the lab's process id.
@@ -136,11 +135,7 @@ impl<'a> Group<'a> {
         set.map_err(failed("writing a group's idle class"))
     }
 
-    pub fn set_max(&self, max: Max) -> Result<(), LabError> {
-        let limit = Bandwidth {
-            burst_us: max.burst_us,
-            ..Bandwidth::limit(max.quota_us, max.period_us)
-        };
+    pub fn set_max(&self, limit: Bandwidth) -> Result<(), LabError> {
         let set = self.tree.groups.set_bandwidth(&self.path, None, limit);
         set.map(|_| ()).map_err(failed("writing a group's limit"))
     }

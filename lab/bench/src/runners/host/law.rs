@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_sim::Bandwidth;
 use tidegate_sim::policies::{Counters, Order, Policy};
 
 use super::groups::Group;
 use crate::loads::shared_page::SharedPage;
-use crate::scene::{MS, Max, S};
+use crate::scene::{MS, S};
 use crate::{LabError, clock, stop};
 
 /// What the counters hold before the start, so that a law can be primed with a history.
@@ -59,7 +60,10 @@ impl LawLoop<'_> {
 
     fn obey(&self, order: Order) -> Result<(), LabError> {
         match order {
-            Order::Quota(us) => self.group.set_max(Max::new(us, self.policy.period_us(), 0)),
+            Order::Quota(us) => {
+                let limit = Bandwidth::limit(us, self.policy.period_us());
+                self.group.set_max(limit)
+            }
             Order::Pool(_) => {
                 let why = "its CPU sets are simulated only";
                 Err(LabError::process(self.policy.name(), why))

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
-use tidegate_cgroup::group::CpuStat;
 use tidegate_cgroup::group_path::GroupPath;
+use tidegate_sim::{Class, CpuStat};
 
 use self::group_clock::GroupClock;
 use self::groups::{Group, Tree};
@@ -29,7 +29,7 @@ use crate::loads::{Generator, Job, hog, server};
 use crate::machine::{self, HostMachine};
 use crate::runners::sim;
 use crate::scene::{
-    Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Role, Scene,
+    Hint, Keeper, Kind, Latency, Load, LoadOutcome, Look, MS, Outcome, Scene, flags,
 };
 use crate::{LabError, clock, stop};
 
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
     fn groups(&self) -> Result<Vec<Option<Group<'a>>>, LabError> {
         let mut made = Vec::new();
         for group in &self.scene.groups {
-            let is_by_run = self.agent.is_some() && !group.terms.words().is_empty();
+            let is_by_run = self.agent.is_some() && !group.terms.is_empty();
             let is_plain = !group.idle && group.weight == 0 && group.max.is_none();
             if is_by_run || (is_plain && !self.host.writable) {
                 made.push(None);
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
     /// The command of these words, in the gate that the agent makes for a load where it has one.
     fn command(&self, load: &Load, has_group: bool, words: &[String]) -> Command {
         let flags = match load.group {
-            Some(at) if !has_group => self.scene.groups[at].terms.flags(),
+            Some(at) if !has_group => flags(&self.scene.groups[at].terms),
             _ => Vec::new(),
         };
         let nice = match load.hint {
@@ -309,20 +309,20 @@ impl<'a> Run<'a> {
         let Keeper::Law(law, busy_ppm) = self.scene.keeper else {
             return None;
         };
-        let own = |role: Role| -> Vec<Arc<SharedPage>> {
+        let own = |class: Class| -> Vec<Arc<SharedPage>> {
             let loads = self.scene.loads.iter().zip(loads);
-            let workers = loads.filter(|(load, _)| load.role == role);
+            let workers = loads.filter(|(load, _)| load.class == class);
             let page = |(_, active): (&Load, &Active)| Arc::clone(&active.worker.page);
             workers.map(page).collect()
         };
-        let side = self.scene.loads.iter().find(|l| l.role == Role::Side)?;
+        let side = self.scene.loads.iter().find(|l| l.class == Class::Side)?;
         let cpus = self.host.machine.cpus as u32;
         Some(LawLoop {
             policy: sim::policy(law, cpus, 1),
             busy_ppm,
             cpus: cpus.into(),
-            main: own(Role::Main),
-            side: own(Role::Side),
+            main: own(Class::Main),
+            side: own(Class::Side),
             group: groups[side.group?].as_ref()?,
         })
     }

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::Value;
+use tidegate_sim::engines::cgroup::Sensing;
 
 use super::cleanup;
 use super::groups::PREFIX;
 use super::proc::Guarded;
-use crate::options::Sense;
 use crate::{LabError, stop};
 
 /// How long an agent may take to come up (BPF programs are verified then).
@@ -59,7 +59,7 @@ pub struct Tidegate {
 
 impl Tidegate {
     /// Starts an agent and waits until it answers.
-    pub fn start(exe: &Path, sense: Option<Sense>) -> Result<Self, LabError> {
+    pub fn start(exe: &Path, sense: Option<Sensing>) -> Result<Self, LabError> {
         static SERIAL: AtomicU8 = AtomicU8::new(0);
         let serial = char::from(b'a' + SERIAL.fetch_add(1, Ordering::Relaxed) % 26);
         let prefix = format!("{PREFIX}{}-{serial}", std::process::id());

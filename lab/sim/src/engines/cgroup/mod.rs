@@ -43,6 +43,14 @@ pub enum Sensing {
 }
 
 impl Sensing {
+    /// As `--sense` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sensing::Bpf => "bpf",
+            Sensing::Usage => "usage",
+        }
+    }
+
     fn period_ns(self) -> u64 {
         match self {
             Sensing::Bpf => 5_000_000,

@@ -173,10 +173,7 @@ impl Sensor for Reader {
     }
 
     fn kind(&self) -> &'static str {
-        match self.sensing {
-            Sensing::Bpf => "bpf",
-            Sensing::Usage => "usage",
-        }
+        self.sensing.name()
     }
 
     fn min_window_ns(&self) -> u64 {
