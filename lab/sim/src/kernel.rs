@@ -305,12 +305,11 @@ impl Kernel {
 
     /// Ends a task's wait for a CPU in the books.
     pub(crate) fn end_delay(&mut self, task: TaskId) {
-        let t = &mut self.tasks[task.index()];
+        let t = &self.tasks[task.index()];
         let waited = self.now - t.queued_ns;
         if waited == 0 && !self.count_runs {
             return;
         }
-        t.run_delay_ns += waited;
         let mut group = t.group;
         loop {
             let g = &mut self.groups[group.index()];

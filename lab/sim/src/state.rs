@@ -64,7 +64,6 @@ pub(crate) struct Task {
     pub(crate) last_ran_ns: Ns,
     pub(crate) usage_ns: u64,
     pub(crate) work_done_ns: u64,
-    pub(crate) run_delay_ns: u64,
 }
 
 /// What is seldom touched of a task.

@@ -172,7 +172,6 @@ impl Machine {
             last_ran_ns: 0,
             usage_ns: 0,
             work_done_ns: 0,
-            run_delay_ns: 0,
         });
         self.k.cold.push(TaskCold {
             program: Some(spec.program),

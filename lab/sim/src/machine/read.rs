@@ -173,11 +173,6 @@ impl Machine {
         t.work_done_ns + if running { self.k.progress(t.cpu).1 } else { 0 }
     }
 
-    /// How long a task has waited for a CPU, waits that are over.
-    pub fn task_run_delay_ns(&self, task: TaskId) -> u64 {
-        self.k.task(task).run_delay_ns
-    }
-
     /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
         self.k.cpus[cpu.index()].curr

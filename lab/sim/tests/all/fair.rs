@@ -12,22 +12,6 @@ fn part_ppt(m: &Machine, group: GroupId) -> u64 {
     m.usage_ns(group) * 1000 / (m.now_ns() * u64::from(m.cpus()))
 }
 
-#[test]
-fn nice_levels_share_by_their_weights() {
-    let mut m = machine(1);
-    let mut tasks = Vec::new();
-    for nice in [0, 5, 10] {
-        let mut spec = TaskSpec::new("hog", GroupId::ROOT, hog());
-        spec.nice = nice;
-        tasks.push(m.spawn(spec).unwrap());
-    }
-    m.run_until(20 * SECOND).unwrap();
-    let all = 1024 + 335 + 110;
-    for (&task, weight) in tasks.iter().zip([1024, 335, 110]) {
-        near(m.task_usage_ns(task), 20 * SECOND * weight / all, 20 * MS);
-    }
-}
-
 /// EEVDF's bound: no task that always wants to run is ever further from its share than
 /// the longest request, here a slice and the tick that notices its end.
 #[test]
@@ -62,23 +46,6 @@ fn lag_stays_within_a_slice_and_a_tick() {
             }
         }
     }
-}
-
-#[test]
-fn nested_weights_multiply() {
-    let mut m = machine(1);
-    let a = group(&mut m, GroupId::ROOT, 300);
-    let b = group(&mut m, GroupId::ROOT, 100);
-    let a1 = group(&mut m, a, 100);
-    let a2 = group(&mut m, a, 200);
-    for group in [a1, a2, a2, b, b, b] {
-        spawn(&mut m, group, hog());
-    }
-    m.run_until(20 * SECOND).unwrap();
-    near(part_ppt(&m, a), 750, 5);
-    near(part_ppt(&m, a1), 250, 5);
-    near(part_ppt(&m, a2), 500, 5);
-    near(part_ppt(&m, b), 250, 5);
 }
 
 #[test]

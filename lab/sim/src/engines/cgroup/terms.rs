@@ -253,28 +253,6 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_cap_begins_in_the_idle_class_and_keeps_its_weight() {
-        let (specs, got) = compiled(&[(
-            "job",
-            0,
-            &["cap_hard=0.5cpu", "cap_soft=0.2cpu", "weight=300"],
-        )]);
-        assert!(specs[0].idle);
-        assert_eq!(specs[0].bandwidth, Some(hard_cap(500)));
-        let soft = SoftCap {
-            soft_ppt: 200,
-            weight: 300,
-        };
-        assert_eq!(got.soft, BTreeMap::from([(GroupId(1), soft)]));
-    }
-
-    #[test]
-    fn the_weight_idle_is_the_least_weight() {
-        let (specs, _) = compiled(&[("job", 0, &["weight=idle"])]);
-        assert_eq!((specs[0].idle, specs[0].weight), (false, 1));
-    }
-
-    #[test]
     fn a_hint_becomes_a_slice_and_the_nearest_comes_first() {
         let (mut specs, terms) =
             groups(&[("web", 0, &["latency=-20"]), ("plain", 1, &["latency=0"])]);
