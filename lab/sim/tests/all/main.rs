@@ -8,7 +8,6 @@ mod fair;
 mod kernel;
 mod place;
 mod quota;
-mod random_scenarios;
 mod scenario;
 mod shipped;
 mod support;

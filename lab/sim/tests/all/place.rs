@@ -2,10 +2,14 @@
 //! machines.
 
 use proptest::prelude::*;
+use tidegate_sim::controller::{Controller, Simulation};
+use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
 use tidegate_sim::{
     Bandwidth, CfsConfig, Contention, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine,
     MachineConfig, Op, PipeId, Policy, Program, Scheduler, TaskId, TaskSpec, Topology,
 };
+
+use tidegate_terms::{Config, RawTerms, Source};
 
 use super::support::{self, MS, SECOND, config, hog, napper};
 
@@ -152,6 +156,8 @@ struct Plan {
     contention: bool,
     /// Whether tasks and groups may be confined to some CPUs.
     confined: bool,
+    /// The engine's terms of each group, by number, where it runs.
+    terms: Option<[usize; 3]>,
     tasks: Vec<(u8, u8, u64)>,
     writes: Vec<(u8, u8, u64)>,
 }
@@ -159,25 +165,27 @@ struct Plan {
 fn plan() -> impl Strategy<Value = Plan> {
     let task = (0u8..7, 0u8..8, any::<u64>());
     let write = (0u8..4, 0u8..3, any::<u64>());
+    let terms = prop::option::of([0..TERMS.len(), 0..TERMS.len(), 0..TERMS.len()]);
     (
         any::<u64>(),
         1u32..5,
         1u32..3,
         1u32..4,
         0u8..3,
-        any::<(bool, bool)>(),
+        (any::<(bool, bool)>(), terms),
         prop::collection::vec(task, 1..40),
         prop::collection::vec(write, 0..12),
     )
         .prop_map(
-            |(seed, cores, threads, llcs, scheduler, (contention, confined), tasks, writes)| Plan {
+            |(seed, cores, threads, llcs, scheduler, (chances, terms), tasks, writes)| Plan {
                 seed,
                 cores,
                 threads,
                 llcs,
                 scheduler,
-                contention,
-                confined,
+                contention: chances.0,
+                confined: chances.1,
+                terms,
                 tasks,
                 writes,
             },
@@ -229,7 +237,36 @@ fn any_program(kind: u8, number: u64, pipes: &[PipeId]) -> Box<dyn Program> {
     })
 }
 
-fn build(plan: &Plan) -> (Machine, Vec<GroupId>) {
+/// What a group may have to be held by the engine.
+const TERMS: [&[&str]; 10] = [
+    &[],
+    &["class=main", "headroom=20%"],
+    &["class=main", "headroom=100%", "latency=-20"],
+    &["class=side"],
+    &["class=side", "quota=20ms", "burst=max"],
+    &["class=side", "cap_hard=0.1cpu", "cap_scope=task"],
+    &["quota=3ms", "period=10ms", "burst=1ms"],
+    &["cap_hard=1cpu", "cap_soft=1m", "weight=10000"],
+    &["cap_soft=0", "latency=19"],
+    &["weight=idle", "quota=150ms"],
+];
+
+/// The groups as the engine lays them out, and the engine.
+fn under_engine(specs: &mut [GroupSpec], plan: &Plan, picks: [usize; 3]) -> Box<dyn Controller> {
+    let terms = picks.map(|pick| {
+        let raw = RawTerms::from_assignments(TERMS[pick], &Source::Set).unwrap();
+        Config::default().resolve(&[&raw]).unwrap()
+    });
+    let compiled = compile(specs, &terms, &mut [], 3 * MS, 4 * MS);
+    let config = CgroupConfig {
+        sensing: [Sensing::Bpf, Sensing::Usage][plan.seed as usize % 2],
+        whole_cores: plan.threads > 1,
+        seed: plan.seed,
+    };
+    Box::new(CgroupEngine::new(config, &compiled))
+}
+
+fn build(plan: &Plan) -> (Simulation, Vec<GroupId>) {
     let cpus = plan.cores * plan.threads * plan.llcs;
     let mut cfg = MachineConfig::new(cpus);
     cfg.topology = Topology::new(cpus, plan.threads, plan.cores * plan.threads);
@@ -244,13 +281,17 @@ fn build(plan: &Plan) -> (Machine, Vec<GroupId>) {
         cfg.scheduler = Scheduler::Cfs(cfs);
     }
     let mut m = Machine::new(cfg).unwrap();
-    let mut groups = vec![GroupId::ROOT];
-    for n in 0..3u32 {
-        let mut spec = GroupSpec::new("g", groups[n as usize / 2]);
+    let mut specs = [0u32, 1, 2].map(|n| {
+        let mut spec = GroupSpec::new("g", GroupId(n / 2));
         spec.weight = 1 + (plan.seed >> (8 * n)) as u32 % 1000;
         spec.idle = n == 2;
-        groups.push(m.add_group(spec).unwrap());
-    }
+        spec
+    });
+    let engine = plan
+        .terms
+        .map(|picks| under_engine(&mut specs, plan, picks));
+    let mut groups = vec![GroupId::ROOT];
+    groups.extend(specs.map(|spec| m.add_group(spec).unwrap()));
     let pipes = [m.add_pipe(2), m.add_pipe(1), m.add_pipe(3)];
     for &(kind, group, number) in &plan.tasks {
         let program = any_program(kind, number, &pipes);
@@ -265,7 +306,7 @@ fn build(plan: &Plan) -> (Machine, Vec<GroupId>) {
         spec.cpus = (plan.confined && number >> 48 & 3 == 0).then(|| any_set(cpus, number >> 50));
         m.spawn(spec).unwrap();
     }
-    (m, groups)
+    (Simulation::new(m, engine.into_iter().collect()), groups)
 }
 
 /// What an engine might write, sensible or not.
@@ -297,18 +338,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(),
         failure_persistence: None, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
-    /// On any machine, with any programs and any writes: the invariants of check.rs.
+    /// On any machine, with any programs and any writes, under the engine and without: the
+    /// invariants of check.rs.
     #[test]
     fn the_invariants_hold_on_random_machines(plan in plan()) {
-        let (mut m, groups) = build(&plan);
+        let (mut simulation, groups) = build(&plan);
         for step in 0..13usize {
-            if let Err(violation) = m.run_until((step as u64 + 1) * 40 * MS) {
+            if let Err(violation) = simulation.run_until((step as u64 + 1) * 40 * MS) {
                 return Err(TestCaseError::fail(violation.to_string()));
             }
             if let Some(next) = plan.writes.get(step).filter(|next| plan.confined || next.0 != 2) {
-                write(&mut m, &groups, next);
+                write(&mut simulation.machine, &groups, next);
             }
         }
+        let m = &simulation.machine;
         prop_assert_eq!(m.usage_ns(GroupId::ROOT), m.busy_ns());
     }
 
