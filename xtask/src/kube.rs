@@ -146,7 +146,7 @@ fn make_node(folder: &Path, target: &Path) -> anyhow::Result<()> {
     compile
         .args(["-O2", "-static", "-pthread", "-o"])
         .arg(&vmtool);
-    compile.args(sources);
+    compile.args(sources).arg("-lm");
     done(&mut compile)?;
     done(
         Command::new(scripts.join("image.sh"))
