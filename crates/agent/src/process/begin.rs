@@ -41,7 +41,6 @@ pub fn forget_starter() {
         Resource::As,
         Resource::Rss,
         Resource::Nproc,
-        Resource::Memlock,
         Resource::Locks,
         Resource::Sigpending,
         Resource::Msgqueue,
@@ -71,7 +70,7 @@ pub fn forget_starter() {
 }
 
 /// Without CAP_SYS_RESOURCE, to the hard limit.
-fn raise_limit(resource: Resource, to: Option<u64>) {
+pub(crate) fn raise_limit(resource: Resource, to: Option<u64>) {
     let wanted = Rlimit {
         current: to,
         maximum: to,

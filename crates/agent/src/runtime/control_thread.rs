@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use rustix::process::Resource;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
 use tidegate_engine::sense::Meters;
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::control_loop::Wake;
 use crate::process::Life;
+use crate::process::begin::raise_limit;
 use crate::process::lease::monotonic_ns;
 use crate::process::notify::Watchdog;
 use crate::recorder_state::unix_us;
@@ -200,6 +202,8 @@ fn raise_priority() {
 pub fn pin_memory() {
     // ONFAULT (linux/mman.h) locks what is touched instead of every byte of every stack.
     const MCL_ONFAULT: libc::c_int = 4;
+    // A container has the 8 MiB of its runtime's service.
+    raise_limit(Resource::Memlock, None);
     // SAFETY: no pointers.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | MCL_ONFAULT) } != 0 {
         info!("memory is not pinned: {}", io::Error::last_os_error());
