@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The API server took the node's lease this recently. It is renewed every 10 s.
@@ -135,10 +136,9 @@ impl Health {
     }
 }
 
-async fn answer(stream: TcpStream, health: Health) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, health: Health) -> std::io::Result<()> {
     // A request that is not read would make the close a reset.
-    stream.readable().await?;
-    stream.try_read(&mut [0; 4096])?;
+    let _ = stream.read(&mut [0; 4096]).await?;
     let (status, body) = match health.fault(Instant::now()) {
         None => ("200 OK", "ready".to_owned()),
         Some(fault) => ("503 Service Unavailable", fault),
@@ -147,8 +147,7 @@ async fn answer(stream: TcpStream, health: Health) -> std::io::Result<()> {
         "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
-    stream.writable().await?;
-    stream.try_write(text.as_bytes()).map(drop)
+    stream.write_all(text.as_bytes()).await
 }
 
 #[cfg(test)]
@@ -177,6 +176,21 @@ mod tests {
         ] {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_may_come_after_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it has one");
+        let mut kubelet = TcpStream::connect(address).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("a connection");
+        tokio::spawn(answer(stream, Health::default()));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let asked = kubelet.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+        asked.expect("it is open");
+        let mut text = String::new();
+        kubelet.read_to_string(&mut text).await.expect("an answer");
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
     }
 
     #[test]
