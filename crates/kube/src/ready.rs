@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// The API server took the node's lease this recently. It is renewed every 10 s.
 const LEASE_AGE_MAX: Duration = Duration::from_secs(35);
-const PATIENCE: Duration = Duration::from_secs(1);
+/// As the manifests' `timeoutSeconds`.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Default)]
 pub struct Health(Arc<Mutex<State>>);
