@@ -288,6 +288,35 @@ fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
     }
 }
 
+/// Kubelet resizes a pod in place by systemd, which writes its quota, its class and its weight.
+#[test]
+fn what_systemd_gives_a_limited_group_is_put_back() {
+    let (bed, agent) = begun(Kind::V2);
+    let group = path("/other/pod1.slice");
+    let groups = agent.groups();
+    groups.create(&group).unwrap();
+    let terms = [("class", "side"), ("cap_hard", "200m")];
+    set(&agent, "cgroup:/other/pod1.slice", &terms).unwrap();
+    steps(&bed, &agent, 50);
+    let burst_us = stands(&agent, "/other/pod1.slice").burst_us;
+    assert!(burst_us > 0);
+    let by_systemd = Bandwidth {
+        burst_us,
+        ..Bandwidth::unlimited()
+    };
+    write_quota(&agent, "/other/pod1.slice", by_systemd);
+    groups.set_idle(&group, false).unwrap();
+    groups.set_weight_raw(&group, 4).unwrap();
+    steps(&bed, &agent, 50);
+    Housekeeping::new(None).check_outside_writes(&agent.gates, &agent.runtime);
+    assert_eq!(groups.idle(&group).unwrap(), Some(true));
+    steps(&bed, &agent, 50);
+    unset(&agent, "cgroup:/other/pod1.slice").unwrap();
+    assert_eq!(stands(&agent, "/other/pod1.slice"), Bandwidth::unlimited());
+    let class = groups.class(&group).unwrap();
+    assert_eq!((class.idle, class.weight_raw), (Some(false), 4));
+}
+
 #[test]
 fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
     for kind in KINDS {

@@ -260,7 +260,13 @@ impl Journal {
             return Ok(false);
         }
         let mut now = found;
-        if found.burst_us == ours.burst_us {
+        // A loop's last write is among the moving ones.
+        let moved = self.ledger.moving().get(id);
+        let is_ours = |burst_us| {
+            let moved = moved.iter().flat_map(|one| [one.previous, one.intended]);
+            moved.chain([ours]).any(|one| one.burst_us == burst_us)
+        };
+        if is_ours(found.burst_us) {
             now.burst_us = was.burst_us.min(found.quota_us.unwrap_or(u64::MAX));
         }
         if now == was {

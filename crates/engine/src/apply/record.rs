@@ -63,6 +63,25 @@ impl Journal {
         Ok(())
     }
 
+    /// Systemd takes a group out of the idle class when its owner gives it another weight, which is
+    /// then what is put back. The default one is the kernel's, at the end of idle.
+    pub fn replace_weight_before(&mut self, group: &GroupPath) -> Result<(), JournalError> {
+        let found = self.groups.class(group)?;
+        let is_default = found.weight_raw == self.groups.weight_raw(WEIGHT_DEFAULT);
+        let Some(id) = self.id_of(group, Change::is_idle_class) else {
+            return Ok(());
+        };
+        if found.idle != Some(false) || is_default {
+            return Ok(());
+        }
+        self.ledger.update(id, |entry| {
+            if let Change::Idle { was, .. } = &mut entry.change {
+                was.weight_raw = found.weight_raw;
+            }
+        })?;
+        Ok(())
+    }
+
     /// `group` is about to carry a moving quota; `was` stands.
     pub fn record_limit(
         &mut self,
