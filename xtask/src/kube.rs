@@ -28,7 +28,7 @@ const SKIPPED: u8 = 77;
 
 const USAGE: &str = "\
 usage: cargo xtask kube [TEST...]
-       cargo xtask kube node
+       cargo xtask kube node [TEST]
        cargo xtask kube scale [NODES [PODS]]
        cargo xtask kube cost
        cargo xtask kube up [NODES]
@@ -78,7 +78,10 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             let folder = target.join("kube-node");
             make_node(&folder, &target)?;
             let mut tests = tests(&program, &[]);
-            tests.args(["--nocapture", "node::"]);
+            // Each installs anew on one control plane.
+            tests.args(["--nocapture", "--test-threads", "1"]);
+            let test = arguments.get(1).map_or("", String::as_str);
+            tests.arg(format!("node::{test}"));
             done(tests.env("TIDEGATE_NODE", folder))
         }
         Some("scale") => {

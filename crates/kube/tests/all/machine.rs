@@ -19,6 +19,8 @@ pub const FOLDER: &str = "TIDEGATE_NODE";
 pub const NAME: &str = "machine";
 
 pub struct Machine {
+    /// Boots the disk, which may have been used.
+    boots: Command,
     emulator: Child,
     shell: u16,
     _folder: tempfile::TempDir,
@@ -46,8 +48,8 @@ impl Machine {
             .expect("a free port")
             .port();
         let log = |name: &str| File::create(files.join(name)).expect("a log");
-        let mut emulator = Command::new("qemu-system-x86_64");
-        emulator
+        let mut boots = Command::new("qemu-system-x86_64");
+        boots
             .args(["-accel", "tcg,thread=single", "-smp", "2", "-cpu", "max"])
             .args([
                 "-m",
@@ -75,14 +77,15 @@ impl Machine {
             .stderr(log("emulator.log"));
         // SAFETY: prctl is async-signal-safe and touches no memory.
         unsafe {
-            emulator.pre_exec(|| {
+            boots.pre_exec(|| {
                 Ok(rustix::process::set_parent_process_death_signal(Some(
                     Signal::KILL,
                 ))?)
             });
         }
-        let emulator = emulator.spawn().expect("qemu-system-x86_64 is installed");
+        let emulator = boots.spawn().expect("qemu-system-x86_64 is installed");
         let machine = Machine {
+            boots,
             emulator,
             shell,
             _folder: folder,
@@ -95,19 +98,49 @@ impl Machine {
         machine
     }
 
+    /// Cuts the power, with all files on the disk, and waits for the kubelet of the next boot.
+    pub fn reboot(&mut self, bed: &Bed) {
+        self.shell("sync");
+        self.end();
+        let boot = || bed.field(&format!("node {NAME}"), ".status.nodeInfo.bootID");
+        let before = boot();
+        self.emulator = self.boots.spawn().expect("it has been started before");
+        bed.until(|| boot() != before, "its kubelet is there again");
+    }
+
+    fn end(&mut self) {
+        // It may have ended by itself.
+        let _ = self.emulator.kill();
+        let _ = self.emulator.wait();
+    }
+
     /// Whether a group is held as side work: in the idle class, or by its quota where it starves at
     /// the tolerance (1 % of two CPUs).
     pub fn is_side(&self, group: &str) -> bool {
-        self.succeeds(&format!(
-            "read quota period <{group}/cpu.max; \
-             [ $(cat {group}/cpu.idle) = 1 ] || {{ [ $quota != max ] && [ $((quota * 25)) -le $period ]; }}"
-        ))
+        self.succeeds(&is_side(group))
     }
 
-    /// Whether a group is as kubelet made it.
-    pub fn is_plain(&self, group: &str) -> bool {
-        self.succeeds(&format!(
-            "[ $(cat {group}/cpu.idle) = 0 ] && grep -q ^max {group}/cpu.max"
+    /// Looks at the group several times a second while `act` runs; counts the looks, and tells of
+    /// those that found it not held as side work.
+    pub fn looks(&self, group: &str, act: impl FnOnce()) -> (usize, String) {
+        let look = is_side(group);
+        self.shell(&format!(
+            ": >/tmp/looks; (while [ -e /tmp/looks ]; do if {look}; then echo side; else \
+             date -u \"+at %T idle $idle quota $quota\"; fi >>/tmp/looks; usleep 200000; done) \
+             >/dev/null 2>&1 </dev/null &"
+        ));
+        act();
+        let looks = self.shell("cat /tmp/looks; rm /tmp/looks");
+        let free = looks.lines().filter(|look| *look != "side");
+        let free: Vec<&str> = free.collect();
+        (looks.lines().count(), free.join("\n"))
+    }
+
+    /// All that may limit a group.
+    pub fn limits(&self, group: &str) -> String {
+        self.shell(&format!(
+            "cd {group} && grep -s '' cpu.idle cpu.max cpu.max.burst cpu.weight cpu.uclamp.min \
+             cpu.uclamp.max cpuset.cpus memory.high; true"
         ))
     }
 
@@ -140,8 +173,16 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.emulator.kill();
-        let _ = self.emulator.wait();
+        self.end();
     }
+}
+
+/// A shell's condition, without a process of its own. The agent may change from one limit to the
+/// other between two reads.
+fn is_side(group: &str) -> String {
+    format!(
+        "read idle <{group}/cpu.idle; read quota period <{group}/cpu.max; \
+         read again <{group}/cpu.idle; [ $idle = 1 ] || [ $again = 1 ] || \
+         {{ [ $quota != max ] && [ $((quota * 25)) -le $period ]; }}"
+    )
 }
