@@ -52,6 +52,7 @@ round() {
 	done
 	part upgrade scripts/upgrade.sh "${OLD:-target/debug/tidegate}" target/debug/tidegate
 	[ "${VM:-yes}" = no ] || part vm cargo xtask vm --kernel all --limit 14400
+	[ "${VM:-yes}" = no ] || part lab cargo test --package tidegate-lab --test all -- --ignored
 }
 
 # The sched_ext engine tormented on two emulated CPUs: tests/vm/cases/sched-ext-soak.sh. A kernel's boot and its last round come on top.

@@ -10,6 +10,7 @@ use crate::support::lab;
 const LACKS: i32 = 4;
 
 #[test]
+#[ignore = "minutes of emulation: make soak"]
 fn an_experiment_in_the_vm_comes_back_whole() {
     let dir = tempfile::tempdir().expect("a folder");
     let words = "caps --on vm --quick --quiet --json --out .";
