@@ -80,8 +80,10 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             let mut tests = tests(&program, &[]);
             // Each installs anew on one control plane.
             tests.args(["--nocapture", "--test-threads", "1"]);
-            let test = arguments.get(1).map_or("", String::as_str);
-            tests.arg(format!("node::{test}"));
+            match arguments.get(1) {
+                Some(test) => tests.args(["--exact", &format!("node::{test}")]),
+                None => tests.arg("node::"),
+            };
             done(tests.env("TIDEGATE_NODE", folder))
         }
         Some("scale") => {

@@ -126,7 +126,7 @@ impl Health {
             loop {
                 // Out of descriptors, most likely: kubelet asks again.
                 let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(PATIENCE).await;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
                     continue;
                 };
                 let answer = answer(stream, self.clone());

@@ -69,6 +69,13 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 /// Refuses an experiment that this environment cannot run.
 fn check(options: &LabOptions) -> Result<(), LabError> {
     let experiment = options.experiment();
+    if options.cpus.is_some() && options.on != On::Sim {
+        return Err(LabError::asked(
+            "--cpus".to_owned(),
+            "only a simulated machine has a size to choose".to_owned(),
+            "give --on sim, too".to_owned(),
+        ));
+    }
     if experiment.places.contains(&options.on) {
         return Ok(());
     }

@@ -221,9 +221,15 @@ impl Housekeeping {
             let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             // No fight over the knob: it is done with the start or the reload that made systemd
             // write.
-            if is_written_by_systemd(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
-                self.tell_of_systemd(runtime, &entry, &found);
-                continue;
+            if is_written_by_systemd(&runtime.kernel, &gates, &entry) {
+                // Main does not wait for a full /run.
+                if let Err(error) = runtime.journal().replace_weight_before(&entry.group) {
+                    warn!("{error}");
+                }
+                if reassert(runtime, &entry) {
+                    self.tell_of_systemd(runtime, &entry, &found);
+                    continue;
+                }
             }
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
             if is_quota && follow_owner(runtime, &gates, &entry) {

@@ -37,13 +37,7 @@ pub(crate) fn reassert(runtime: &Runtime, entry: &Entry) -> bool {
             let written = runtime.journal().set_background(&entry.group, true);
             return written.inspect_err(|error| warn!("{error}")).is_ok();
         }
-        Change::Idle { ours, .. } => {
-            if let Err(error) = runtime.journal().replace_weight_before(&entry.group) {
-                warn!("{error}");
-                return false;
-            }
-            set_yielding(&kernel.groups, &entry.group, *ours)
-        }
+        Change::Idle { ours, .. } => set_yielding(&kernel.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => kernel.groups.set_weight_raw(&entry.group, *ours),
         Change::Cpuset { ours, .. } => kernel.groups.set_cpuset(&entry.group, ours),
         Change::Group

@@ -84,8 +84,8 @@ pub(crate) fn raise_limit(resource: Resource, to: Option<u64>) {
         maximum,
     };
     match setrlimit(resource, possible) {
-        Ok(()) => info!("{resource:?}: the starter's hard limit stays: {maximum:?}"),
-        Err(error) => warn!("{resource:?}: the starter's limit stays: {error}"),
+        Ok(()) => info!("{resource:?}: the hard limit stays: {maximum:?}"),
+        Err(error) => warn!("{resource:?}: the limit stays: {error}"),
     }
 }
 

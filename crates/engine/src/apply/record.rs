@@ -64,14 +64,21 @@ impl Journal {
     }
 
     /// Systemd takes a group out of the idle class when its owner gives it another weight, which is
-    /// then what is put back. The default one is the kernel's, at the end of idle.
+    /// then what is put back. The kernel gives the default weight at the end of the idle class, so
+    /// an owner's is not told from it, and the former one is put back.
     pub fn replace_weight_before(&mut self, group: &GroupPath) -> Result<(), JournalError> {
-        let found = self.groups.class(group)?;
-        let is_default = found.weight_raw == self.groups.weight_raw(WEIGHT_DEFAULT);
         let Some(id) = self.id_of(group, Change::is_idle_class) else {
             return Ok(());
         };
-        if found.idle != Some(false) || is_default {
+        let found = self.groups.class(group)?;
+        let default_raw = self.groups.weight_raw(WEIGHT_DEFAULT);
+        let is_known = self.ledger.entries().any(|entry| {
+            let Change::Idle { was, .. } = &entry.change else {
+                return false;
+            };
+            entry.id == id && was.weight_raw == found.weight_raw
+        });
+        if found.idle != Some(false) || found.weight_raw == default_raw || is_known {
             return Ok(());
         }
         self.ledger.update(id, |entry| {

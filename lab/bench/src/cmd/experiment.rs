@@ -1,8 +1,10 @@
 //! The experiments, each a subcommand.
 
 use tidegate_lab::experiments;
-use tidegate_lab::{Experiment, LabError, LabOptions};
+use tidegate_lab::{Experiment, LabError, LabOptions, On};
 
+use clap::ValueEnum as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
@@ -29,9 +31,15 @@ fn subcommands() -> impl Iterator<Item = (&'static str, &'static str, What)> {
 
 impl clap::Subcommand for Experiments {
     fn augment_subcommands(command: clap::Command) -> clap::Command {
-        subcommands().fold(command, |command, (name, about, _)| {
+        subcommands().fold(command, |command, (name, about, what)| {
             let one = <Args as clap::Args>::augment_args(clap::Command::new(name)).about(about);
-            command.subcommand(one)
+            let places: &[On] = what.map_or(On::value_variants(), |what| what.places);
+            let names = places.iter().map(|on| on.name());
+            let place = PossibleValuesParser::new(names)
+                .map(|name| On::from_str(&name, false).unwrap_or(On::Host));
+            command.subcommand(one.mut_arg("on", |on| {
+                on.default_value(places[0].name()).value_parser(place)
+            }))
         })
     }
 

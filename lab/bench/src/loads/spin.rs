@@ -9,7 +9,7 @@
 
 use crate::clock::thread_cpu_ns;
 
-/// Set where time is virtual.
+/// Set in the guest: figures are exact there, and no bar is drawn.
 pub const NOPS_VARIABLE: &str = "TIDEGATE_LAB_NOPS";
 
 pub fn by_nops() -> bool {

@@ -67,9 +67,7 @@ fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<EngineKind, D::Error> {
     values::by(from, "none or cgroup", |text| match text {
         "none" => Ok(EngineKind::None),
         "cgroup" => Ok(EngineKind::Cgroup),
-        "sched_ext" => {
-            Err("is not simulated (cargo xtask vm sched-ext-headroom measures it)".into())
-        }
+        "sched_ext" => Err("is not simulated".into()),
         _ => Err("is no engine".into()),
     })
 }

@@ -2,11 +2,12 @@
 //! kernel's mode; here is when it is asked, and what throttling does to queues.
 //!
 //! A CPU's silo is charged whenever the running task is (at ticks and switches: that granularity is
-//! the law's). As in kernel 6.18 each task stops by itself: a queue that is out of quota stays where
-//! it is; a task that is picked below it stops on its way to user space, leaves its queue, and waits
-//! in that queue's list, until the period timer or the slack timer brings it back. So groups and tasks below a limit lose what they are owed whenever it strikes: the
-//! last to stop has no lag left, and the first that comes back finds an empty queue (measured on
-//! 6.18: weights 100 and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
+//! the law's). As in kernel 6.18 each task stops by itself: a queue that is out of quota stays
+//! where it is; a task that is picked below it stops on its way to user space, leaves its queue,
+//! and waits in that queue's list, until the period timer or the slack timer brings it back. So
+//! groups and tasks below a limit lose what they are owed whenever it strikes: the last to stop has
+//! no lag left, and the first that comes back finds an empty queue (measured on 6.18: weights 100
+//! and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
 
 use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
