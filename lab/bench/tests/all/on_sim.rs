@@ -185,6 +185,7 @@ fn the_table_of_the_patches_comes_out_on_any_machine() {
     are_met(report.headline.iter().filter(is_rule));
     for row in rows(&report, &[("part", "constant".into())]) {
         assert!(number(row, "off_ratio").abs() <= 0.01, "{row:?}");
+        assert!(number(row, "writes_per_second") <= 2.0, "{row:?}");
     }
 }
 
