@@ -21,21 +21,27 @@ mkdir -p "$out"
 BINARY=target/dist/tidegate DBGSYM=yes OUT=$out scripts/deb.sh
 BINARY=target/dist/tidegate OUT=$out scripts/rpm.sh || [ $? = 77 ]
 scripts/image.sh target/dist "$out/tidegate-$version-image.tar"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# packed FOLDER: that folder of the work folder, with the commit's time.
+packed() {
+	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c "$1"
+}
 if command -v helm >/dev/null; then
-	helm package packaging/kubernetes/chart --destination "$out"
+	# helm packs with the time of now.
+	helm package packaging/kubernetes/chart --destination "$work"
+	tar -C "$work" -xzf "$work/tidegate-$version.tgz"
+	packed tidegate | gzip -9 -n >"$out/tidegate-$version.tgz"
 else
 	echo "skipped: no helm, so no package of the chart"
 fi
 
 # The source, with every crate that it needs: cargo build --offline --locked.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 tree=tidegate-$version
 git archive --prefix="$tree/" HEAD | tar -x -C "$work"
 mkdir -p "$work/$tree/.cargo"
 (cd "$work/$tree" && cargo vendor --locked --versioned-dirs --quiet vendor >>.cargo/config.toml)
-tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c "$tree" |
-	xz -T0 -6 >"$out/$tree-source.tar.xz"
+packed "$tree" | xz -T0 -6 >"$out/$tree-source.tar.xz"
 
 # What each program is made of.
 if command -v cargo-cyclonedx >/dev/null; then
