@@ -40,7 +40,14 @@ fi
 tree=tidegate-$version
 git archive --prefix="$tree/" HEAD | tar -x -C "$work"
 mkdir -p "$work/$tree/.cargo"
-(cd "$work/$tree" && cargo vendor --locked --versioned-dirs --quiet vendor >>.cargo/config.toml)
+(cd "$work/$tree" && cargo vendor --locked --versioned-dirs --quiet vendor)
+cat >>"$work/$tree/.cargo/config.toml" <<-END
+
+	[source.crates-io]
+	replace-with = "vendored"
+	[source.vendored]
+	directory = "vendor"
+END
 packed "$tree" | xz -T0 -6 >"$out/$tree-source.tar.xz"
 
 # What each program is made of.
