@@ -78,7 +78,7 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             let folder = target.join("kube-node");
             make_node(&folder, &target)?;
             let mut tests = tests(&program, &[]);
-            // Each installs anew on one control plane.
+            // The tests share one control plane, and each installs Tidegate on it.
             tests.args(["--nocapture", "--test-threads", "1"]);
             match arguments.get(1) {
                 Some(test) => tests.args(["--exact", &format!("node::{test}")]),

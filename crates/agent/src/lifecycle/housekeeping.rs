@@ -223,7 +223,9 @@ impl Housekeeping {
             // write.
             if is_written_by_systemd(&runtime.kernel, &gates, &entry) {
                 // Main does not wait for a full /run.
-                if let Err(error) = runtime.journal().replace_weight_before(&entry.group) {
+                if entry.change.is_idle_class()
+                    && let Err(error) = runtime.journal().replace_weight_before(&entry.group)
+                {
                     warn!("{error}");
                 }
                 if reassert(runtime, &entry) {

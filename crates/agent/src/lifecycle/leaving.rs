@@ -51,8 +51,8 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
 /// Ends for another agent to take this one's place within the lease, as a restarted service does:
 /// all gates and their limits stand as they are, and the guardian acts if none comes.
 pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
-    // The mark comes before everything slow: a waiting agent that is told to end reads it, and
-    // stays to take over.
+    // The lease is marked before anything slow, because a waiting agent that gets SIGTERM reads
+    // the mark to decide whether it stays to take over.
     runtime.control_loop.lease.hand_over();
     let mut gates = registry.lock();
     life.leaving.store(true, Ordering::Release);

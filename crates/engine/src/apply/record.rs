@@ -67,18 +67,15 @@ impl Journal {
     /// then what is put back. The kernel gives the default weight at the end of the idle class, so
     /// an owner's is not told from it, and the former one is put back.
     pub fn replace_weight_before(&mut self, group: &GroupPath) -> Result<(), JournalError> {
-        let Some(id) = self.id_of(group, Change::is_idle_class) else {
+        let Some(entry) = self.entry(group, Change::is_idle_class) else {
+            return Ok(());
+        };
+        let (id, Change::Idle { was, .. }) = (entry.id, &entry.change) else {
             return Ok(());
         };
         let found = self.groups.class(group)?;
         let default_raw = self.groups.weight_raw(WEIGHT_DEFAULT);
-        let is_known = self.ledger.entries().any(|entry| {
-            let Change::Idle { was, .. } = &entry.change else {
-                return false;
-            };
-            entry.id == id && was.weight_raw == found.weight_raw
-        });
-        if found.idle != Some(false) || found.weight_raw == default_raw || is_known {
+        if found.idle != Some(false) || [default_raw, was.weight_raw].contains(&found.weight_raw) {
             return Ok(());
         }
         self.ledger.update(id, |entry| {

@@ -181,8 +181,8 @@ impl Drop for Machine {
 /// other between two reads.
 fn is_side(group: &str) -> String {
     format!(
-        "idle= again= quota=max period=0; read idle <{group}/cpu.idle; read quota period <{group}/cpu.max; \
-         read again <{group}/cpu.idle; [ \"$idle\" = 1 ] || [ \"$again\" = 1 ] || \
+        "idle= again= quota=max period=0; read idle <{group}/cpu.idle; \
+         read quota period <{group}/cpu.max; read again <{group}/cpu.idle; [ \"$idle\" = 1 ] || [ \"$again\" = 1 ] || \
          {{ [ $quota != max ] && [ $((quota * 25)) -le $period ]; }}"
     )
 }
