@@ -5,12 +5,10 @@
 # The limit of the gate of a process, or of a target.
 limit() { tidegate explain "$1" --json | json limit; }
 is() { [ "$(limit "$1")" = "$2" ]; }
+# It is nearly always named at the first look after a second.
 named() {
-	for _try in $(seq 20); do
-		sleep 0.6
-		is "$1" "$2" && return
-	done
-	fail "$1: $2 is not named, but $(limit "$1"): $(tidegate explain "$1")"
+	sleep 1
+	until_true 15 is "$1" "$2" || fail "$1: $2 is not named, but $(limit "$1"): $(tidegate explain "$1")"
 }
 # One agent for all: its start costs more than what is seen here.
 tidegate agent run &

@@ -4,7 +4,6 @@ use tidegate_lab::experiments;
 use tidegate_lab::{Experiment, LabError, LabOptions, On};
 
 use clap::ValueEnum as _;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
@@ -34,11 +33,11 @@ impl clap::Subcommand for Experiments {
         subcommands().fold(command, |command, (name, about, what)| {
             let one = <Args as clap::Args>::augment_args(clap::Command::new(name)).about(about);
             let places: &[On] = what.map_or(On::value_variants(), |what| what.places);
-            let names = places.iter().map(|on| on.name());
-            let place = PossibleValuesParser::new(names)
-                .map(|name| On::from_str(&name, false).unwrap_or(On::Host));
+            let names: Vec<&str> = places.iter().map(|on| on.name()).collect();
             command.subcommand(one.mut_arg("on", |on| {
-                on.default_value(places[0].name()).value_parser(place)
+                on.default_value(names[0])
+                    .hide_possible_values(true)
+                    .help(format!("Where it runs: {}", names.join(", ")))
             }))
         })
     }

@@ -18,8 +18,9 @@ pub static HEADROOM: Experiment = Experiment {
     parts,
     notes: &[
         "Main is a server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled arrival; \
-         load 1.0 is 25 % of the machine. Side work is one thread a CPU that always wants more. Every arm of a comparison \
-         meets the same arrivals. Published: the cpu.headroom patches (2019), whose side work is ffmpeg at weight 1.",
+         load 1.0 is 25 % of the machine. Side work is one thread a CPU that always wants more. All arms of a \
+         comparison get the same arrivals. The published figures are of the cpu.headroom patches (2019), which ran ffmpeg \
+         at weight 1 as side work.",
         "Simulated. Mechanism: who runs where and when, by the kernel's rules for wakeup placement, preemption, weights, idle \
          groups and quotas, and Tidegate's own control step with its sensing and its writes, or the published laws. The \
          model's: how much a busy neighbour slows a CPU (one function, the same for every pair of programs), what switches and \

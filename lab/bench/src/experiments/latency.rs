@@ -20,7 +20,8 @@ pub static LATENCY: Experiment = Experiment {
     notes: &[
         "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g 16 (640 tasks) without end. \
          hackbench alone has a hint of 19 for all its tasks, so that it yields. Fairness: three hogs and the hinting \
-         task on one CPU, worst share against its fair one: an equal part if a hog hints; if a task hints that sleeps in between and asks for 44 % of 4 ms, each hog's against \
+         task on one CPU, worst share against its fair one: an equal part if a hog hints; if a task hints that sleeps in \
+         between and asks for 44 % of 4 ms, each hog's against \
          their mean, and against a quarter if it has less.",
         "What a hint cannot do on a stock kernel: a fair class lets nobody run who has had more than a fair share. Beside 640 \
          tasks in one group a timer task has, so that it waits until the others have caught up, however short its slice is \
