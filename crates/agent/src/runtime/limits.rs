@@ -105,7 +105,8 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
     kernel.ensure_made_below(own, &group, &name)?;
     let own_limit = gate.own_limit();
     let floor = tighter(runtime.control_loop.floor_now(), own_limit);
-    let first = tighter(first_quota(runtime, gate), own_limit);
+    let mut first = first_quota(runtime, gate);
+    first.quota = tighter(first.quota, own_limit);
     if let Err(error) = limit(runtime, &group, &name, floor, first) {
         kernel.remove_group(&group);
         return Err(error.into());
@@ -122,25 +123,46 @@ pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> Result
     let root = runtime.kernel.side_root();
     runtime.kernel.ensure_made(&root, "")?;
     let floor = runtime.control_loop.floor_now();
-    let first = gate.map_or(floor, |gate| first_quota(runtime, gate));
+    let first = gate.map_or(floor.into(), |gate| first_quota(runtime, gate));
     limit(runtime, &root, "", floor, first)
 }
 
-/// The side root's quota until the loop's next step: what this gate or another leaves it of what
-/// is idle, the tolerance under an objective, or none where neither asks for idle.
-fn first_quota(runtime: &Runtime, gate: &Gate) -> Bandwidth {
+/// A quota of side work until the loop's next step.
+struct FirstQuota {
+    quota: Bandwidth,
+    /// The loop keeps no idle yet, so what it planned is not what this gate asks.
+    is_asked_anew: bool,
+}
+
+impl From<Bandwidth> for FirstQuota {
+    fn from(quota: Bandwidth) -> Self {
+        Self {
+            quota,
+            is_asked_anew: false,
+        }
+    }
+}
+
+/// What this gate or another leaves side work of what is idle, the tolerance under an objective,
+/// or no quota where neither asks for idle.
+fn first_quota(runtime: &Runtime, gate: &Gate) -> FirstQuota {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
+    let keeps_idle = control.keeps_idle() || control.demand().objective.is_some();
     let has_objective = of_gate.objective.is_some() || control.demand().objective.is_some();
     let headroom_ppm = of_gate.headroom_ppm.max(control.headroom_ppm());
     drop(control);
-    if has_objective || runtime.sched_ext.is_wanted() {
-        return runtime.control_loop.floor_now();
+    let quota = if has_objective || runtime.sched_ext.is_wanted() {
+        runtime.control_loop.floor_now()
+    } else if headroom_ppm > 0 {
+        runtime.control_loop.first(headroom_ppm)
+    } else {
+        free_bandwidth(QuotaPlannerConfig::default().period_us)
+    };
+    FirstQuota {
+        quota,
+        is_asked_anew: !keeps_idle && (has_objective || headroom_ppm > 0),
     }
-    if headroom_ppm > 0 {
-        return runtime.control_loop.first(headroom_ppm);
-    }
-    free_bandwidth(QuotaPlannerConfig::default().period_us)
 }
 
 /// A group of ours that carries a moving quota: in the idle class, and at the floor.
@@ -150,7 +172,7 @@ pub(crate) fn limit_to_floor(
     gate: &str,
     floor: Bandwidth,
 ) -> Result<(), ApiError> {
-    limit(runtime, group, gate, floor, floor)
+    limit(runtime, group, gate, floor, floor.into())
 }
 
 /// The same with another quota until the loop's next step. The guardian's is `floor`.
@@ -159,7 +181,7 @@ fn limit(
     group: &GroupPath,
     gate: &str,
     floor: Bandwidth,
-    first: Bandwidth,
+    first: FirstQuota,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let unlimited = kernel.groups.bandwidth(group).map_err(of_group)?;
@@ -169,9 +191,11 @@ fn limit(
         .journal()
         .record_limit(group, gate, unlimited, fallback)
         .map_err(internal)?;
-    let is_planned = runtime.control().quotas.is_planned(group);
-    if !is_planned && unlimited.quota_us.is_none() && unlimited != first {
-        write_floor(runtime, group, unlimited, first)?;
+    let mut control = runtime.control();
+    let is_due = first.is_asked_anew || !control.quotas.is_planned(group);
+    if is_due && unlimited.quota_us.is_none() && unlimited != first.quota {
+        control.quotas.invalidate(group);
+        write_floor(runtime, group, unlimited, first.quota)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError};
 
-use super::{Bed, Kind, PIDS, run_limited, set_limited, write_quota};
+use super::{Bed, Kind, PIDS, STEP_NS, run, run_limited, set_limited, write_quota};
 use crate::agent::Agent;
 use crate::process::lease::monotonic_ns;
 
@@ -85,6 +85,25 @@ fn side_work_beside_a_main_that_was_seen_begins_at_what_it_leaves() {
     let number = |name: &str| bed.file("/tg-side", name).parse::<u64>().unwrap();
     let ucpu = number("cpu.cfs_quota_us") * 1_000_000 / number("cpu.cfs_period_us");
     assert!(LEFT_UCPU.contains(&ucpu), "{ucpu}");
+}
+
+/// The loop has planned no quota for side work of which nobody asked idle.
+#[test]
+fn a_second_gate_that_asks_for_idle_begins_limited() {
+    let bed = Bed::new(Kind::Mixed);
+    bed.main_uses(300_000);
+    let agent = bed.agent().unwrap();
+    let quota = || bed.file("/tg-side", "cpu.cfs_quota_us");
+    run(&agent, PIDS[0], &[("class", "side")]).unwrap();
+    let mut writer = agent.runtime.quota_writer();
+    for nth in 1..100 {
+        agent.runtime.control().step(nth * STEP_NS, 0, &mut writer);
+    }
+    assert_eq!(quota(), "-1");
+    run(&agent, PIDS[1], &[("class", "side")]).unwrap();
+    assert_eq!(quota(), "-1", "nobody asks for idle");
+    run_limited(&agent, PIDS[2]).unwrap();
+    assert_ne!(quota(), "-1");
 }
 
 #[test]
