@@ -14,6 +14,7 @@ use tidegate_cgroup::testkit::{Fault, Rule};
 use tidegate_engine::sync::lock;
 
 use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
+use super::sim_clock::SimClock;
 use super::{Bed, KINDS, Kind};
 use crate::After;
 use crate::agent::Agent;
@@ -134,6 +135,14 @@ fn at_each_operation(
     );
 }
 
+/// A bed whose lives are the same, operation by operation, however long they take.
+fn in_still_time(kind: Kind) -> Bed {
+    Bed {
+        clock: Arc::new(SimClock::default()),
+        ..Bed::new(kind)
+    }
+}
+
 fn strike_all(
     who: &str,
     kind: Kind,
@@ -142,7 +151,7 @@ fn strike_all(
     after: &impl Fn(&Bed, u64, Strike) -> Vec<String>,
     tally: &Mutex<Tally>,
 ) {
-    let plain = Bed::new(kind);
+    let plain = in_still_time(kind);
     before(&plain);
     let first = plain.fs.count();
     assert_eq!(
@@ -158,11 +167,17 @@ fn strike_all(
             if !strike.is_worth(*op, before_op, nth) {
                 continue;
             }
-            let bed = Bed::new(kind);
+            let bed = in_still_time(kind);
             before(&bed);
             bed.fs.add(strike.rule(nth as u64 + 1, &bed));
             let mut wrong = act(&bed);
             bed.fs.clear();
+            if let Some((struck, _)) = bed.fs.log().get(nth) {
+                assert_eq!(
+                    struck, op,
+                    "{kind:?}: operation {nth} is the same in each life"
+                );
+            }
             wrong.extend(bed.breaches());
             wrong.extend(after(&bed, nth as u64, strike));
             let mut tally = lock(tally);
