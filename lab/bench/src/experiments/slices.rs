@@ -29,7 +29,8 @@ pub static SLICES: Experiment = Experiment {
          that de53fd7aedb1 removed. The model's: the costs of a switch and a wakeup, which the group pays, and no contention \
          between CPUs. If slices expire, the sleepers' CPUs hold the quota when the period ends, and what the busy thread gets is \
          mostly what it overruns until the next tick; so the ratio depends on HZ and on where in a tick the periods begin (each \
-         round has another phase). The commit names neither.",
+         round has another phase). The commit names neither. On 16 CPUs there are fewer sleepers to hold the quota. On 256 CPUs \
+         the sleepers need nearly all of it, some 3.5 us for each of their wakeups, with slices of either kind.",
     ],
 };
 
