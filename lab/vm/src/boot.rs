@@ -50,7 +50,7 @@ const WIDE: &[&str] = &[
 /// allocates BPF's timers and local storage only from slabs with checks on.
 const WIDE_PROCESSOR: &str = "max,-erms,-fsrm,-cx16";
 const WIDE_WORDS: &str =
-    " maxcpus=1 slab_debug=F,kmalloc-cg*,kmalloc-32,kmalloc-64,kmalloc-96,kmalloc-128";
+    " maxcpus=1 slab_debug=F,kmalloc-cg*,kmalloc-rnd*,kmalloc-32,kmalloc-64,kmalloc-96,kmalloc-128";
 
 pub struct Report {
     pub finished: Vec<Finished>,
