@@ -113,6 +113,10 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
         leave_in_background(runtime, gate);
     }
     release_all(runtime, &ended);
+    // What starved may be out of the idle class, where only a loop may leave it.
+    for line in runtime.journal().yield_again() {
+        info!("{line}");
+    }
     let orphans = gates.iter().filter(|gate| gate.is_limited()).count();
     let floor = runtime.control_loop.floor_now();
     let limited: BTreeSet<&GroupPath> = gates
