@@ -285,8 +285,6 @@ impl Kernel {
         limited_above(&self.groups, group, own).filter(|(above, _)| *above != root)
     }
 
-    /// Whether the process has exited, also if its number is another's by now. What cannot be
-    /// looked at (no descriptor left) has not ended: its limits stay.
     /// The gate of a target, which may also be its name.
     pub(crate) fn find(&self, gates: &[Gate], target: &str) -> Result<usize, ApiError> {
         find_in(gates, target, |pid, start_ticks| {
@@ -294,6 +292,8 @@ impl Kernel {
         })
     }
 
+    /// Whether the process has exited, also if its number is another's by now. What cannot be
+    /// looked at (no descriptor left) has not ended: its limits stay.
     pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {
         match ProcessRef::look_up(&*self.fs, pid) {
             Ok(now) => now.start_ticks != start_ticks,

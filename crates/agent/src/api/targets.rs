@@ -16,6 +16,7 @@ use crate::events::EventKind;
 use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
 use crate::peer::{Peer, as_numbered_here, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
@@ -25,6 +26,19 @@ use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
 use crate::systemd::own_unit::bring_in;
 use crate::view::gate_named;
+
+/// A group that Tidegate made holds what gates have in common, or one task of a gate: terms there
+/// would be taken for the planner's own.
+fn check_not_made(kernel: &Kernel, target: &Target) -> Result<(), ApiError> {
+    let Target::Cgroup(group) = target else {
+        return Ok(());
+    };
+    if !kernel.journal().has_made(group) {
+        return Ok(());
+    }
+    let detail = format!("{target}: Tidegate made this group for its gates");
+    Err(ApiError::new(ErrorKind::Usage, detail).with_remedy("name one of the gates that are in it"))
+}
 
 impl Agent {
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
@@ -53,6 +67,9 @@ impl Agent {
         }
         let mut gates = self.gates.lock();
         let known = self.runtime.kernel.find(&gates, &request.target).ok();
+        if known.is_none() {
+            check_not_made(&self.runtime.kernel, &target)?;
+        }
         let hint_only = is_hint_only(&request.terms)
             && known.is_none_or(|index| gates[index].class() == Class::Neutral);
         let held = match (&target, known) {

@@ -91,7 +91,7 @@ pub(crate) fn find_in(
     let parsed = Target::parse(target).ok();
     let full = parsed.as_ref().map_or(target.to_owned(), Target::to_string);
     let is_on = |gate: &Gate| match (&parsed, &gate.record.attachment) {
-        (Some(Target::Cgroup(asked)), Attachment::InPlace { group }) => asked == group,
+        (Some(Target::Cgroup(asked)), attachment) => attachment.placed() == Some(asked),
         (Some(of @ (Target::Pid(asked) | Target::Thread(asked))), attachment) => {
             let is_kind = matches!(of, Target::Thread(_)) == gate.record.is_of_thread();
             let process = attachment.process().filter(|_| is_kind);

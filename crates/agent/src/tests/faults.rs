@@ -291,6 +291,36 @@ fn what_falls_back_to_what_it_was_does_not_yield_again() {
     }
 }
 
+/// Starved side work is out of the idle class only while a loop can end that.
+#[test]
+fn an_agent_that_leaves_puts_side_work_back_into_the_idle_class() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        run_limited(&agent, PIDS[0]).unwrap();
+        let mut writer = agent.runtime.quota_writer();
+        writer.set_yielding(&path("/tg-side"), false).unwrap();
+        assert_eq!(bed.file("/tg-side", "cpu.idle"), "0");
+        drop(writer);
+        agent.leave();
+        assert_eq!(bed.file("/tg-side", "cpu.idle"), "1");
+    }
+}
+
+#[test]
+fn terms_go_to_gates_and_not_to_the_groups_that_hold_them() {
+    for kind in KINDS {
+        let (_bed, agent) = begun(kind);
+        run_limited(&agent, PIDS[0]).unwrap();
+        for class in ["side", "main", "neutral"] {
+            let asked = [("class", class), ("cap_hard", "500‰")];
+            let refused = set(&agent, "cgroup:/tg-side", &asked).unwrap_err();
+            assert!(refused.to_string().contains("made this group"), "{refused}");
+        }
+        set(&agent, "cgroup:/tg-side/job", &[("weight", "50")]).unwrap();
+        assert_eq!(agent.gates.lock().len(), 1, "that is the gate's own group");
+    }
+}
+
 #[test]
 fn side_targets_do_not_overlap() {
     for kind in KINDS {

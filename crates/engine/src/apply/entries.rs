@@ -21,6 +21,12 @@ impl Journal {
         self.ledger.of_group(group).next().is_some()
     }
 
+    /// Whether the group was made by us.
+    pub fn has_made(&self, group: &GroupPath) -> bool {
+        let is_made = |change: &Change| matches!(change, Change::Group);
+        self.entry(group, is_made).is_some() || self.is_subgroup(group)
+    }
+
     pub fn limits(&self, group: &GroupPath) -> bool {
         self.entry(group, Change::is_bandwidth).is_some()
     }

@@ -128,11 +128,10 @@ impl Journal {
     /// The owner of a group may have changed its limit since the last write: that is noted before
     /// it is written over.
     fn note_owners(&mut self, group: &GroupPath) -> Result<(), JournalError> {
-        let is_made = |change: &Change| matches!(change, Change::Group);
         let Some(id) = self.id_of(group, Change::is_bandwidth) else {
             return Ok(());
         };
-        if self.id_of(group, is_made).is_some() {
+        if self.has_made(group) {
             return Ok(());
         }
         let Ok(found) = self.groups.bandwidth(group) else {
@@ -498,7 +497,7 @@ impl Journal {
         Ok(self.ledger.record_all(new, changed)?)
     }
 
-    fn is_subgroup(&self, group: &GroupPath) -> bool {
+    pub(super) fn is_subgroup(&self, group: &GroupPath) -> bool {
         let dir = group.parent();
         let mut around = dir.iter().flat_map(|dir| self.ledger.of_group(dir));
         around.any(|entry| {
