@@ -100,7 +100,7 @@ impl Limit {
             Self::SoftCap => "above its soft cap it gets only CPU that no other task wants",
             Self::Parent => "a limit on a group around it",
             Self::Outside => "another program's limit on its group",
-            Self::Frozen => "its group is frozen",
+            Self::Frozen => "its tasks are stopped, or its group is frozen",
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tidegate_api::Limit;
 use tidegate_cgroup::KernelFs;
-use tidegate_cgroup::target::runs;
+use tidegate_cgroup::target::{is_stopped, runs};
 
 /// A task that waits for a CPU for a larger part of the time that it wants one is held back.
 const DELAY_PART: u64 = 20;
@@ -31,6 +31,8 @@ pub struct Counted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
     pub runnable: u64,
+    /// By a signal.
+    pub stopped: u64,
     pub run_ns: u64,
     pub delay_ns: u64,
     pub is_partial: bool,
@@ -82,6 +84,7 @@ impl TaskPoll {
             // The thread's own entry: /proc/PID adds up all threads of the process.
             let dir = format!("/proc/{tid}/task/{tid}");
             let stat = fs.read(Path::new(&format!("{dir}/stat")));
+            counts.stopped += u64::from(stat.as_ref().is_ok_and(|stat| is_stopped(stat)));
             let is_runnable = stat.is_ok_and(|stat| runs(&stat));
             counts.runnable += u64::from(is_runnable);
             let Some(now) = SchedStat::read(fs, &dir) else {
@@ -150,6 +153,8 @@ impl Counted {
             limits.shared(limits.side)
         } else if tasks.runnable > 0 || tasks.is_partial {
             Limit::None
+        } else if tasks.stopped > 0 {
+            Limit::Frozen
         } else {
             Limit::Demand
         }
@@ -182,6 +187,7 @@ mod tests {
             window_ns: 1_000_000_000,
             tasks: TaskCounts {
                 runnable: 1,
+                stopped: 0,
                 run_ns,
                 delay_ns,
                 is_partial: false,
@@ -203,6 +209,8 @@ mod tests {
             ..throttled
         };
         let waiting = awake(500_000_000, 500_000_000);
+        let mut stopped = Counted::default();
+        stopped.tasks.stopped = 1;
         let capped = Limits {
             own: Limit::Cap,
             ..SIDE
@@ -222,6 +230,7 @@ mod tests {
             (waiting, shared, Limit::Weight),
             (waiting, Limits::default(), Limit::None),
             (Counted::default(), SIDE, Limit::Demand),
+            (stopped, SIDE, Limit::Frozen),
         ] {
             assert_eq!(counted.limit(&limits), limit, "{counted:?} {limits:?}");
         }
@@ -269,11 +278,11 @@ mod tests {
         // 903 has waited throughout, and 904 is gone.
         assert_eq!(second.runnable, 3);
         assert_eq!((second.run_ns, second.delay_ns), (1_100, 1_500));
-        task(902, "S", "1700 600 5");
+        task(902, "T", "1700 600 5");
         task(903, "S", "100 1380 10");
         let third = poll.poll(&fs, &tids, 1_000);
         // The kernel counts 1300 when the wait of 903 ends, of which 1000 were counted before.
-        assert_eq!(third.runnable, 1);
+        assert_eq!((third.runnable, third.stopped), (1, 1));
         assert_eq!((third.run_ns, third.delay_ns), (230, 1_300));
         assert!(!second.is_partial);
         let many: Vec<i32> = (901..901 + TASKS_MAX as i32 + 1).collect();

@@ -105,10 +105,11 @@ fn limits(
             ..Limits::default()
         };
     };
-    let (second, is_left_alone) = {
+    let (second, is_left_alone, is_only) = {
         let control = runtime.control();
         let is_left_alone = control.quotas.is_left_alone(moving);
-        (control.meter.second(), is_left_alone)
+        let is_only = control.quotas.is_of_one();
+        (control.meter.second(), is_left_alone, is_only)
     };
     let given = decision.group(moving.as_str());
     let moving = match given.map(|group| group.limit) {
@@ -126,7 +127,8 @@ fn limits(
         side: decision.limit,
         is_shared: gate.usage_cpus.is_some_and(|own_cpus| {
             let others_cpus = side_cpus - own_cpus;
-            others_cpus > 0.01
+            !is_only
+                && others_cpus > 0.01
                 && others_cpus * 2.0 >= own_cpus
                 && (!is_idle_class || others_cpus > main_cpus)
         }),

@@ -6,7 +6,7 @@ mod process;
 mod unit;
 
 pub use name::{GATE_NAME_MAX_BYTES, GateName};
-pub use process::{HeldProcess, ProcessRef, has_exited, runs, stat_field, threads_of};
+pub use process::{HeldProcess, ProcessRef, has_exited, is_stopped, runs, stat_field, threads_of};
 pub(crate) use process::{is_kernel_thread, is_real_time, process_of};
 pub use unit::UnitName;
 

@@ -141,6 +141,11 @@ pub fn runs(stat: &str) -> bool {
     state_of(stat) == Some('R')
 }
 
+/// Whether /proc/PID/stat tells of a task that a signal has stopped.
+pub fn is_stopped(stat: &str) -> bool {
+    state_of(stat) == Some('T')
+}
+
 /// Whether /proc/PID/stat is a task's of SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
 pub(crate) fn is_real_time(stat: &str) -> bool {
     matches!(stat_field(stat, 41), Some(1 | 2 | 6))

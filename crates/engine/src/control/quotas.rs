@@ -32,6 +32,8 @@ pub struct Target {
     /// Unequal weights were seen. A period that came and went with gates would be a write, and so a
     /// refill, each time.
     unequal: bool,
+    /// Several gates are in the group.
+    is_of_several: bool,
 }
 
 impl Target {
@@ -54,6 +56,7 @@ impl Target {
             class_error: WriteError::default(),
             quota_error: WriteError::default(),
             unequal: false,
+            is_of_several: false,
         }
     }
 
@@ -161,6 +164,7 @@ impl Quotas {
                 None => Target::new(one.group.clone(), one.weight, tick_ns),
             };
             target.weight = one.weight;
+            target.is_of_several = one.weight != one.first_weight;
             let own_ucpu = one.own.and_then(|own| own.rate_ucpu());
             target.before_ucpu = one.cap_ucpu;
             target.cap_ucpu = one.cap_ucpu.min(own_ucpu.unwrap_or(u64::MAX));
@@ -216,6 +220,11 @@ impl Quotas {
 
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
+    }
+
+    /// Whether side work is one gate, which shares with no other.
+    pub fn is_of_one(&self) -> bool {
+        matches!(&self.targets[..], [only] if !only.is_of_several)
     }
 
     pub fn targets(&mut self) -> &mut [Target] {
