@@ -288,7 +288,8 @@ pub fn may_give(
     }
     if terms.get(Term::Class.name()).map(String::as_str) != Some("side") {
         let detail = "class: without privilege it can only be side";
-        return Err(denied(detail.to_owned()));
+        return Err(ApiError::new(ErrorKind::Denied, detail)
+            .with_remedy("add --side to `run`, or class=side to `set`"));
     }
     Ok(())
 }

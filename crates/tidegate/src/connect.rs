@@ -71,7 +71,7 @@ pub fn without_agent(run_dir: &RunDir) -> &'static str {
     match has_records(run_dir) {
         true => {
             "no agent runs, and the limits of the last one are still in force; the next `tidegate run` takes them \
-             over, and `tidegate agent repair` undoes them"
+             over, and `tidegate agent repair` undoes them once their commands have ended"
         }
         false => {
             "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one"

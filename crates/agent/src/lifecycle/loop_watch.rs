@@ -1,7 +1,7 @@
 //! What the control loop came to, told once a second as events: side work that starves, an
 //! objective that is missed.
 
-use tidegate_engine::control::{Figure, Protection};
+use tidegate_engine::control::Protection;
 
 use crate::events::EventKind;
 use crate::runtime::Runtime;
@@ -11,9 +11,6 @@ use crate::runtime::Runtime;
 const STARVES_NS: u64 = 900_000_000;
 /// So many polls in a row tell a beginning or an end: main's bursts are neither.
 const POLLS: u32 = 5;
-/// An objective is judged by so many waits, or reports, of the last minute or two.
-const WAITS_MIN: u64 = 200;
-const REPORTS_MIN: u64 = 3;
 
 #[derive(Default)]
 pub(crate) struct LoopWatch {
@@ -87,7 +84,7 @@ impl LoopWatch {
             return;
         };
         // Where main sleeps or reports end, nothing is met and nothing is missed.
-        let Some(is_missed) = is_missed(found) else {
+        let Some(is_missed) = found.is_missed() else {
             return;
         };
         if !self.misses.turns(is_missed) {
@@ -104,19 +101,6 @@ impl LoopWatch {
         let gate = Some(found.objective.gate.as_str());
         runtime.events.tell(kind, gate, what);
     }
-}
-
-/// Whether more of the last minute or two was late than may be; none where there is too little to
-/// tell.
-fn is_missed(found: &Protection) -> Option<bool> {
-    let figure = found.objective.figure;
-    let count_min = match figure {
-        Figure::RunDelay { .. } => WAITS_MIN,
-        Figure::Reported => REPORTS_MIN,
-    };
-    let (runs, late) = (u128::from(found.recent.runs), u128::from(found.recent.late));
-    let can_tell = found.measured && found.recent.runs >= count_min;
-    can_tell.then(|| late * 1_000_000 > runs * u128::from(figure.share_ppm()))
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
     );
     let throttled_for = (
         "gate_throttled_seconds",
-        "How long the gate was throttled, added up over CPUs",
+        "How long it (or all side work) was throttled by that quota, added up over CPUs",
     );
     let burst = ("gate_burst_seconds", "Saved quota that the gate used");
     vec![

@@ -186,7 +186,7 @@ pub(crate) fn change_to(
             gate.record.name
         );
         return Err(ApiError::new(ErrorKind::Usage, detail)
-            .with_remedy(format!("start it again with --{}", changed.class())));
+            .with_remedy(format!("start it again with --class {}", changed.class())));
     }
     let mut again = changed;
     move_to(runtime, gate, &mut again)?;

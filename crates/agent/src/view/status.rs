@@ -10,6 +10,7 @@ use tidegate_engine::clock::{ClockId, clock_ns};
 use tidegate_engine::control::{Control, Figure, Protection, Write};
 use tidegate_engine::sense::WaitHistogram;
 use tidegate_engine::sync::lock;
+use tidegate_law::delay::State;
 
 use super::figures::{ratio, seconds};
 use super::gates::{Detail, gate_views};
@@ -220,7 +221,12 @@ fn objective_view(found: &Protection) -> ObjectiveView {
         }
         .to_owned(),
         extra_ratio: f64::from(found.extra_ppm) / 1e6,
-        state: found.state.as_str().to_owned(),
+        state: match found.is_missed() {
+            // Side work uses too little to be the cause.
+            Some(true) if found.state == State::Fine => "missed",
+            _ => found.state.as_str(),
+        }
+        .to_owned(),
         measured: found.measured,
         runs: waits.runs,
         late_ratio: waits.late as f64 / runs,

@@ -1,6 +1,6 @@
 //! The last step's decision, as every reader gets it.
 
-use tidegate_api::{Decision, GroupDecision, Limit};
+use tidegate_api::{Decision, GroupDecision, Limit, Reason};
 use tidegate_law::HeadroomDecision;
 
 use super::Control;
@@ -52,6 +52,7 @@ impl Control {
             // Side work that starved in the idle class left it, and has the tolerance.
             decision.allowance_cpus = decision.tolerance_cpus;
             decision.limit = Limit::Tolerance;
+            decision.reason = Reason::Floor;
         }
         let stale_ucpu = law.capacity_ucpu / STALE_PART;
         let groups = self

@@ -45,7 +45,7 @@ impl Demand {
         if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
             let start_ppm = default.value.ppm().filter(|ppm| *ppm > 0);
             objective.start_ppm = start_ppm.unwrap_or(OBJECTIVE_START_PPM);
-            headroom = Some((0, "found for the objective".to_owned()));
+            headroom = Some((0, "the objective".to_owned()));
         }
         let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
             let from = match &default.source {

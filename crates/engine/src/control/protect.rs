@@ -64,6 +64,10 @@ pub struct Objective {
     pub from: String,
 }
 
+/// An objective is judged by so many waits, or reports, of the last minute or two.
+const WAITS_MIN: u64 = 200;
+const REPORTS_MIN: u64 = 3;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
     pub objective: Objective,
@@ -80,6 +84,21 @@ pub struct Protection {
     pub raises: u32,
     /// How often a raise was given back since it did not help.
     pub vain: u32,
+}
+
+impl Protection {
+    /// Whether more of the last minute or two was late than may be; none where there is too little
+    /// to tell.
+    pub fn is_missed(&self) -> Option<bool> {
+        let figure = self.objective.figure;
+        let count_min = match figure {
+            Figure::RunDelay { .. } => WAITS_MIN,
+            Figure::Reported => REPORTS_MIN,
+        };
+        let (runs, late) = (u128::from(self.recent.runs), u128::from(self.recent.late));
+        let can_tell = self.measured && self.recent.runs >= count_min;
+        can_tell.then(|| late * 1_000_000 > runs * u128::from(figure.share_ppm()))
+    }
 }
 
 #[derive(Default)]

@@ -322,6 +322,13 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
         Fallback::Floor { bandwidth } => bandwidth,
     };
     let result = match same_group(groups, &entry.group, entry.group_id) {
+        Ok(true)
+            if groups
+                .bandwidth(&entry.group)
+                .is_ok_and(|found| found == due) =>
+        {
+            Ok(Outcome::Kept)
+        }
         Ok(true) => set_if_ours(groups, moving, entry, due),
         Ok(false) => Ok(Outcome::Gone),
         Err(error) => Err(error),

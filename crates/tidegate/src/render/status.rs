@@ -141,6 +141,7 @@ fn objective(view: &StatusView, found: &ObjectiveView) -> String {
         "raised" => "raised a short while ago",
         "release" => "giving back slowly",
         "bound" => "at the bound",
+        "missed" => "side work is not the cause: it uses little above its tolerance",
         "rest" => "given back: it did not help, so side work is not the cause",
         _ => "nothing to add",
     };
