@@ -5,7 +5,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 use tidegate_cgroup::{KernelFs as _, RealFs, cpus};
 
-use tidegate_sim::{Contention, MachineConfig, Scheduler};
+use tidegate_sim::{Contention, MachineConfig};
 
 use crate::clock;
 use crate::options::On;
@@ -140,7 +140,6 @@ pub struct Simulated {
     pub cpus: Vec<u32>,
     pub threads_per_core: u32,
     pub cpus_per_llc: u32,
-    pub scheduler: String,
     /// Timer interrupts come this often.
     pub tick_us: u64,
     /// What neighbours cost: the coefficients in words.
@@ -151,21 +150,16 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Of machines that differ in their sizes and fair classes alone.
+    /// Of machines that differ in their sizes alone.
     pub fn of(models: &[&MachineConfig], seed: u64, command: String) -> Self {
         let mut cpus = distinct(models.iter().map(|model| model.topology.cpus()));
         cpus.sort_unstable();
-        let classes = models.iter().map(|model| match model.scheduler {
-            Scheduler::Eevdf(_) => "EEVDF",
-            Scheduler::Cfs(_) => "CFS",
-        });
         let one_cpu = MachineConfig::new(1);
         let first = models.first().copied().unwrap_or(&one_cpu);
         Simulated {
             cpus,
             threads_per_core: first.topology.threads_per_core(),
             cpus_per_llc: first.topology.cpus_per_llc(),
-            scheduler: distinct(classes).join(" and "),
             tick_us: first.tick_ns / 1_000,
             contention: contention_words(&first.contention),
             seed,
@@ -204,7 +198,7 @@ impl Machine {
                 format!("virtual time, {}: {}", guest.package, guest.machine.line())
             }
             Machine::Simulated(s) => format!(
-                "simulated: {} CPUs ({}, {} CPUs a last-level cache), {}, tick {} us, contention {}, \
+                "simulated: {} CPUs ({}, {} CPUs a last-level cache), EEVDF, tick {} us, contention {}, \
                  seed {}; again: {}",
                 sizes(&s.cpus),
                 match s.threads_per_core {
@@ -212,7 +206,6 @@ impl Machine {
                     n => format!("{n} threads a core"),
                 },
                 s.cpus_per_llc,
-                s.scheduler,
                 s.tick_us,
                 s.contention,
                 s.seed,

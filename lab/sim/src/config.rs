@@ -3,53 +3,10 @@
 use crate::contention::Contention;
 use crate::topology::Topology;
 
-#[derive(Clone, Debug)]
-pub enum Scheduler {
-    /// The fair class of kernels from 6.6 on.
-    Eevdf(EevdfConfig),
-    /// The fair class before 6.6 (seed 001's and 000's baseline).
-    Cfs(CfsConfig),
-}
-
-/// EEVDF with its default features (RUN_TO_PARITY, PREEMPT_SHORT, DELAY_DEQUEUE, WAKEUP_PREEMPTION).
-#[derive(Clone, Debug)]
-pub struct EevdfConfig {
-    /// base_slice_ns; the kernel's default is 700 µs · (1 + log2(min(CPUs, 8))),
-    /// 2.8 ms from 8 CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
-    pub base_slice_ns: u64,
-}
-
-impl EevdfConfig {
-    /// Kernel 6.18's defaults for a machine of this many CPUs.
-    pub fn for_cpus(cpus: u32) -> EevdfConfig {
-        EevdfConfig {
-            base_slice_ns: 700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2()),
-        }
-    }
-}
-
-/// The older fair class's tunables.
-#[derive(Clone, Debug)]
-pub struct CfsConfig {
-    /// sched_latency_ns: the period in which every runnable task runs once.
-    pub latency_ns: u64,
-    pub min_granularity_ns: u64,
-    pub wakeup_granularity_ns: u64,
-    /// Whether seed 001's latency-nice patches are in.
-    pub latency_nice: bool,
-}
-
-impl CfsConfig {
-    /// The kernel's defaults for a machine of this many CPUs.
-    pub fn for_cpus(cpus: u32) -> CfsConfig {
-        let factor = u64::from(1 + cpus.clamp(1, 8).ilog2());
-        CfsConfig {
-            latency_ns: 6_000_000 * factor,
-            min_granularity_ns: 750_000 * factor,
-            wakeup_granularity_ns: 1_000_000 * factor,
-            latency_nice: false,
-        }
-    }
+/// Kernel 6.18's default slice on this many CPUs: 700 µs · (1 + log2(min(CPUs, 8))), 2.8 ms from 8
+/// CPUs on (up to 6.14 the unit was 750 µs: 3 ms).
+pub fn base_slice_ns(cpus: u32) -> u64 {
+    700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2())
 }
 
 /// What the kernel itself takes, in CPU time.
@@ -103,7 +60,6 @@ impl Default for Costs {
 pub struct MachineConfig {
     /// Its CPUs.
     pub topology: Topology,
-    pub scheduler: Scheduler,
     /// The timer tick (HZ=250: 4 ms).
     pub tick_ns: u64,
     pub bandwidth_slice_us: u64,
@@ -119,11 +75,10 @@ pub struct MachineConfig {
 }
 
 impl MachineConfig {
-    /// A machine of one package, EEVDF, HZ=250, and no contention.
+    /// A machine of one package, HZ=250, and no contention.
     pub fn new(cpus: u32) -> MachineConfig {
         MachineConfig {
             topology: Topology::new(cpus, 1, cpus),
-            scheduler: Scheduler::Eevdf(EevdfConfig::for_cpus(cpus)),
             tick_ns: 4_000_000,
             bandwidth_slice_us: 5_000,
             slices_expire: false,

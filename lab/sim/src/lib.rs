@@ -28,7 +28,7 @@ pub mod topology;
 mod values;
 pub mod workloads;
 
-pub use config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
+pub use config::{Costs, MachineConfig, base_slice_ns};
 pub use contention::Contention;
 pub use controller::{Controller, Simulation};
 pub use cpuset::CpuSet;

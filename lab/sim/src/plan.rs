@@ -7,7 +7,7 @@
 
 use tidegate_terms::Terms;
 
-use crate::config::EevdfConfig;
+use crate::config::base_slice_ns;
 use crate::engines::cgroup::{EngineTerms, compile, write_limits};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op, TaskSpec};
@@ -102,7 +102,7 @@ impl Plan {
             })
             .collect();
         let machine = &scenario.machine;
-        let base_ns = EevdfConfig::for_cpus(machine.topology.cpus()).base_slice_ns;
+        let base_ns = base_slice_ns(machine.topology.cpus());
         let tick_ns = machine.tick_ns;
         self.compiled = compile(&mut self.specs, &self.terms, &mut tasks, base_ns, tick_ns);
         self.slices = tasks.iter().map(|task| task.slice_ns).collect();

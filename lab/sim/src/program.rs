@@ -22,7 +22,7 @@ pub struct TaskSpec {
     pub nice: i8,
     /// A slice of its own (`sched_runtime`), clamped to 0.1–100 ms.
     pub slice_ns: Option<u64>,
-    /// Latency hint, −20..=19 (seed 001).
+    /// Latency hint, −20..=19, which the engine `cgroup` turns into a slice.
     pub latency: i8,
     /// CPUs it may use; all of the group's when absent.
     pub cpus: Option<CpuSet>,
@@ -71,9 +71,8 @@ pub enum Op {
     Recv {
         pipe: PipeId,
     },
-    /// Creates a task. What the kernel hands on at fork is handed on here too:
-    /// group, policy, nice, slice, latency hint and cap of the parent replace
-    /// what the child's spec leaves at its default.
+    /// Creates a task. What the kernel hands on at fork is handed on here too: group, policy,
+    /// nice, slice and CPUs of the parent replace what the child's spec leaves at its default.
     Fork {
         child: Box<TaskSpec>,
     },

@@ -38,7 +38,6 @@ pub(crate) struct Task {
     pub(crate) state: TaskState,
     pub(crate) policy: Policy,
     pub(crate) nice: i8,
-    pub(crate) latency: i8,
     /// May use every CPU of the machine.
     pub(crate) anywhere: bool,
     /// Where it runs, waits, or ran last.

@@ -1,7 +1,5 @@
-//! Latency hints under simulated schedulers: cyclictest alone and beside hackbench, hackbench
+//! Latency hints on a simulated machine: cyclictest alone and beside hackbench, hackbench
 //! itself, and what three hogs keep beside a task that hints.
-
-use tidegate_sim::{CfsConfig, Scheduler};
 
 use crate::LabError;
 use crate::experiment::{
@@ -26,10 +24,10 @@ pub static LATENCY: Experiment = Experiment {
         "What a hint cannot do on a stock kernel: a fair class lets nobody run who has had more than a fair share. Beside 640 \
          tasks in one group a timer task has, so that it waits until the others have caught up, however short its slice is \
          (EEVDF's eligibility). In a group of its own its share is half of the machine, and it runs at once.",
-        "Simulated. Mechanism: which task runs next and which it preempts, by each class's rules; under EEVDF a hint is a slice, \
-         under CFS with the latency-nice series an offset in the wakeup comparison. The model's: the machine (the series does \
-         not name its own), what a switch, a wakeup and a message cost, no interrupts and no sections with preemption off (the \
-         series' cyclictest takes 60 us at the least): compare ratios and shapes, not microseconds.",
+        "Published: the latency-nice series on CFS. Simulated: EEVDF, where a hint is a slice. Mechanism: which task runs \
+         next and which it preempts, by the class's rules. The model's: the machine (the series does not name its own), what \
+         a switch, a wakeup and a message cost, no interrupts and no sections with preemption off (the series' cyclictest \
+         takes 60 us at the least): compare ratios and shapes, not microseconds.",
     ],
 };
 
@@ -59,36 +57,12 @@ const TIMER: [Metric; 7] = [
 const ELAPSED: Metric = metric("elapsed_seconds", "seconds", 3);
 const UNFAIR: Metric = scaled("worst_share_off_ratio", "worst share off by, %", 100.0, 3);
 
-/// A way of hinting: its arm, the fair class, and whether it hints.
-#[derive(Clone, Copy)]
-struct Way(&'static str, &'static str, FairClass, bool);
-
-#[derive(Clone, Copy, PartialEq)]
-enum FairClass {
-    Eevdf,
-    Cfs,
-    /// With the latency-nice series.
-    CfsHinted,
-}
-
-const SERIES: &str = "CFS with the latency-nice series";
-const WAYS: [Way; 5] = [
-    Way("cfs", "CFS", FairClass::Cfs, false),
-    Way("cfs_series", SERIES, FairClass::CfsHinted, false),
-    Way(
-        "cfs_series_hint",
-        "... with a hint",
-        FairClass::CfsHinted,
-        true,
-    ),
-    Way("eevdf", "EEVDF", FairClass::Eevdf, false),
-    Way(OURS, "EEVDF, hint as slice", FairClass::Eevdf, true),
-];
+const ARMS: [(&str, &str); 2] = [(WITHOUT, "EEVDF"), (OURS, "EEVDF, hint as slice")];
 /// What is promised, and its own kind without a hint.
 const OURS: &str = "eevdf_hint";
 const WITHOUT: &str = "eevdf";
 
-/// A cell for each case and way. The scene is without what hints, which is a name, a kind and a
+/// A cell for each case and arm. The scene is without what hints, which is a name, a kind and a
 /// hint.
 fn cells(
     ask: &Ask<'_>,
@@ -98,19 +72,13 @@ fn cells(
 ) -> Vec<Cell> {
     let mut cells = Vec::new();
     for case in cases {
-        for Way(key, label, class, has_hint) in WAYS {
+        for (key, label) in ARMS {
             let mut model = sim::plain(cpus);
             model.check = ask.options.quick;
-            if class != FairClass::Eevdf {
-                model.scheduler = Scheduler::Cfs(CfsConfig {
-                    latency_nice: class == FairClass::CfsHinted,
-                    ..CfsConfig::for_cpus(cpus)
-                });
-            }
             let mut own = Scene::new(model, 0, 0, ask.seed(&[seed]));
             let (name, kind, hint) = scene(case, &mut own);
             let load = own.load(name, None, kind);
-            if has_hint {
+            if key == OURS {
                 own.loads[load].hint = Hint::Latency(hint);
             }
             cells.push(Cell::new(case, Arm::new(key, label), 0, own));
@@ -137,23 +105,17 @@ fn timers(ask: &Ask<'_>, cpus: u32) -> Part {
         ("cyclictest", Kind::Cyclictest, SENSITIVE)
     });
     let p99 = |what, arm| Target::new(what, &[arm], P99, "×").cases("beside", "hackbench");
-    let over_idle = |arm| {
-        let what = "cyclictest p99 beside hackbench over an idle machine: {arm}";
-        p99(what, arm).over_case("beside nothing")
-    };
+    let what = "cyclictest p99 beside hackbench over an idle machine: {arm}";
+    let over_idle = p99(what, OURS).over_case("beside nothing");
     let what = "the p99 beside hackbench over the strongest of a stock kernel: {arm}";
     let against = p99(what, OURS).over(WITHOUT);
-    let gain = |arm, hinted: &'static str| {
-        let what = "cyclictest p99 beside hackbench, without a hint over with one";
-        p99(what, arm).over(hinted)
-    };
+    let what = "cyclictest p99 beside hackbench, without a hint over with one";
+    let gain = p99(what, WITHOUT).over(OURS);
     let targets = [
-        over_idle(OURS).bound(Bound::Most(2.0)),
+        over_idle.bound(Bound::Most(2.0)),
         against.bound(Bound::Most(1.05)),
-        gain(WITHOUT, OURS),
         // The series' second run: 19044 us without a hint, 110 with −20.
-        gain("cfs_series", "cfs_series_hint").published(19044.0 / 110.0),
-        over_idle("cfs_series_hint"),
+        gain.published(19044.0 / 110.0),
     ];
     Part::new("cyclictest", "cyclictest", cells, timer_figures, &TIMER).targets(targets)
 }
@@ -191,14 +153,11 @@ fn messages(ask: &Ask<'_>, cpus: u32) -> Part {
         let loops = (loops / groups).max(1);
         ("hackbench", Kind::Hackbench { groups, loops }, YIELDING)
     });
-    let mut targets = Vec::new();
-    for (without, hinted) in [(WITHOUT, OURS), ("cfs_series", "cfs_series_hint")] {
-        for &(groups, published) in sizes {
-            let what = format!("hackbench, {groups} groups, time without hints over with");
-            let target = Target::new(what, &[without], ELAPSED, "×").over(hinted);
-            targets.push(target.cases("groups", groups).published(published));
-        }
-    }
+    let targets = sizes.iter().map(|&(groups, published)| {
+        let what = format!("hackbench, {groups} groups, time without hints over with");
+        let target = Target::new(what, &[WITHOUT], ELAPSED, "×").over(OURS);
+        target.cases("groups", groups).published(published)
+    });
     Part::new("hackbench", "hackbench alone", cells, elapsed, &[ELAPSED]).targets(targets)
 }
 

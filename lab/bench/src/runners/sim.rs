@@ -9,9 +9,9 @@ use tidegate_sim::workloads::{
     Request, TaskSet, Work,
 };
 use tidegate_sim::{
-    Class, Contention, Controller, CpuId, CpuSet, CpuStat, Ctx, EevdfConfig, GroupId, GroupSpec,
-    Histogram, Machine, MachineConfig, Op, Program, Scheduler, SeriesId, SimError, Simulation,
-    TaskId, Topology,
+    Class, Contention, Controller, CpuId, CpuSet, CpuStat, Ctx, GroupId, GroupSpec, Histogram,
+    Machine, MachineConfig, Op, Program, SeriesId, SimError, Simulation, TaskId, Topology,
+    base_slice_ns,
 };
 use tidegate_terms::{Config, RawTerms, Source, Terms as GateTerms};
 
@@ -241,8 +241,8 @@ fn controllers(
     let cpus = config.topology.cpus();
     match scene.keeper {
         Keeper::Tidegate { sense, whole_cores } => {
-            let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
-            let compiled = compile(specs, terms, &mut [], base_slice_ns, config.tick_ns);
+            let base_ns = base_slice_ns(cpus);
+            let compiled = compile(specs, terms, &mut [], base_ns, config.tick_ns);
             let cgroup = CgroupConfig {
                 sensing: sense.unwrap_or_default(),
                 whole_cores,
@@ -289,16 +289,15 @@ fn start(
         seed,
         ..Common::new(load.name, load.group.map_or(GroupId::ROOT, |at| groups[at]))
     };
-    match (load.hint, &scene.model.scheduler) {
-        (Hint::Latency(hint), Scheduler::Cfs(_)) => common.latency = hint,
-        (Hint::Latency(hint), Scheduler::Eevdf(class)) => {
-            let slice_ns = hints::slice_ns(i32::from(hint), class.base_slice_ns);
+    let cpus = scene.model.topology.cpus();
+    match load.hint {
+        Hint::Latency(hint) => {
+            let slice_ns = hints::slice_ns(i32::from(hint), base_slice_ns(cpus));
             common.slice_ns = Some(slice_ns);
         }
-        (Hint::SliceUs(us), Scheduler::Eevdf(_)) => common.slice_ns = Some(us * 1_000),
-        _ => {}
+        Hint::SliceUs(us) => common.slice_ns = Some(us * 1_000),
+        Hint::None | Hint::Nice(_) => {}
     }
-    let cpus = scene.model.topology.cpus();
     let workload = match &load.kind {
         Kind::Server { share } => {
             let per_second = share * f64::from(cpus) * 1_000.0;

@@ -109,7 +109,6 @@ fn a_simulated_report_names_its_machine_and_its_command() {
         cpus: vec![16, 64],
         threads_per_core: 2,
         cpus_per_llc: 16,
-        scheduler: "EEVDF".into(),
         tick_us: 4000,
         contention: "sibling 600 ppt".into(),
         seed: 7,

@@ -154,7 +154,6 @@ impl Machine {
             state: TaskState::New,
             policy: spec.policy,
             nice: spec.nice,
-            latency: spec.latency,
             anywhere: allowed == self.k.cfg.topology.all(),
             cpu,
             group: spec.group,

@@ -121,9 +121,6 @@ impl Machine {
         if child.nice == 0 {
             child.nice = t.nice;
         }
-        if child.latency == 0 {
-            child.latency = t.latency;
-        }
         child.slice_ns = child.slice_ns.or((t.slice_ns > 0).then_some(t.slice_ns));
         child.cpus = child.cpus.or(cold.asked);
         child

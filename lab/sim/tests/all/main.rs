@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod cfs;
 mod engines;
 mod fair;
 mod kernel;

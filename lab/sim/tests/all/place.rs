@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tidegate_sim::controller::{Controller, Simulation};
 use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
 use tidegate_sim::{
-    Bandwidth, CfsConfig, Contention, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine,
-    MachineConfig, Op, PipeId, Policy, Program, Scheduler, TaskId, TaskSpec, Topology,
+    Bandwidth, Contention, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op,
+    PipeId, Policy, Program, TaskId, TaskSpec, Topology,
 };
 
 use tidegate_terms::{Config, RawTerms, Source};
@@ -152,7 +152,6 @@ struct Plan {
     cores: u32,
     threads: u32,
     llcs: u32,
-    scheduler: u8,
     contention: bool,
     /// Whether tasks and groups may be confined to some CPUs.
     confined: bool,
@@ -171,18 +170,16 @@ fn plan() -> impl Strategy<Value = Plan> {
         1u32..5,
         1u32..3,
         1u32..4,
-        0u8..3,
         (any::<(bool, bool)>(), terms),
         prop::collection::vec(task, 1..40),
         prop::collection::vec(write, 0..12),
     )
         .prop_map(
-            |(seed, cores, threads, llcs, scheduler, (chances, terms), tasks, writes)| Plan {
+            |(seed, cores, threads, llcs, (chances, terms), tasks, writes)| Plan {
                 seed,
                 cores,
                 threads,
                 llcs,
-                scheduler,
                 contention: chances.0,
                 confined: chances.1,
                 terms,
@@ -275,11 +272,6 @@ fn build(plan: &Plan) -> (Simulation, Vec<GroupId>) {
     if plan.contention {
         cfg.contention = Contention::MEASURED;
     }
-    if plan.scheduler > 0 {
-        let mut cfs = CfsConfig::for_cpus(cpus);
-        cfs.latency_nice = plan.scheduler > 1;
-        cfg.scheduler = Scheduler::Cfs(cfs);
-    }
     let mut m = Machine::new(cfg).unwrap();
     let mut specs = [0u32, 1, 2].map(|n| {
         let mut spec = GroupSpec::new("g", GroupId(n / 2));
@@ -297,7 +289,6 @@ fn build(plan: &Plan) -> (Simulation, Vec<GroupId>) {
         let program = any_program(kind, number, &pipes);
         let mut spec = TaskSpec::new("task", groups[group as usize % groups.len()], program);
         spec.nice = (number % 40) as i8 - 20;
-        spec.latency = (number >> 8 & 31) as i8 - 16;
         spec.start_ns = number >> 16 & 0x3f_ffff;
         spec.policy = match number >> 40 & 15 {
             0 => Policy::Idle,

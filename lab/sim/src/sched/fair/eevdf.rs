@@ -4,7 +4,8 @@
 //! time V is the mean of these, by weight. An entity whose vruntime is not past
 //! V is eligible: it has not had more than its share. Among those the one with
 //! the earliest deadline = vruntime + slice/weight runs. Source: Stoica and
-//! Abdel-Wahab (1995); kernel/sched/fair.c, 6.18.
+//! Abdel-Wahab (1995); kernel/sched/fair.c, 6.18, with its default features
+//! (RUN_TO_PARITY, PREEMPT_SHORT, DELAY_DEQUEUE, WAKEUP_PREEMPTION).
 //!
 //! V is kept as Σ (v − zero)·w over those who wait, with `zero` close to V, so that
 //! products stay small: |v − zero| is at most two lag bounds, each
@@ -13,18 +14,9 @@
 
 use super::entity::Entity;
 use super::order::Order;
-use crate::config::Scheduler;
 use crate::kernel::NONE;
 
 impl Order {
-    /// The slice of an entity without its own; the older class has none.
-    fn base_slice_ns(&self) -> u64 {
-        match &self.scheduler {
-            Scheduler::Eevdf(config) => config.base_slice_ns,
-            Scheduler::Cfs(_) => 0,
-        }
-    }
-
     /// The running entity of a queue, while it is on it.
     #[inline]
     fn curr_on(&self, rq: u32) -> Option<&Entity> {
@@ -89,11 +81,8 @@ impl Order {
     /// Gives an entity that enters its vruntime, with the lag it left with,
     /// and its deadline.
     pub(super) fn place(&mut self, rq: u32, ent: u32, initial: bool) {
-        if self.cfs().is_some() {
-            return self.cfs_place(rq, ent, initial);
-        }
         let now_v = self.avg_vruntime(rq);
-        let base = self.base_slice_ns();
+        let base = self.base_slice_ns;
         let mut lag = 0;
         if self.rq(rq).nr > 0 {
             // Its own arrival moves V by its part: more lag now, so that it has
@@ -123,14 +112,10 @@ impl Order {
     /// A new deadline once the running entity has used its slice; true if so.
     #[inline]
     pub(super) fn update_deadline(&mut self, rq: u32, ent: u32) -> bool {
-        if self.cfs().is_some() {
-            self.update_min_vruntime(rq);
-            return false;
-        }
         if self.ent(ent).vruntime < self.ent(ent).deadline {
             return false;
         }
-        let base = self.base_slice_ns();
+        let base = self.base_slice_ns;
         let e = self.ent_mut(ent);
         if !e.custom_slice {
             e.slice_ns = base;
@@ -190,17 +175,8 @@ impl Order {
         }
     }
 
-    /// Whether the running entity is no longer protected, so that its CPU is to choose again.
-    #[inline]
-    pub(super) fn protection_over(&self, ent: u32) -> bool {
-        self.cfs().is_none() && !self.protected(ent)
-    }
-
     /// Whether `new`, which has just entered, is to run in place of `curr`.
     pub(super) fn wakeup_preempts(&mut self, rq: u32, new: u32, curr: u32) -> bool {
-        if self.cfs().is_some() {
-            return self.cfs_wakeup_preempts(rq, new, curr);
-        }
         let least = self.ent(new).slice_ns;
         if least >= self.ent(curr).slice_ns {
             return self.pick_eevdf(rq) == new;

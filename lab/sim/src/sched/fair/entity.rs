@@ -10,7 +10,7 @@ use tidegate_law::bandwidth::Silo;
 
 /// Who competes on a run queue: a task, or a group on one CPU.
 pub(crate) struct Entity {
-    /// Its place among those who wait: deadline (EEVDF) or vruntime (CFS), then arrival.
+    /// Its place among those who wait: deadline, then arrival.
     pub(super) place: (i64, u64),
     pub(crate) vruntime: i64,
     pub(crate) deadline: i64,
@@ -39,12 +39,6 @@ pub(crate) struct Entity {
     pub(crate) rel_deadline: bool,
     /// SCHED_IDLE, or a cpu.idle group.
     pub(crate) idle: bool,
-    /// CFS: the queue that `vruntime` is relative to while it sleeps.
-    pub(super) home: u32,
-    /// CFS: CPU time since it was picked.
-    pub(super) ran_ns: u64,
-    /// CFS with latency hints: the hint, -20 to 19.
-    pub(super) latency: i8,
 }
 
 impl Entity {
@@ -68,9 +62,6 @@ impl Entity {
             custom_slice: false,
             rel_deadline: false,
             idle: false,
-            home: NONE,
-            ran_ns: 0,
-            latency: 0,
         }
     }
 
@@ -111,10 +102,6 @@ pub(crate) struct Rq {
     pub(super) sum_key: i64,
     pub(super) sum_load: i64,
     pub(super) zero: i64,
-    /// CFS: the least vruntime so far.
-    pub(super) min_vruntime: i64,
-    /// CFS: who was preempted last.
-    pub(super) last: u32,
     /// Tasks here and below: queued, of these able to run, of these idle-class.
     pub(crate) h_queued: u32,
     pub(crate) h_runnable: u32,
@@ -147,8 +134,6 @@ impl Rq {
             sum_key: 0,
             sum_load: 0,
             zero: 0,
-            min_vruntime: 0,
-            last: NONE,
             h_queued: 0,
             h_runnable: 0,
             h_idle: 0,

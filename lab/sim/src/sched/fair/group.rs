@@ -108,9 +108,6 @@ impl Fair {
     /// Changes an entity's weight; its lag in CPU time stays. The CPU's running
     /// task has been charged.
     pub(super) fn reweight(&mut self, ent: u32, weight: u64) {
-        if self.order.cfs().is_some() {
-            return self.order.cfs_reweight(ent, weight);
-        }
         let (rq, old) = (self.order.ent(ent).rq, self.order.ent(ent).weight);
         let scale = |virtual_ns: i64| scale(virtual_ns, old, weight);
         if !self.order.ent(ent).on_rq {

@@ -6,11 +6,10 @@
 //! too ([`Entity`]). What runs is found from the root down, what runs is charged from the
 //! task up. Files, by idea:
 //!
-//! - `cfs`: the same in kernels before 6.6, with the latency hints of 2022 as a switch;
 //! - `eevdf`: whose turn it is among equals of one queue (kernel 6.12 to 6.18);
 //! - `queue`: entering and leaving queues, up the hierarchy;
 //! - here: the walk down from the root to the task whose turn it is, and what changes at a switch;
-//! - `order`: entities and run queues, by either rule;
+//! - `order`: entities and run queues;
 //! - `group`: a group's weight on each CPU (`calc_group_shares`), changes of weight;
 //! - `pelt`: the load means that those weights come from;
 //! - `bandwidth`: cpu.max, by `law/bandwidth.h` in the kernel's mode, and how a group that is out
@@ -20,7 +19,6 @@
 //! placement, util_est and frequency, real-time tasks and the fair server.
 
 mod bandwidth;
-mod cfs;
 mod eevdf;
 mod entity;
 mod group;
@@ -31,6 +29,7 @@ mod verify;
 mod weight;
 
 use crate::Ns;
+use crate::config::base_slice_ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::balance::Balance;
@@ -89,7 +88,7 @@ impl Fair {
     pub(crate) fn new(k: &Kernel) -> Fair {
         Fair {
             order: Order {
-                scheduler: k.cfg.scheduler.clone(),
+                base_slice_ns: base_slice_ns(k.cpus.len() as u32),
                 ents: Vec::new(),
                 rqs: Vec::new(),
                 ncpu: k.cpus.len() as u32,
@@ -149,7 +148,6 @@ impl Fair {
         t.ent = ent;
         e.idle = t.policy == Policy::Idle;
         e.weight = task_weight(t.policy, t.nice);
-        e.latency = t.latency;
         if t.slice_ns > 0 {
             e.slice_ns = t.slice_ns;
             e.custom_slice = true;
@@ -245,9 +243,6 @@ impl Fair {
     }
 
     fn pick_entity(&self, rq: u32) -> u32 {
-        if let Some(config) = self.order.cfs() {
-            return self.order.pick_cfs(config, rq);
-        }
         let buddy = self.order.rq(rq).buddy;
         if buddy != NONE && self.order.eligible(rq, buddy) {
             return buddy;
@@ -320,16 +315,12 @@ impl Fair {
             self.order.remove_waiting(rq, ent);
             self.order.protect(rq, ent);
         }
-        self.order.ent_mut(ent).ran_ns = 0;
         self.order.rq_mut(rq).curr = ent;
     }
 
     /// The tick of a CPU that runs a fair task.
     pub(crate) fn tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         self.update_curr(k, cpu);
-        if self.order.cfs().is_some() {
-            self.order.cfs_tick(k, cpu, task);
-        }
         let mut ent = k.task(task).ent;
         while ent != NONE {
             let rq = self.order.ent(ent).rq;

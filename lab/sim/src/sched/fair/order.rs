@@ -1,14 +1,13 @@
-//! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`],
-//! [`super::cfs`]).
+//! Entities, their run queues, and the rule by which one of them is first ([`super::eevdf`]).
 
 use super::entity::{Entity, Rq};
-use crate::config::Scheduler;
 use crate::ids::{CpuId, GroupId};
 use crate::kernel::NONE;
 
 /// All run queues of the class.
 pub(crate) struct Order {
-    pub(super) scheduler: Scheduler,
+    /// The slice of an entity without its own.
+    pub(super) base_slice_ns: u64,
     pub(crate) ents: Vec<Entity>,
     pub(super) rqs: Vec<Rq>,
     pub(super) ncpu: u32,
@@ -56,26 +55,20 @@ impl Order {
 
     /// Puts an entity among those who wait.
     pub(super) fn add_waiting(&mut self, rq: u32, ent: u32) {
-        let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &mut self.ents[ent as usize];
         q.seq += 1;
-        e.place = (if cfs { e.vruntime } else { e.deadline }, q.seq);
-        if !cfs {
-            q.sum_key += (e.vruntime - q.zero) * e.load();
-            q.sum_load += e.load();
-        }
+        e.place = (e.deadline, q.seq);
+        q.sum_key += (e.vruntime - q.zero) * e.load();
+        q.sum_load += e.load();
         q.waiting.insert(e.place, ent);
     }
 
     pub(super) fn remove_waiting(&mut self, rq: u32, ent: u32) {
-        let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &self.ents[ent as usize];
-        if !cfs {
-            q.sum_key -= (e.vruntime - q.zero) * e.load();
-            q.sum_load -= e.load();
-        }
+        q.sum_key -= (e.vruntime - q.zero) * e.load();
+        q.sum_load -= e.load();
         q.waiting.remove(&e.place);
     }
 
@@ -177,9 +170,6 @@ impl Order {
     }
 
     pub(super) fn clear_buddy(&mut self, mut rq: u32, mut ent: u32) {
-        if self.cfs().is_some() {
-            self.cfs_clear_last(rq, ent);
-        }
         while self.rq(rq).buddy == ent {
             self.rq_mut(rq).buddy = NONE;
             ent = self.rq(rq).ent;

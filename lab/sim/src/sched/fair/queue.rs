@@ -50,12 +50,11 @@ impl Fair {
             let rq = self.order.ent(ent).rq;
             let e = self.order.ent_mut(ent);
             e.vruntime += e.virtual_ns(delta);
-            e.ran_ns += delta;
             let over = self.order.update_deadline(rq, ent);
             if self.order.rq(rq).limited {
                 self.account_runtime(k, rq, delta);
             }
-            if self.order.rq(rq).nr > 1 && (over || self.order.protection_over(ent)) {
+            if self.order.rq(rq).nr > 1 && (over || !self.order.protected(ent)) {
                 k.resched(cpu);
                 self.order.clear_buddy(rq, ent);
             }
@@ -87,25 +86,18 @@ impl Fair {
     pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
         self.order.clear_buddy(rq, ent);
         let at_once = how.special || how.stopped || how.delayed;
-        let may_stay = how.sleep && !at_once && self.order.cfs().is_none();
-        if may_stay && !self.order.eligible(rq, ent) {
+        if how.sleep && !at_once && !self.order.eligible(rq, ent) {
             self.order.ent_mut(ent).delayed = true;
             return false;
         }
         self.update_load(k.now, rq);
         self.sleep_load(k.now, ent);
-        let cfs = self.order.cfs().is_some();
-        if !cfs {
-            self.order.update_lag(rq, ent);
-        }
+        self.order.update_lag(rq, ent);
         if self.order.rq(rq).curr != ent {
             self.order.remove_waiting(rq, ent);
         }
-        if cfs {
-            self.order.cfs_leave(rq, ent, how.sleep);
-        }
         let e = self.order.ent_mut(ent);
-        if !how.sleep && !cfs {
+        if !how.sleep {
             e.deadline -= e.vruntime;
             e.rel_deadline = true;
         }
@@ -121,9 +113,6 @@ impl Fair {
         q.nr -= 1;
         if q.nr == 0 && q.limited {
             self.return_runtime(k, rq);
-        }
-        if cfs {
-            self.order.update_min_vruntime(rq);
         }
         self.update_group_weight(k.now, ent);
         true

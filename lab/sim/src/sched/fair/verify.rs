@@ -61,9 +61,7 @@ fn verify_queue(fair: &Fair, rq: u32) -> Result<(), String> {
         sum_key += i128::from(e.vruntime - q.zero) * i128::from(e.load());
         sum_load += e.load();
     }
-    // The older class has no use for these sums, and keeps none.
-    let kept = order.cfs().is_none();
-    if kept && (sum_key != i128::from(q.sum_key) || sum_load != q.sum_load) {
+    if sum_key != i128::from(q.sum_key) || sum_load != q.sum_load {
         let kept = (q.sum_key, q.sum_load);
         return Err(format!(
             "{}: sums {kept:?}, really {:?}",
