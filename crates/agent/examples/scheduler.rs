@@ -207,7 +207,6 @@ fn cap(terms: &Terms) -> Option<CapTerms> {
     (cap.hard_ppt.is_some() || cap.soft_ppt.is_some()).then_some(cap)
 }
 
-/// A line of statistics.
 #[derive(Serialize)]
 struct Line<'a> {
     uptime_s: f64,

@@ -87,7 +87,6 @@ pub struct SweepReport {
     pub refused: Option<String>,
 }
 
-/// What one sweep may do.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepBudget {
     pub moves: usize,

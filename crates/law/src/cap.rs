@@ -20,7 +20,6 @@ pub use ffi::{
 pub enum Scope {
     #[default]
     Group = ffi::TG_CAP_GROUP,
-    /// The tasks of one process.
     Process = ffi::TG_CAP_PROCESS,
     Task = ffi::TG_CAP_TASK,
 }
@@ -37,7 +36,6 @@ impl Terms {
         }
     }
 
-    /// Terms for a whole group.
     pub fn group(hard: Option<u32>, soft: Option<u32>, granularity_ns: u64) -> Self {
         Self::new(hard, soft, Scope::Group, granularity_ns)
     }

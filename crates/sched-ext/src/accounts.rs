@@ -29,7 +29,6 @@ pub fn accounts_for(cpus: u32) -> u32 {
 pub struct WorkStat {
     /// CPU time as main or neutral work.
     pub main_ns: u64,
-    /// CPU time as side work.
     pub side_ns: u64,
     /// CPU time out of a soft cap.
     pub background_ns: u64,
@@ -41,7 +40,6 @@ impl WorkStat {
         self.main_ns + self.side_ns + self.background_ns
     }
 
-    /// Takes in other work.
     pub fn add(&mut self, other: &WorkStat) {
         self.main_ns += other.main_ns;
         self.side_ns += other.side_ns;

@@ -5,7 +5,6 @@ use crate::log;
 /// A failure of this engine.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedExtError {
-    /// The kernel has no sched_ext.
     #[error(
         "sched_ext: kernel {release}: {why}; use a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT (Debian: linux-image-cloud-amd64 of trixie-backports)"
     )]

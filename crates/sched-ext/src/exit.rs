@@ -16,7 +16,6 @@ const UNREGISTERED: u32 = 64;
 /// (`EXT_CODE_REAL_TIME`).
 const LEFT_REAL_TIME: i64 = 1;
 
-/// The end of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchedulerEnd {
     /// The kernel's number for it (`enum scx_exit_kind`).

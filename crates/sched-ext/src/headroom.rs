@@ -12,7 +12,6 @@ use crate::object::get;
 /// was side work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HeadroomStats {
-    /// Why the allowance is what it is.
     pub reason: Reason,
     /// What side work may use from the last step on, in millionths of a CPU, as are those below.
     pub allowance_ucpu: u64,

@@ -21,17 +21,11 @@ pub use skeleton::{MainSkel, MainSkelBuilder, OpenMainSkel};
 
 /// `EXT_KINDS` of `bpf/core/intf.h`, as are the others here.
 pub const KINDS: usize = 3;
-/// `EXT_LIMITS_MAX`.
 pub const LIMITS_MAX: u32 = 4_096;
-/// `EXT_ACCOUNTS_LEAST`.
 pub const ACCOUNTS_LEAST: u32 = 64;
-/// `EXT_DELAYS`.
 pub const DELAYS: usize = 28;
-/// `EXT_LLCS_MAX`.
 pub const LLCS_MAX: u32 = 64;
-/// `EXT_HINTS`.
 pub const HINTS: usize = 40;
-/// `EXT_CPUS_MAX`.
 pub const CPUS_MAX: u32 = 8_192;
 /// `EXT_CAPS_EACH`: a task is held to at most so many caps of nested groups.
 pub const CAPS_NESTED_MAX: usize = 4;

@@ -15,7 +15,6 @@ pub struct LimitStat {
     pub cgroup_id: u64,
     /// CPU time a period; None: no limit (any more).
     pub quota_us: Option<u64>,
-    /// Length of a period.
     pub period_us: u64,
     /// Unused quota that may be carried over.
     pub burst_us: u64,

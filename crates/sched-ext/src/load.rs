@@ -32,7 +32,6 @@ const PERIOD_OF_ONE_NS: u64 = 6_000_000;
 /// What the scheduler is told at the start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The CPUs.
     pub machine: Machine,
     /// A task's slice, in nanoseconds: 0.1 to 100 ms.
     pub slice_ns: u64,
@@ -45,7 +44,6 @@ pub struct Options {
     pub quota_slice_ns: u64,
     /// Idle to keep while there is side work, of the machine, where no gate says.
     pub headroom_ppm: u32,
-    /// Tuning of the headroom law.
     pub tuning: HeadroomConfig,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,

@@ -81,7 +81,6 @@ impl Machine {
         self.known.get(cpu as usize).copied().unwrap_or(false)
     }
 
-    /// The first known CPU of a cache.
     fn first_cpu(&self, llc: u32) -> u32 {
         let in_cache = |place: &&CpuPlace| place.llc == llc;
         let known = |place: &&CpuPlace| self.knows(place.cpu);
@@ -112,7 +111,6 @@ impl Machine {
         self.places.len() as u32
     }
 
-    /// CPUs that are online.
     pub fn online(&self) -> u32 {
         self.known.iter().filter(|known| **known).count() as u32
     }

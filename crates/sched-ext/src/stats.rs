@@ -20,7 +20,6 @@ use crate::terms::GateTerms;
 pub struct CpuStats {
     /// CPU time of main and neutral work.
     pub main_ns: u64,
-    /// CPU time of side work.
     pub side_ns: u64,
     /// CPU time of what is out of its soft cap.
     pub background_ns: u64,
@@ -96,7 +95,6 @@ pub struct GateStat {
     pub work: WorkStat,
     /// Its group's own quota, if it has or had one.
     pub quota: Option<LimitStat>,
-    /// Its cap, if it has one.
     pub cap: Option<CapStat>,
     /// Runs of its tasks that only the kernel's watchdog made necessary, by its quota and its cap.
     pub min_runs: u64,
@@ -104,7 +102,6 @@ pub struct GateStat {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// All CPUs together.
     pub total: CpuStats,
     /// Groups with a quota, and those that had one.
     pub limits: Vec<LimitStat>,

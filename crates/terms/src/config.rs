@@ -81,7 +81,6 @@ impl Roots {
     }
 }
 
-/// The longest configuration file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The text of a configuration file. A pipe or a device could keep the reader waiting for ever; a

@@ -21,7 +21,6 @@ pub enum Source {
         /// From 1, in characters.
         column: u32,
     },
-    /// A flag of `tidegate run`.
     RunFlag,
     /// `tidegate set`.
     Set,

@@ -25,7 +25,6 @@ impl Terms {
         Terms::from_candidates(named).expect("a class is called by its own name")
     }
 
-    /// The weight of its group (`cpu.weight`).
     pub fn cpu_weight(&self) -> u32 {
         match self.weight.value {
             Weight::Idle => 1,

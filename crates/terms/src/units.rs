@@ -26,7 +26,6 @@ pub struct Share {
 
 impl Share {
     pub const ZERO: Share = Share { ppm: 0 };
-    /// 1 %.
     pub const ONE_PERCENT: Share = Share { ppm: 10_000 };
     pub const FIVE_PERCENT: Share = Share { ppm: 50_000 };
     pub const TWENTY_PERCENT: Share = Share { ppm: 200_000 };
@@ -176,7 +175,6 @@ impl fmt::Display for TimeSpan {
     }
 }
 
-/// An amount of CPU.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

@@ -122,7 +122,6 @@ fn own_slice_ns() -> Option<f64> {
 pub enum Machine {
     Host(HostMachine),
     Guest(Guest),
-    /// A simulated one.
     Simulated(Simulated),
 }
 

@@ -241,9 +241,7 @@ pub struct Latency {
     pub completed: u64,
     pub avg_us: f64,
     pub p50_us: f64,
-    /// 90th percentile.
     pub p90_us: f64,
-    /// 99th percentile.
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,

@@ -55,10 +55,8 @@ impl Default for Costs {
     }
 }
 
-/// A machine to build.
 #[derive(Clone, Debug)]
 pub struct MachineConfig {
-    /// Its CPUs.
     pub topology: Topology,
     /// The timer tick (HZ=250: 4 ms).
     pub tick_ns: u64,

@@ -10,7 +10,6 @@ use crate::ids::{CPUS_MAX, CpuId};
 const WORD_BITS: u32 = 64;
 const WORDS: usize = (CPUS_MAX / WORD_BITS) as usize;
 
-/// A set of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CpuSet {
     words: [u64; WORDS],
@@ -71,7 +70,6 @@ impl CpuSet {
         }
     }
 
-    /// Whether a CPU is in the set.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.words
@@ -103,7 +101,6 @@ impl CpuSet {
         next_member(from.0, end, |index| self.words[index] | other.words[index])
     }
 
-    /// The CPUs that are in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         let mut words = self.words;
         for (word, other) in words.iter_mut().zip(&other.words) {

@@ -14,9 +14,7 @@ pub enum SimError {
     Range {
         what: &'static str,
         got: u64,
-        /// The least that is allowed.
         low: u64,
-        /// The most that is allowed.
         high: u64,
     },
     /// A machine that cannot be.
@@ -29,11 +27,7 @@ pub enum SimError {
     #[error(
         "{what}: the CPUs that it names and those of its group have none in common; name one below {cpus} of its group's"
     )]
-    NoCpu {
-        what: String,
-        /// CPUs of the machine.
-        cpus: u32,
-    },
+    NoCpu { what: String, cpus: u32 },
     /// A change that this kernel refuses.
     #[error("{what}: {why}; {remedy}")]
     Refused {
@@ -54,9 +48,7 @@ pub enum SimError {
 pub struct Violation {
     pub rule: &'static str,
     pub at_ns: Ns,
-    /// On which CPU, where that is known.
     pub cpu: Option<CpuId>,
-    /// Which task, where that is known.
     pub task: Option<TaskId>,
     pub seed: u64,
     pub detail: String,

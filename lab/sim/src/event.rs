@@ -32,7 +32,6 @@ pub(crate) enum Next {
     /// What the CPU's task is doing is done.
     End(CpuId),
     Timer(Timer),
-    /// The CPU's tick.
     Tick(CpuId),
 }
 

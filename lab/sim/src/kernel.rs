@@ -34,7 +34,6 @@ pub(crate) struct Kernel {
     /// CPUs that must choose again at this instant.
     pub(crate) resched: CpuSet,
     pub(crate) any_resched: bool,
-    /// CPUs that run nothing.
     pub(crate) idle: CpuSet,
     /// CPUs with more than one task that could run.
     pub(crate) crowded: CpuSet,

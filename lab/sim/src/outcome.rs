@@ -8,7 +8,6 @@ use crate::spec::{Class, CpuStat};
 pub struct Outcome {
     pub scenario: String,
     pub seed: u64,
-    /// CPUs of the machine.
     pub cpus: u32,
     /// The engine's name.
     pub engine: &'static str,
@@ -25,7 +24,6 @@ pub struct Outcome {
     pub series: Vec<SeriesOutcome>,
     /// Use over time, a sample a window.
     pub samples: Vec<Sample>,
-    /// Length of a window.
     pub window_ns: u64,
     /// What the machine refused an engine.
     pub refusals: Vec<String>,

@@ -11,7 +11,6 @@ use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 use crate::prng::Prng;
 use crate::spec::Policy;
 
-/// A task to spawn.
 #[derive(Debug)]
 pub struct TaskSpec {
     pub name: String,
@@ -59,7 +58,6 @@ pub enum Op {
     SleepUntil {
         at_ns: Ns,
     },
-    /// Sleeps for a while.
     Sleep {
         for_ns: u64,
     },
@@ -106,9 +104,7 @@ pub(crate) struct World {
 /// What a program sees of the machine.
 pub struct Ctx<'a> {
     pub now_ns: Ns,
-    /// The task that runs the program.
     pub task: TaskId,
-    /// The CPU it runs on.
     pub cpu: CpuId,
     /// The task's own stream of random numbers: what it draws does not depend
     /// on what other tasks do.
@@ -118,7 +114,6 @@ pub struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// Adds a value to a series.
     pub fn record(&mut self, series: SeriesId, value_ns: u64) {
         self.world.series[series.index()].record(value_ns);
     }

@@ -15,7 +15,6 @@ pub enum Policy {
     Idle,
 }
 
-/// A group to add.
 #[derive(Clone, Debug)]
 pub struct GroupSpec {
     pub name: String,

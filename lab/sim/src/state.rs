@@ -78,7 +78,6 @@ pub(crate) struct TaskCold {
 #[derive(Default)]
 pub(crate) struct Cpu {
     pub(crate) curr: Option<TaskId>,
-    /// Charged up to here.
     pub(crate) charged_to: Ns,
     /// Work advanced up to here.
     pub(crate) worked_to: Ns,

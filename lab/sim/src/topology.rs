@@ -27,21 +27,14 @@ pub enum TopologyError {
          a core's threads share one cache"
     )]
     Threads {
-        /// Threads of one core.
         threads_per_core: u32,
-        /// CPUs of one cache.
         cpus_per_llc: u32,
     },
     /// The CPUs of a cache do not divide the machine.
     #[error(
         "topology: cpus_per_llc: {cpus_per_llc}: does not divide the machine's {cpus} CPUs; choose a divisor"
     )]
-    Llc {
-        /// CPUs of one cache.
-        cpus_per_llc: u32,
-        /// CPUs of the machine.
-        cpus: u32,
-    },
+    Llc { cpus_per_llc: u32, cpus: u32 },
 }
 
 impl Topology {
@@ -75,12 +68,10 @@ impl Topology {
         Ok(())
     }
 
-    /// CPUs of the machine.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Threads of one core.
     pub fn threads_per_core(&self) -> u32 {
         self.threads_per_core
     }
@@ -90,7 +81,6 @@ impl Topology {
         self.cpus_per_llc
     }
 
-    /// Cores of the machine.
     pub fn cores(&self) -> u32 {
         self.cpus / self.threads_per_core
     }
@@ -100,7 +90,6 @@ impl Topology {
         self.cpus / self.cpus_per_llc
     }
 
-    /// The core that a CPU is a thread of.
     pub fn core_of(&self, cpu: CpuId) -> u32 {
         cpu.0 / self.threads_per_core
     }
@@ -110,7 +99,6 @@ impl Topology {
         cpu.0 / self.cpus_per_llc
     }
 
-    /// The threads of a core.
     pub fn core_cpus(&self, core: u32) -> std::ops::Range<u32> {
         core * self.threads_per_core..(core + 1) * self.threads_per_core
     }
@@ -120,7 +108,6 @@ impl Topology {
         self.core_cpus(self.core_of(cpu))
     }
 
-    /// The CPUs of a cache.
     pub fn llc_cpus(&self, llc: u32) -> std::ops::Range<u32> {
         llc * self.cpus_per_llc..(llc + 1) * self.cpus_per_llc
     }

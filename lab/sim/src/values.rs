@@ -117,7 +117,6 @@ pub(crate) fn level<'de, D: Deserializer<'de>, T: From<i8>>(from: D) -> Result<T
     })
 }
 
-/// A number of CPUs.
 pub(crate) fn cpus<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
     let write = format!("a whole number from 1 to {CPUS_MAX}");
     by(from, &write, |text| within(whole(text)?, 1, CPUS_MAX))

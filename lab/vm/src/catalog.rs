@@ -48,7 +48,6 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
     pub fn parse(word: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == word)
     }

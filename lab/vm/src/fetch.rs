@@ -102,7 +102,6 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, VmError> {
     download(&apt, &packages(&list, newest), &directory)
 }
 
-/// Reads the package lists anew.
 pub(crate) fn refresh_list(cache: &Path, apt: &PrivateApt) -> Result<(), VmError> {
     apt.run("apt-get", &["update", "-q"], cache, "read the package list")?;
     fs::write(list_stamp(cache), SUITE)

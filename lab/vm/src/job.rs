@@ -33,7 +33,6 @@ pub struct Job {
     pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
     pub command: Vec<String>,
-    /// Variables of its environment.
     pub environment: Vec<(String, String)>,
     /// Further files: the place in the guest, and the file here.
     pub files: Vec<(String, PathBuf)>,

@@ -12,7 +12,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Module to the modules that it imports from.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// A source file of a crate.
 struct Source {
     /// Its module's path below the root.
     module: Vec<String>,

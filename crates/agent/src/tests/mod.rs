@@ -455,7 +455,6 @@ fn alerts(agent: &Agent) -> String {
     alerts.iter().cloned().collect::<Vec<_>>().join("\n")
 }
 
-/// Names of the gates that the agent lists.
 pub fn gate_names(agent: &Agent) -> Vec<String> {
     agent
         .gates
@@ -465,7 +464,6 @@ pub fn gate_names(agent: &Agent) -> Vec<String> {
         .collect()
 }
 
-/// Groups that the journal tells of.
 pub fn in_journal(agent: &Agent) -> Vec<GroupPath> {
     agent
         .runtime

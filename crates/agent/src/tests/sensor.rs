@@ -17,7 +17,6 @@ pub struct FakeSensor {
 }
 
 pub const STEP_NS: u64 = 5_000_000;
-/// CPUs of the fake machine.
 pub const CPUS: u64 = 2;
 
 impl Sensor for FakeSensor {

@@ -120,7 +120,6 @@ impl HeldProcess {
     }
 }
 
-/// Whether the process of a pidfd has exited.
 pub fn has_exited(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))

@@ -22,7 +22,6 @@ const FILES_MAX: usize = 512;
 /// A kind of lock that a process may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// flock(2).
     Flock,
     /// fcntl(2), the process's.
     Posix,

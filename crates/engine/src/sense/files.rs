@@ -14,7 +14,6 @@ pub struct KeptFile {
 }
 
 impl KeptFile {
-    /// Opens `path` for reading.
     pub fn open(path: &Path) -> Result<Self, SenseError> {
         let file = File::open(path).map_err(|why| SenseError::read(path, why))?;
         Ok(Self {

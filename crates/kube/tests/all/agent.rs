@@ -49,7 +49,6 @@ impl FakeAgent {
         self.folder.path().join("tidegate.sock")
     }
 
-    /// A folder for cgroups.
     pub fn cgroups(&self) -> &Path {
         self.folder.path()
     }

@@ -74,7 +74,6 @@ impl Printed {
 }
 
 impl Bed {
-    /// A control plane, with options of its program.
     pub fn start(options: &[&str]) -> Self {
         let program = std::env::var(CONTROL_PLANE)
             .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));

@@ -6,7 +6,6 @@ use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, H
 const CPUS: u64 = 4;
 const DT_NS: u64 = 5_000_000;
 const MACHINE_UCPU: u64 = CPUS * 1_000_000;
-/// 5 % of the machine.
 const MOST_UCPU: i64 = MACHINE_UCPU as i64 / 20;
 
 fn law(headroom_ppm: u32) -> Headroom {

@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::common::{Instance, OtherGroup, or_skip, wait_for};
 use crate::support_kill::processes::kill9;
 
-/// The events of that kind so far.
 fn of_kind(instance: &Instance, kind: &str) -> Vec<Value> {
     let text = instance.ok(&["events", "--json"]);
     let all = text.lines().map(|line| serde_json::from_str(line).unwrap());

@@ -81,7 +81,6 @@ impl Bed {
         found
     }
 
-    /// The quota of the group of a side gate.
     fn quota(&self, gate: &str) -> String {
         let group = self.instance.gate(gate)["cgroup"]
             .as_str()

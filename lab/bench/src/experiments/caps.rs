@@ -60,7 +60,6 @@ fn ours() -> (Arm, Keeper) {
     (Arm::new(OURS, "Tidegate"), Keeper::TIDEGATE)
 }
 
-/// The term of a cap.
 fn cap(kind: &str, ppt: Option<u32>) -> Vec<String> {
     let term = ppt.map(|ppt| format!("cap_{kind}={ppt}‰"));
     term.into_iter().collect()

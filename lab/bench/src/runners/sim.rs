@@ -211,7 +211,6 @@ fn topology(cpus: u32) -> Topology {
     Topology::new(cpus, threads, cache.unwrap_or(cpus))
 }
 
-/// The terms that the group has as a gate.
 fn terms(group: &Group, keeper: Keeper) -> Result<GateTerms, LabError> {
     let is_tidegate = matches!(keeper, Keeper::Tidegate { .. });
     let is_held = |term: &&String| is_tidegate || term.starts_with("class=");

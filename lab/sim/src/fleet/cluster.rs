@@ -16,9 +16,7 @@ const SCORED_NODES: usize = 50;
 const STARVED_PERCENT: u64 = 60;
 
 pub struct Settings {
-    /// Nodes of the cluster.
     pub nodes: usize,
-    /// CPUs of each.
     pub cpus_milli: u64,
     pub seconds: u64,
     /// Time passes in such steps.

@@ -22,7 +22,6 @@ const NOISE_STEP_S: u64 = 5;
 
 /// Main's use of each node's CPUs over days, made up from a seed.
 pub struct Days {
-    /// CPUs of each node, in millicores.
     pub cpus_milli: u64,
     /// Main's use at its highest hour, on the average node.
     pub peak_ppt: u64,

@@ -9,7 +9,6 @@ struct Pod {
     ends: u64,
 }
 
-/// A node of the cluster.
 #[derive(Default)]
 pub struct Node {
     pub standing_milli: Option<u64>,

@@ -28,7 +28,6 @@ impl Machine {
         &self.k.cfg
     }
 
-    /// CPUs of the machine.
     pub fn cpus(&self) -> u32 {
         self.k.cpus.len() as u32
     }
@@ -173,7 +172,6 @@ impl Machine {
         t.work_done_ns + if running { self.k.progress(t.cpu).1 } else { 0 }
     }
 
-    /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
         self.k.cpus[cpu.index()].curr
     }

@@ -11,7 +11,6 @@ use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
 pub struct Sides {
     /// The groups that hold all side work.
     pub side: Vec<GroupId>,
-    /// The groups of main work.
     pub main: Vec<GroupId>,
 }
 

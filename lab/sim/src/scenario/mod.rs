@@ -81,7 +81,6 @@ impl Override {
         }
     }
 
-    /// A key and its value.
     pub fn new(key: &str, value: &str) -> Override {
         Override {
             key: key.to_owned(),

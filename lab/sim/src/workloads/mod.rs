@@ -97,7 +97,6 @@ impl Work {
 pub struct Common {
     /// Its name; tasks and series are named after it.
     pub name: String,
-    /// The group of its tasks.
     pub group: GroupId,
     pub policy: Policy,
     pub nice: i8,
@@ -132,7 +131,6 @@ impl Common {
         }
     }
 
-    /// A task of the workload.
     pub fn task(&self, role: &str, program: impl Program + 'static) -> TaskSpec {
         let program: Box<dyn Program> = match self.end_ns {
             None => Box::new(program),

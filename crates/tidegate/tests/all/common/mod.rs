@@ -106,7 +106,6 @@ impl Instance {
         command
     }
 
-    /// `tidegate WORDS`.
     pub fn tidegate(&self, words: &[&str]) -> Command {
         let mut command = self.on(Command::new(&self.binary));
         command.args(words);
@@ -161,7 +160,6 @@ impl Instance {
         });
     }
 
-    /// Its `--json` answer.
     pub fn json(&self, words: &[&str]) -> serde_json::Value {
         let mut words = words.to_vec();
         words.push("--json");

@@ -66,12 +66,10 @@ fn of_instance(prefix: &str, words: &[&str]) -> Vec<i32> {
     pids().into_iter().filter(runs_word).collect()
 }
 
-/// Agents of the instance.
 pub fn agents(prefix: &str) -> Vec<i32> {
     of_instance(prefix, &["agent", "run"])
 }
 
-/// Guardians of the instance.
 pub fn guardians(prefix: &str) -> Vec<i32> {
     of_instance(prefix, &["guardian"])
 }

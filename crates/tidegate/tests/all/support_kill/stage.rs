@@ -203,7 +203,6 @@ impl Stage {
     }
 }
 
-/// The directory of the one side root.
 pub fn side_root(instance: &Instance) -> PathBuf {
     cpu_mount().0.join(format!("{}-side", instance.prefix()))
 }

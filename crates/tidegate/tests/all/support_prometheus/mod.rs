@@ -100,7 +100,6 @@ impl Prometheus {
         }
     }
 
-    /// The alerts that fire.
     pub fn firing(&self) -> Vec<String> {
         let answer = self.get("alerts").unwrap_or_default();
         let alerts = answer["data"]["alerts"].as_array().cloned();

@@ -42,7 +42,6 @@ pub fn executable() -> Result<PathBuf, LabError> {
     })
 }
 
-/// The last lines of a log.
 fn last_words(log: &Path, count: usize) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -140,7 +139,6 @@ impl Tidegate {
         }
     }
 
-    /// `tidegate status --json`.
     pub fn status(&self) -> Result<Value, LabError> {
         let text = self.call(["status", "--json"].into_iter())?;
         serde_json::from_slice(&text)

@@ -35,7 +35,6 @@ pub struct SoftCap {
     pub weight: u32,
 }
 
-/// What the engine is to do.
 #[derive(Clone, Debug, Default)]
 pub struct EngineTerms {
     pub demand: Demand,
@@ -45,7 +44,6 @@ pub struct EngineTerms {
     pub side: Vec<Side>,
     /// The topmost groups of class main.
     pub main: Vec<GroupId>,
-    /// Groups under a soft cap.
     pub soft: BTreeMap<GroupId, SoftCap>,
 }
 

@@ -12,7 +12,6 @@ use koordinator::Koordinator;
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSeen {
     pub seen: Observation,
-    /// CPUs of the node.
     pub cpus_milli: u64,
     pub main_milli: u64,
     pub side_milli: u64,

@@ -106,7 +106,6 @@ struct Search {
     without: CpuSet,
 }
 
-/// The state of balance.
 #[derive(Default)]
 pub(crate) struct Balance {
     levels: Vec<Level>,

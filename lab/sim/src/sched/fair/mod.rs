@@ -157,7 +157,6 @@ impl Fair {
         self.order.ents.push(e);
     }
 
-    /// The CPU for a task that wakes.
     pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
         // Taken out for the while, so that the class can be asked for loads.
         let mut placement = std::mem::take(&mut self.placement);
@@ -166,7 +165,6 @@ impl Fair {
         cpu
     }
 
-    /// The CPU for a new task.
     pub(crate) fn select_new(&self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
         idlest_cpu(k, self, task, parent)
     }

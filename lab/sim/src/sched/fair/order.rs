@@ -15,7 +15,6 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The queue of a group on a CPU.
     #[inline]
     pub(crate) fn rq_of(&self, group: GroupId, cpu: CpuId) -> u32 {
         group.0 * self.ncpu + cpu.0

@@ -36,7 +36,6 @@ pub(crate) enum Waker {
     Timer,
 }
 
-/// What is remembered of a task.
 #[derive(Clone, Copy, Default)]
 struct TaskHistory {
     /// The CPU before the last.
