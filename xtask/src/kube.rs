@@ -84,6 +84,7 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
                 Some(test) => tests.args(["--exact", &format!("node::{test}")]),
                 None => tests.arg("node::"),
             };
+            skip_without_helm(&mut tests, "node::a_node_with_static_cpus");
             done(tests.env("TIDEGATE_NODE", folder))
         }
         Some("scale") => {
@@ -107,10 +108,7 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             for apart in ["node::", "scale::", "cost::"] {
                 tests.args(["--skip", apart]);
             }
-            if find("helm").is_none() {
-                println!("skipped: kube: the chart: no helm; install it and put it in PATH");
-                tests.args(["--skip", "chart::"]);
-            }
+            skip_without_helm(&mut tests, "chart::");
             done(tests.args(arguments))
         }
     }
@@ -127,6 +125,13 @@ fn tests(control_plane: &Path, options: &[&str]) -> Command {
     tests.args(options).args(["--", "--include-ignored"]);
     tests.env("TIDEGATE_CONTROL_PLANE", control_plane);
     tests
+}
+
+fn skip_without_helm(tests: &mut Command, names: &str) {
+    if find("helm").is_none() {
+        println!("skipped: kube: {names}: no helm; install it and put it in PATH");
+        tests.args(["--skip", names]);
+    }
 }
 
 /// What a node is made of: Debian's packages, a kubelet, and images of our programs and of the

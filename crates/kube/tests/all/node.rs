@@ -2,6 +2,7 @@
 //! placed, gets what the headroom leaves, survives an upgrade, a kubelet that starts again and an
 //! agent that is killed, starves, moves, is resized, and keeps running when Tidegate is removed.
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::agent::FakeAgent;
@@ -108,10 +109,15 @@ fn life(bed: &Bed, pod: &str) -> String {
     )
 }
 
+/// As it is in the name of the pod's group.
+fn uid(bed: &Bed, pod: &str) -> String {
+    let uid = bed.field(&format!("-n work pod {pod}"), ".metadata.uid");
+    uid.replace('-', "_")
+}
+
 /// The pod's group in the guest.
 fn group(bed: &Bed, pod: &str) -> String {
-    let uid = bed.field(&format!("-n work pod {pod}"), ".metadata.uid");
-    let uid = uid.replace('-', "_");
+    let uid = uid(bed, pod);
     format!(
         "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice"
     )
@@ -136,12 +142,19 @@ fn is_ready(bed: &Bed) -> bool {
     our_pod(bed, ".status.containerStatuses[*].ready") == "true true true"
 }
 
-/// Installs Tidegate in a cluster without pods, with eviction on and the rule's numbers made short.
-fn install(bed: &Bed) {
-    bed.apply_manifests("tidegate.yaml");
+/// A namespace for pods, and nothing of an earlier test.
+fn clear(bed: &Bed) {
     bed.namespace("work", "tidegate.dev/may-be-main: 'true'");
     bed.kubectl("-n work delete deployments,pods --all --force --grace-period=0");
     bed.kubectl(&format!("delete node {NAME} --ignore-not-found"));
+}
+
+/// Installs Tidegate in a cluster without pods, with eviction on and the rule's numbers made short.
+fn install(bed: &Bed) {
+    for file in ["tidegate.yaml", "side-cpu.yaml"] {
+        bed.apply_manifests(file);
+    }
+    clear(bed);
     let with = SHORT.map(|number| ["--with", number]);
     let words: Vec<&str> = with
         .into_iter()
@@ -199,6 +212,88 @@ fn a_node_that_loses_power_and_comes_back_with_the_driver_cgroupfs() {
     has_room(bed, 300);
     let rejected = bed.kubectl("get pods -A --field-selector status.phase=Failed -o name");
     assert_eq!(rejected, "");
+}
+
+/// Kubelet gives main a CPU of its own. The pods run before Tidegate is installed, and afterwards.
+#[test]
+#[ignore = "needs a machine and helm: make kube-node"]
+fn a_node_with_static_cpus_from_helm_install_to_uninstall() {
+    let bed = bed();
+    bed.kubectl(&format!(
+        "-n {NAMESPACE} delete daemonsets,deployments --all"
+    ));
+    clear(bed);
+    let machine = Machine::boot(bed);
+    machine.shell(
+        r"printf 'cpuManagerPolicy: static\nsystemReserved: {cpu: 500m}\n' >>/etc/kubernetes/kubelet.yaml
+        rm /var/lib/kubelet/cpu_manager_state && systemctl restart kubelet",
+    );
+    let cpu = || bed.field(&format!("node {NAME}"), ".status.allocatable.cpu");
+    bed.until(|| cpu() == "1500m", "kubelet reserves a CPU");
+    bed.kubectl(&format!("taint node {NAME} tidegate.dev/agent-not-ready-"));
+    let main = pod("main", "tidegate.dev/class: main", "duty, '20', '10000'");
+    let whole = "{limits: {cpu: 1, memory: 16Mi}}";
+    bed.apply(&main.replace("{requests: {cpu: 50m, memory: 8Mi}}", whole));
+    let terms = "tidegate.dev/class: side, tidegate.dev/cap-hard: 200m";
+    let limited = "{limits: {cpu: 500m}, requests";
+    bed.apply(&pod("side", terms, "burn").replace("{requests", limited));
+    let cpus = |pod: &str| {
+        let id = life(bed, pod).replace("containerd://", "");
+        let scope = format!("cri-containerd-{id}.scope");
+        machine.shell(&format!(
+            "find /sys/fs/cgroup/kubepods.slice -name {scope} -exec cat {{}}/cpuset.cpus ';'"
+        ))
+    };
+    bed.until(
+        || cpus("main") == "1\n" && cpus("side") == "0\n",
+        "kubelet keeps the pods apart",
+    );
+    let [of_main, of_side] = ["main", "side"].map(|pod| uid(bed, pod));
+    let limits = || {
+        machine.shell(&format!(
+            r"find /sys/fs/cgroup/kubepods.slice \( -path '*{of_main}*' -o -path '*{of_side}*' \) \
+            \( -name 'cpu.[imuw]*' -o -name cpuset.cpus \) | sort | xargs grep ''"
+        ))
+    };
+    let before = limits();
+
+    helm(
+        bed,
+        &format!("upgrade --install tidegate {CHART} --take-ownership"),
+    );
+    installed(bed, &machine);
+    let side = group(bed, "side");
+    bed.until(|| machine.is_side(&side), "its group is side");
+    let used = machine.shell(&format!(
+        "used() {{ read -r _ used <{side}/cpu.stat; echo $used; }}
+        before=$(used); sleep 20; echo $(($(used) - before))"
+    ));
+    let used_s = used.trim().parse::<f64>().expect("a number") / 1e6;
+    assert!((1.0..4.4).contains(&used_s), "{used_s} s of 20 s");
+    let of_containers = |all: &str| {
+        let lines = all.lines().filter(|line| line.contains(".scope/"));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(of_containers(&before), of_containers(&limits()));
+
+    helm(bed, "uninstall tidegate");
+    assert_eq!(our_pod(bed, ".metadata.name"), "", "our pod is gone");
+    assert_eq!(before, limits());
+    nothing_is_left(&machine);
+}
+
+const CHART: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../packaging/kubernetes/chart"
+);
+
+fn helm(bed: &Bed, command: &str) {
+    let mut helm = Command::new("helm");
+    helm.args(["--namespace", NAMESPACE, "--kubeconfig"]);
+    helm.arg(bed.kubeconfig()).args(command.split_whitespace());
+    let output = helm.output().expect("helm is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {said}");
 }
 
 fn installed(bed: &Bed, machine: &Machine) {
@@ -420,6 +515,10 @@ fn uninstalled(bed: &Bed, machine: &Machine) {
             machine.shell("cat /tmp/agent.log /tmp/guardian.log")
         );
     }
+    nothing_is_left(machine);
+}
+
+fn nothing_is_left(machine: &Machine) {
     let left = machine.shell("pidof tidegate; find /sys/fs/cgroup -name '*tidegate*'; true");
     assert_eq!(left, "", "processes and groups of Tidegate's");
 }
