@@ -113,8 +113,8 @@ pub struct QuotaTarget {
 }
 
 /// The kernel keeps weights below a quota only while the group runs for long enough at a time: with
-/// a period of 10 ms, gates of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask
-/// vm kernel-weights-under-quota`).
+/// a period of 10 ms, gates of 100 and 300 get nearly equal parts; with 100 ms, nearly theirs
+/// (quota-weights in `lab/sim/tests/kernel.txt`).
 fn period_us(unequal: bool) -> u64 {
     if unequal {
         50_000
