@@ -172,7 +172,7 @@ impl Kernel {
             Ok(false) => {
                 let detail =
                     format!("group {root}: another agent, with a run directory of its own, has it");
-                let remedy = "ask that one (--host), stop it, or set TIDEGATE_PREFIX";
+                let remedy = "ask that one (TIDEGATE_RUN_DIR), stop it, or set TIDEGATE_PREFIX";
                 Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(remedy))
             }
             Err(error) => {

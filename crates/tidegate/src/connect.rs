@@ -1,57 +1,21 @@
-//! Reaching the agent: that of `--host`, else that of the run directory.
+//! Reaching the agent of the run directory.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::{client, has_records};
-use tidegate_api::client::{Client, Host};
+use tidegate_api::client::Client;
 use tidegate_api::{ApiError, ErrorKind};
 
 use tidegate_api::Exit;
 use tidegate_api::cli::Failure;
 
-const HOST_VARIABLE: &str = "TIDEGATE_HOST";
-
-static HOST: OnceLock<Option<Host>> = OnceLock::new();
-
-/// Takes the value of `--host`, or else of its variable, for all that follows.
-pub fn use_host(flag: Option<&str>) -> Result<(), Failure> {
-    let variable = std::env::var(HOST_VARIABLE);
-    let variable = variable.ok().filter(|text| !text.is_empty());
-    let (name, text) = match (flag, &variable) {
-        (Some(text), _) => ("--host", text),
-        (None, Some(text)) => (HOST_VARIABLE, text.as_str()),
-        (None, None) => return Ok(()),
-    };
-    let host = Host::parse(text)
-        .map_err(|why| Failure::new(Exit::Usage, format!("{name}: \"{text}\" {why}")))?;
-    // Once a process.
-    let _ = HOST.set(Some(host));
-    Ok(())
-}
-
-fn host() -> Option<&'static Host> {
-    HOST.get()?.as_ref()
-}
-
-/// Whether another socket than the run directory's was asked for.
-pub fn is_other_host() -> bool {
-    host().is_some()
-}
-
 pub fn socket() -> PathBuf {
-    match host() {
-        Some(host) => host.socket().to_owned(),
-        None => RunDir::from_env().socket(),
-    }
+    RunDir::from_env().socket()
 }
 
 pub fn to_agent() -> Result<Client, Failure> {
-    if let Some(host) = host() {
-        return to_host(host);
-    }
     let run_dir = RunDir::from_env();
     client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
@@ -83,24 +47,13 @@ pub fn is_running() -> bool {
     to_agent().is_ok()
 }
 
-/// The agent of another socket, which is never started from here.
-fn to_host(host: &Host) -> Result<Client, Failure> {
-    Client::connect(host.socket()).map_err(|error| {
-        let remedy = "start it there, or leave out --host and TIDEGATE_HOST";
-        Failure::from(error.with_remedy(remedy))
-    })
-}
-
 /// How long a call is repeated when the agent is asked too often: a loop of short commands is no
 /// misuse.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Calls the agent that runs now, or a new one.
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result<R, Failure> {
-    let client = match host() {
-        Some(host) => to_host(host)?,
-        None => client::connect_or_start(&RunDir::from_env())?,
-    };
+    let client = client::connect_or_start(&RunDir::from_env())?;
     let started = Instant::now();
     loop {
         match call(&client) {

@@ -30,7 +30,7 @@ pub fn is_needed() -> bool {
         let machine = discover(&RealFs::new(), None);
         machine.is_ok_and(|machine| machine.refusal().is_none())
     };
-    !connect::is_other_host() && UnixStream::connect(connect::socket()).is_err() && !can_have_one()
+    UnixStream::connect(connect::socket()).is_err() && !can_have_one()
 }
 
 /// Makes this process yield as far as it may, by the levels that any process may give itself, and

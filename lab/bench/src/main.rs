@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     cli::set_program("tidegate-lab");
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let done = cli::parse(cmd::Cli::command(), &words, "")
-        .and_then(|read| read.map_or(Ok(Exit::Ok), |(typed, _)| cmd::dispatch(typed)));
+        .and_then(|read| read.map_or(Ok(Exit::Ok), cmd::dispatch));
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {

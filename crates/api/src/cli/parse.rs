@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::error::ErrorKind;
-use clap::{ArgMatches, Command, FromArgMatches};
+use clap::{Command, FromArgMatches};
 
 use super::{Failure, program};
 use crate::Exit;
@@ -15,10 +15,9 @@ pub fn parse<C: FromArgMatches>(
     command: Command,
     words: &[OsString],
     prefix: &str,
-) -> Result<Option<(C, ArgMatches)>, Failure> {
+) -> Result<Option<C>, Failure> {
     let read = command.try_get_matches_from(words);
-    let read = read.and_then(|matches| Ok((C::from_arg_matches(&matches)?, matches)));
-    let error = match read {
+    let error = match read.and_then(|matches| C::from_arg_matches(&matches)) {
         Ok(read) => return Ok(Some(read)),
         Err(error) => error,
     };

@@ -8,7 +8,6 @@
 //! # }
 //! ```
 
-mod host;
 mod http;
 mod pass_on;
 mod stream;
@@ -27,7 +26,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-pub use host::{Host, HostError};
 pub use http::ANSWER_BYTES_MAX;
 use http::{JSON, exchange, in_query, internal, patiently, refusal, request};
 pub use pass_on::pass_on;

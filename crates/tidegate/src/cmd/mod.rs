@@ -20,11 +20,9 @@ pub mod top;
 pub mod unset;
 pub mod web;
 
-use clap::{Arg, ArgMatches, Command, CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 use tidegate_api::Exit;
 use tidegate_api::cli::{self, Failure};
-
-use crate::connect;
 
 /// Run side work on the CPU time that main work leaves
 #[derive(Parser)]
@@ -34,9 +32,7 @@ use crate::connect;
     max_term_width = 80,
     arg_required_else_help = true
 )]
-#[command(
-    help_template = "{about}\n\n{usage-heading} tidegate [--host unix:PATH] COMMAND ...{after-help}"
-)]
+#[command(help_template = "{about}\n\n{usage-heading} tidegate COMMAND ...{after-help}")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Cmd,
@@ -81,38 +77,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Agent", &["agent", "metrics", "report", "recording"]),
 ];
 
-/// Commands that ask an agent and nothing else: the others are about this machine's files and
-/// processes.
-const ASKING: &[&str] = &[
-    "run", "set", "unset", "measure", "status", "explain", "top", "events", "web", "metrics",
-    "report",
-];
-const ASKING_ABOUT_POLICY: &[&str] = &["show", "diff", "apply", "confirm", "rollback", "reload"];
-
-const HOST: &str = "host";
-
-fn host() -> Arg {
-    Arg::new(HOST)
-        .long(HOST)
-        .value_name("unix:PATH")
-        .help("Use the agent of this socket [env: TIDEGATE_HOST]")
-}
-
-/// Adds `--host` to those of the subcommands.
-fn add_host(command: &mut Command, names: &[&str]) {
-    for one in command.get_subcommands_mut() {
-        if names.contains(&one.get_name()) {
-            *one = std::mem::take(one).arg(host());
-        }
-    }
-}
-
 pub fn command() -> Command {
-    let mut command = Cli::command().arg(host());
-    add_host(&mut command, ASKING);
-    if let Some(policy) = command.find_subcommand_mut("policy") {
-        add_host(policy, ASKING_ABOUT_POLICY);
-    }
+    let command = Cli::command();
     let (short, long) = (names_by_group(&command), lines_by_group(&command));
     command.after_help(short).after_long_help(long)
 }
@@ -149,27 +115,6 @@ fn lines_by_group(command: &Command) -> String {
         }
     }
     text + "See tidegate help COMMAND about one command, man tidegate for exit codes."
-}
-
-/// Puts `--host` in force, before or behind the command.
-pub fn use_host(matches: &ArgMatches) -> Result<(), Failure> {
-    let mut host = None;
-    let mut at = Some(matches);
-    let mut takes_it = false;
-    while let Some(matches) = at {
-        let found = matches.try_get_one::<String>(HOST);
-        takes_it = found.is_ok();
-        host = found.ok().flatten().or(host);
-        at = matches.subcommand().map(|(_, within)| within);
-    }
-    match (host, takes_it) {
-        (host, true) => connect::use_host(host.map(String::as_str)),
-        (None, false) => Ok(()),
-        (Some(_), false) => {
-            let why = "--host: this command is about this machine, not about the agent of a socket; leave it out";
-            Err(Failure::new(Exit::Usage, why))
-        }
-    }
 }
 
 pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {

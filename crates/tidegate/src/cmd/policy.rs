@@ -133,7 +133,7 @@ fn diff(args: &JsonArgs) -> Result<Exit, Failure> {
 
 fn difference() -> Result<PolicyChangeView, Failure> {
     match connect::to_agent() {
-        Err(failure) if failure.exit == Exit::Unreachable && !connect::is_other_host() => {
+        Err(failure) if failure.exit == Exit::Unreachable => {
             Ok(tidegate_agent::diff_without_agent(&RunDir::from_env())?)
         }
         agent => Ok(agent?.diff()?),

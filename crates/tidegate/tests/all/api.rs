@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use crate::common::{Background, Instance, describe, ends_with, or_skip, stdout, wait_for};
+use crate::common::{Background, Instance, or_skip, wait_for};
 use crate::support_hostile::{as_nobody, ask, connect, post, request};
 
 /// The document with a way to the agent.
@@ -248,48 +248,4 @@ fn a_stream_without_privilege_shows_no_command_line() {
     assert!(read().contains("sleep 100"), "root sees it");
     let text = as_nobody(read);
     assert!(!text.contains("sleep 100"), "{text}");
-}
-
-#[test]
-fn a_host_names_the_agent_and_starts_none() {
-    let instance = or_skip!(Instance::new("host"));
-    let _worker = instance.sleeper("worker");
-    let other = instance.beside("other");
-    let socket = instance.run_dir().join("tidegate.sock");
-    let host = format!("unix:{}", socket.display());
-    let here = instance.json(&["status"])["pid"].clone();
-    assert_eq!(other.json(&["--host", &host, "status"])["pid"], here);
-    assert_eq!(other.json(&["status", "--host", &host])["pid"], here);
-    other.ok(&["set", "worker", "weight=50", "--host", &host]);
-    other.ok(&["unset", "worker", "weight", "--host", &host]);
-    let by_variable = |words: &[&str], value: &str| {
-        let mut command = other.tidegate(words);
-        command.env("TIDEGATE_HOST", value).output().unwrap()
-    };
-    let shown = by_variable(&["status"], &host);
-    assert!(stdout(&shown).contains("worker"), "{}", describe(&shown));
-    // What is about this machine does not ask an agent.
-    let doctor = by_variable(&["doctor"], "nonsense");
-    ends_with(&doctor, 0);
-    let missing = format!("unix:{}", other.path().join("missing.sock").display());
-    for (host, words, code, names) in [
-        ("tcp:127.0.0.1:1", "status", 2, "write unix:/path"),
-        ("/run/x.sock", "status", 2, "write unix: before it"),
-        (&*missing, "status", 3, "leave out --host"),
-        (&*missing, "set pid:1 class=side", 3, "missing.sock"),
-        (&*missing, "run --side -- true", 125, "missing.sock"),
-        (&*host, "agent run", 2, "leave it out"),
-        (&*host, "agent stop", 2, "leave it out"),
-    ] {
-        let words: Vec<&str> = ["--host", host]
-            .into_iter()
-            .chain(words.split(' '))
-            .collect();
-        let said = other.fails(&words, code);
-        assert!(said.contains(names), "{words:?}: {said}");
-    }
-    assert!(
-        !other.run_dir().join("tidegate.sock").exists(),
-        "none is started"
-    );
 }
