@@ -66,12 +66,6 @@ impl Bandwidth {
         }
     }
 
-    /// Whether this limit lets through no more than `other` does, by rate and by burst.
-    pub fn no_looser_than(&self, other: &Self) -> bool {
-        let burst_no_above = other.quota_us.is_none() || self.burst_us <= other.burst_us;
-        self.rate_no_above(other) && burst_no_above
-    }
-
     /// Quota over period as v1 compares a child's with its parent's: 20 bits of fraction
     /// (`to_ratio`); no limit is above all others.
     pub fn ratio(&self) -> u128 {
@@ -179,19 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn looser_is_by_rate_then_burst() {
+    fn rates_are_compared_exactly() {
         let tenth = Bandwidth::limit(10_000, 100_000);
-        assert!(Bandwidth::limit(1_000, 10_000).no_looser_than(&tenth));
-        assert!(!Bandwidth::limit(1_001, 10_000).no_looser_than(&tenth));
-        assert!(tenth.no_looser_than(&Bandwidth::unlimited()));
-        assert!(!Bandwidth::unlimited().no_looser_than(&tenth));
-        assert!(
-            !Bandwidth {
-                burst_us: 1,
-                ..tenth
-            }
-            .no_looser_than(&tenth)
-        );
+        assert!(Bandwidth::limit(1_000, 10_000).rate_no_above(&tenth));
+        assert!(!Bandwidth::limit(1_001, 10_000).rate_no_above(&tenth));
+        assert!(tenth.rate_no_above(&Bandwidth::unlimited()));
+        assert!(!Bandwidth::unlimited().rate_no_above(&tenth));
     }
 
     proptest! {

@@ -163,7 +163,7 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 	if err := p.run("kube-controller-manager", append(p.options,
 		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", ports[4]), "--cert-dir="+p.dir, "--use-service-account-credentials=true",
-		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--service-account-private-key-file="+file("accounts.key"), "--root-ca-file="+file("server.crt"))...); err != nil {
 		return nil, err
 	}

@@ -254,9 +254,8 @@ mod order_tests {
             for step in order(from, to) {
                 apply(&mut state, &step);
                 prop_assert!(state.quota_us.is_none_or(|quota| state.burst_us <= quota), "{state}");
-                let rate_only = Bandwidth { burst_us: 0, ..state };
                 prop_assert!(
-                    rate_only.no_looser_than(&from) || rate_only.no_looser_than(&to),
+                    state.rate_no_above(&from) || state.rate_no_above(&to),
                     "{from} -> {state} -> {to}"
                 );
             }

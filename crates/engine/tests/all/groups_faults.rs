@@ -42,11 +42,7 @@ fn a_bandwidth_change_with_one_refusal_is_never_looser_than_both_ends() {
                     match result {
                         Ok(_) => assert_eq!(stands, to),
                         Err(GroupError::HalfBandwidth { .. }) => {
-                            let rate = Bandwidth {
-                                burst_us: 0,
-                                ..stands
-                            };
-                            let bounded = rate.no_looser_than(&from) || rate.no_looser_than(&to);
+                            let bounded = stands.rate_no_above(&from) || stands.rate_no_above(&to);
                             assert!(bounded, "{from} -> {stands} -> {to}");
                         }
                         Err(error) => assert_eq!(stands, from, "{error}"),
