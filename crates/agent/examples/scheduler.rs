@@ -3,11 +3,11 @@
 //! all tasks back at SIGINT.
 //!
 //! ```text
-//! scheduler [--gate 'cgroup:/PATH TERM=VALUE ...' | --gate 'pid:N CAP=VALUE ...']... [--json] [--audit] [--cost] [--caches N]
+//! scheduler [--gate 'cgroup:/PATH TERM=VALUE ...']... [--json] [--audit] [--cost] [--caches N]
 //! scheduler --verify CPUS,CACHES
 //! ```
 //!
-//! `pid:N` is one thread and all that it forks. `--json`: a line each second, not only the last.
+//! `--json`: a line each second, not only the last.
 //! `--audit`: `miscounted` says how many members of run queues do not exist or are not counted (not
 //! exact while tasks wake up). `--cost`: the kernel counts what callbacks cost. `--caches`: the
 //! CPUs are dealt out to so many last-level caches. `--verify`: the kernel checks the programs for a
@@ -144,34 +144,23 @@ const HONOURED: [&str; 8] = [
     "cap_scope",
 ];
 
-/// Groups' gates are set before any task is under it: side work is not main for a moment. A task
-/// has a context only afterwards.
+/// Gates are set before any task is under it: side work is not main for a moment.
 fn load(
     options: &Options,
     gates: &[String],
     names: &mut BTreeMap<u64, String>,
 ) -> Result<SchedExt, Failure> {
     let mount = discover::discover(&RealFs::new(), None)?.cpu.mount;
-    let mut tasks = Vec::new();
     let mut sched_ext = SchedExt::prepare(options)?;
     for gate in gates {
         let (target, terms) = gate.split_once(' ').unwrap_or((gate, ""));
         let terms = gate_terms(terms)?;
-        if let Some(path) = target.strip_prefix("cgroup:/") {
-            let id = std::fs::metadata(mount.join(path))?.ino();
-            names.insert(id, format!("/{path}"));
-            sched_ext.set_gate(id, &terms)?;
-        } else {
-            let pid = target
-                .strip_prefix("pid:")
-                .ok_or("no cgroup:/ and no pid:")?;
-            tasks.push((pid.parse()?, terms.cap));
-        }
+        let path = target.strip_prefix("cgroup:/").ok_or("no cgroup:/")?;
+        let id = std::fs::metadata(mount.join(path))?.ino();
+        names.insert(id, format!("/{path}"));
+        sched_ext.set_gate(id, &terms)?;
     }
     sched_ext.attach()?;
-    for (pid, cap) in tasks {
-        sched_ext.set_task_cap(pid, cap.as_ref())?;
-    }
     Ok(sched_ext)
 }
 

@@ -9,16 +9,12 @@ use crate::intf::{Bucket, CapAsk, MainSkel, TokenBucket};
 use crate::object::{self, bytes, get};
 use crate::terms::{CapScope, CapTerms};
 
-/// `ESRCH` of a task that is gone, or has no context.
-const NO_TASK: &str = "no such task, or the table of caps is full";
+const TABLE_FULL: &str = "the table of caps is full";
 
 /// A gate's cap and its counts, since it was set; those of all its processes or tasks together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CapStat {
-    /// The group's cgroup id, or 0 for a task's own.
     pub cgroup_id: u64,
-    /// The task that was given it, or 0 for a group's.
-    pub pid: u32,
     pub terms: CapTerms,
     pub buckets: u32,
     /// What the family's own bucket of the hard cap holds; below zero: owes.
@@ -61,10 +57,8 @@ impl CapStat {
             return None;
         }
         let some = |ppt: u32| (ppt != NONE).then_some(ppt);
-        let is_gate = bucket.is_gate != 0;
         Some(CapStat {
-            cgroup_id: if is_gate { bucket.owner } else { 0 },
-            pid: if is_gate { 0 } else { bucket.owner as u32 },
+            cgroup_id: bucket.owner,
             terms: CapTerms {
                 hard_ppt: some(terms.hard_ppt),
                 soft_ppt: some(terms.soft_ppt),
@@ -87,16 +81,10 @@ impl CapStat {
     }
 }
 
-/// Asks for a cap on a gate's group, or on one task; the caller raises the generation.
-pub fn ask(
-    skel: &MainSkel<'_>,
-    cgroup_id: u64,
-    pid: u32,
-    terms: &CapTerms,
-) -> Result<(), SchedExtError> {
+/// Asks for a cap on a gate's group; the caller raises the generation.
+pub fn ask(skel: &MainSkel<'_>, cgroup_id: u64, terms: &CapTerms) -> Result<(), SchedExtError> {
     let ask = CapAsk {
         cgroup_id,
-        pid,
         hard_ppt: terms.hard_ppt.unwrap_or(NONE),
         soft_ppt: terms.soft_ppt.unwrap_or(NONE),
         scope: terms.scope as u32,
@@ -104,7 +92,7 @@ pub fn ask(
     };
     match object::call(&skel.progs.set_cap, bytes(&ask))? {
         0 => Ok(()),
-        _ => Err(SchedExtError::Machine(NO_TASK.to_owned())),
+        _ => Err(SchedExtError::Machine(TABLE_FULL.to_owned())),
     }
 }
 
@@ -183,7 +171,6 @@ mod tests {
             users: 2,
             owner: 77,
             used_ns: 5_000_000,
-            is_gate: 1,
             ..Bucket::default()
         };
         bucket.terms.hard_ppt = 200;
@@ -191,16 +178,11 @@ mod tests {
         bucket.terms.scope = 2;
         let stat = CapStat::of(3, &bucket, 4, 0).expect("a family's");
         assert_eq!(stat.buckets, 4);
-        assert_eq!((stat.cgroup_id, stat.pid, stat.used_us), (77, 0, 5_000));
+        assert_eq!((stat.cgroup_id, stat.used_us), (77, 5_000));
         assert_eq!(stat.terms.hard_ppt, Some(200));
         assert_eq!(stat.terms.soft_ppt, None);
         assert_eq!(stat.terms.scope, CapScope::Task);
         assert!(CapStat::of(4, &bucket, 4, 0).is_none(), "a member");
-        let own = Bucket {
-            is_gate: 0,
-            ..bucket
-        };
-        assert_eq!(CapStat::of(3, &own, 4, 0).map(|stat| stat.pid), Some(77));
         let free = Bucket { users: 0, ..bucket };
         assert!(CapStat::of(3, &free, 4, 0).is_none(), "free");
         let mut taken_away = bucket;

@@ -228,28 +228,15 @@ impl SchedExt {
     fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), SchedExtError> {
         match cap {
             Some(terms) => {
-                caps::ask(&self.skel, cgroup_id, 0, &terms)?;
+                caps::ask(&self.skel, cgroup_id, &terms)?;
                 self.capped.insert(cgroup_id);
             }
             None if self.capped.remove(&cgroup_id) => {
-                caps::ask(&self.skel, cgroup_id, 0, &CapTerms::default())?;
+                caps::ask(&self.skel, cgroup_id, &CapTerms::default())?;
             }
             None => {}
         }
         Ok(())
-    }
-
-    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them
-    /// together); None takes the cap away that it was given by this call. Processes are capped by
-    /// their groups or, with `CapScope::Process`, by their tasks.
-    pub fn set_task_cap(
-        &mut self,
-        pid: u32,
-        terms: Option<&CapTerms>,
-    ) -> Result<(), SchedExtError> {
-        let none = CapTerms::default();
-        caps::ask(&self.skel, 0, pid, terms.unwrap_or(&none))?;
-        self.next_generation()
     }
 
     /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced

@@ -89,15 +89,13 @@ struct task_ctx {
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
 	s32 own_hint;	    /* what its own slice stands for .. */
 	u32 own_slice_ns; /* .. which was this long when that was looked at */
-	/* Caps (caps.h): the buckets that it draws on, its own first. */
+	/* Caps (caps.h): the buckets that it draws on, the nearest group's first. */
 	u32 caps[EXT_CAPS_EACH];
 	struct tg_cap_loan loans[EXT_CAPS_EACH]; /* what its run has borrowed of each */
-	u32 caps_own;	  /* family of its own cap, or of that of the task that forked it */
-	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
-	u32 throttler;	  /* the bucket that throttled it, or put it into the background */
-	u32 forked_by;	  /* until it has inherited */
-	u64 reserved; /* bucket << 32 | what it has reserved there (cap_throttle.h); 0: nothing */
-	u64 ready_ns; /* when the holder may let it go */
+	u32 throttler; /* the bucket that throttled it, or put it into the background */
+	u32 forked_by; /* until it has inherited */
+	u64 reserved;  /* bucket << 32 | what it has reserved there (cap_throttle.h); 0: nothing */
+	u64 ready_ns;  /* when the holder may let it go */
 	u64 caps_generation;
 };
 

@@ -18,7 +18,7 @@
 /* Groups with a quota; the loader makes the table smaller on machines with many CPUs. */
 #define EXT_LIMITS_MAX 4096
 
-/* Buckets of caps, and how many one task may be under: its own and those of the groups above. */
+/* Buckets of caps, and how many one task may be under: those of its group and of groups above. */
 #define EXT_BUCKETS_MAX 16384
 #define EXT_CAPS_EACH 4
 
@@ -114,15 +114,13 @@ struct ext_headroom {
 	u32 unused;
 };
 
-/* What the program set_cap is asked: the cap of a gate, or of a task and what it forks. */
+/* What the program set_cap is asked: the cap of a gate. */
 struct ext_cap_ask {
-	u64 cgroup_id; /* 0: a task */
-	u32 pid;
+	u64 cgroup_id;
 	u32 hard_ppt; /* TG_CAP_NONE: none */
 	u32 soft_ppt;
 	u32 scope;  /* enum tg_cap_scope */
 	u32 bucket; /* the answer: where its counts are; 0: it has none (any more) */
-	u32 unused;
 };
 
 /* Accounts below EXT_KINDS are those of tasks without a gate, by kind of work; then the kernel's

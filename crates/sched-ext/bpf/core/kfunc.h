@@ -71,8 +71,6 @@ INLINE void rcu_release(int *unused __attribute__((unused)))
 #define EXT_RCU                                                                                    \
 	int rcu_held __attribute__((cleanup(rcu_release), unused)) = (bpf_rcu_read_lock(), 0)
 
-struct task_struct *bpf_task_from_pid(s32 pid) KSYM;
-void bpf_task_release(struct task_struct *p) KSYM;
 struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgroup, int level) KSYM;
 struct cgroup *bpf_cgroup_from_id(u64 id) KSYM;
 void bpf_cgroup_release(struct cgroup *cgroup) KSYM;

@@ -20,10 +20,9 @@ struct bucket {
 	struct bpf_spin_lock lock; /* of all buckets of the family, in the family's own */
 	u32 family;		   /* the bucket whose lock, debts and terms count */
 	u32 users;		   /* 0: free */
-	u32 is_gate;		   /* a family's: of a group, and not of a task */
-	u64 owner;   /* guards against reuse: a gate's cgroup, a task's or process' number */
-	u32 above;   /* a gate's: that of the next capped group up */
-	u32 version; /* of the terms; a member's: those that it has */
+	u64 owner;		   /* guards against reuse: a gate's cgroup, or a process' number */
+	u32 above;		   /* a gate's: that of the next capped group up */
+	u32 version;		   /* of the terms; a member's: those that it has */
 	struct tg_cap cap;
 	struct tg_cap_family debts;
 	struct tg_cap_terms terms;
@@ -69,17 +68,6 @@ struct {
 	MAP_TYPE(value, u32);
 } cap_processes SEC(".maps");
 
-/*
- * What a forked child without a context (task_make) has inherited of its parent: the family of a
- * task's own cap << 32 | its owner, by the child's number.
- */
-struct {
-	MAP_UINT(type, MAP_HASH);
-	MAP_UINT(max_entries, EXT_BUCKETS_MAX);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
-} cap_orphans SEC(".maps");
-
 u32 buckets_used;
 /* Whether anything was ever capped: without, nothing of this costs more than this test. */
 u32 caps_on;
@@ -121,7 +109,6 @@ INLINE void bucket_init(struct bucket *s, u32 family, u64 owner)
 	s->spared_ns = 0;
 	s->in_kernel_at_ns = 0;
 	s->recall_ns = 0;
-	s->is_gate = 0;
 	s->users = 1;
 }
 

@@ -7,7 +7,7 @@
  *	start				caps_bound: borrows from each bucket; until that is used (slice_timer.h)
  *	stop				caps_charge: each bucket, which has the rest of its loan back
  *
- * A task is under its own cap and those of the groups above; the strictest state counts:
+ * A task is under the caps of its group and of the groups above; the strictest state counts:
  *
  *	TG_CAP_RUN		runs
  *	TG_CAP_BACKGROUND	out of a soft cap: kind EXT_BACKGROUND until the bucket has some
@@ -74,21 +74,17 @@ u32 caps_bucket(struct task_ctx *t NONNULL, u32 tgid, u32 family, u64 now)
 /* Puts a task's buckets in order after a change of its group or of caps. */
 int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation, u64 now)
 {
-	u32 next[EXT_CAPS_EACH] = {}, own = t->caps_own, family;
+	u32 next[EXT_CAPS_EACH] = {};
 
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
-		struct bucket *f;
+		struct bucket *f = bucket_at(chain);
 
-		family = own ? own : chain;
-		f = bucket_at(family);
 		if (!f)
 			break;
-		if (!own)
-			chain = f->above;
-		own = 0;
-		next[i] = caps_bucket(t, tgid, family, now);
+		next[i] = caps_bucket(t, tgid, chain, now);
 		if (!next[i])
 			break;
+		chain = f->above;
 	}
 	cap_unreserve(t);
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
@@ -121,7 +117,6 @@ INLINE void caps_update(struct task_struct *p, struct task_ctx *t, u64 now)
 /* A child: the same families, by law/cap.h's rules of inheritance. */
 int caps_fork(struct task_ctx *t NONNULL, struct task_ctx *from NONNULL, u32 tgid, u64 now)
 {
-	t->caps_own = from->caps_own;
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
 		u32 index = from->caps[i];
 		struct bucket *s = bucket_at(index);
@@ -147,34 +142,9 @@ INLINE void caps_inherit(struct task_struct *p, struct task_ctx *t)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_ctx *from = task_of(parent);
 
-	/* A child that came into this class later may have buckets, or a cap, of its own by now. */
-	if (from && (u32)parent->pid == t->forked_by && !t->caps[0] && !t->caps_own)
+	/* A child that came into this class later may have buckets of its own by now. */
+	if (from && (u32)parent->pid == t->forked_by && !t->caps[0])
 		caps_fork(t, from, p->tgid, now_ns());
-}
-
-/* A child that has no context yet: its parent's own cap is kept for it. */
-INLINE void caps_keep_for(u32 pid)
-{
-	struct task_ctx *from = task_of(bpf_get_current_task_btf());
-	struct bucket *f = from ? bucket_at(from->caps_own) : NULL;
-	u64 own;
-
-	if (!f)
-		return;
-	own = (u64)from->caps_own << 32 | (u32)f->owner;
-	bpf_map_update_elem(&cap_orphans, &pid, &own, 0);
-}
-
-/* It has one by now. */
-INLINE void caps_take_kept(struct task_ctx *t, u32 pid)
-{
-	u64 *own = bpf_map_lookup_elem(&cap_orphans, &pid);
-	struct bucket *f = own ? bucket_at((u32)(*own >> 32)) : NULL;
-
-	if (f && f->users && !f->is_gate && (u32)f->owner == (u32)*own)
-		t->caps_own = (u32)(*own >> 32);
-	if (own)
-		bpf_map_delete_elem(&cap_orphans, &pid);
 }
 
 /* It is dead, and leaves what it owes. */
@@ -188,10 +158,6 @@ int caps_release(struct task_ctx *t NONNULL)
 			bucket_put(t->caps[i], now);
 		t->caps[i] = 0;
 	}
-	if (t->caps_own_ref)
-		bucket_put(t->caps_own, now);
-	t->caps_own = 0;
-	t->caps_own_ref = 0;
 	return 0;
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the loader asks of caps: a gate's or a task's own is set, changed or taken away.
+ * What the loader asks of caps: a gate's is set, changed or taken away.
  */
 #ifndef TIDEGATE_EXT_CAP_OPS_H
 #define TIDEGATE_EXT_CAP_OPS_H
 
 #include "limits/caps.h"
 
-/* The family of a gate or of a task's own cap, made if there is none. */
-INLINE u32 caps_family(u32 known, u64 owner, bool is_gate)
+/* The family of a gate, made if there is none. */
+INLINE u32 caps_family(u32 known, u64 owner)
 {
 	struct bucket *s = bucket_at(known);
 	u32 index;
@@ -20,7 +20,6 @@ INLINE u32 caps_family(u32 known, u64 owner, bool is_gate)
 	if (!s)
 		return 0;
 	bucket_init(s, index, owner);
-	s->is_gate = is_gate;
 	return index;
 }
 
@@ -46,32 +45,9 @@ INLINE u32 caps_of_gate(u64 id, bool none)
 		bpf_map_delete_elem(&cap_gates, &id);
 		return family;
 	}
-	family = caps_family(family, id, true);
+	family = caps_family(family, id);
 	if (family && bpf_map_update_elem(&cap_gates, &id, &family, 0))
 		return 0;
-	return family;
-}
-
-/* A task's own: of one that it has inherited, it keeps nothing. */
-INLINE u32 caps_of_task(u32 pid, bool none)
-{
-	struct task_struct *p = bpf_task_from_pid(pid);
-	struct task_ctx *t;
-	u32 family = 0;
-
-	if (!p)
-		return 0;
-	t = task_of(p);
-	if (t && none) {
-		family = t->caps_own_ref ? t->caps_own : 0;
-		t->caps_own_ref = 0;
-		t->caps_own = 0;
-	} else if (t) {
-		family = caps_family(t->caps_own_ref ? t->caps_own : 0, pid, false);
-		t->caps_own = family;
-		t->caps_own_ref = family != 0;
-	}
-	bpf_task_release(p);
 	return family;
 }
 
@@ -92,8 +68,7 @@ int set_cap(struct ext_cap_ask *ask)
 	bool none = terms.hard_ppt == TG_CAP_NONE && terms.soft_ppt == TG_CAP_NONE;
 	struct ext_control *shared = pool_shared();
 	u64 now = now_ns();
-	u32 family =
-	    ask->cgroup_id ? caps_of_gate(ask->cgroup_id, none) : caps_of_task(ask->pid, none);
+	u32 family = caps_of_gate(ask->cgroup_id, none);
 
 	ask->bucket = none ? 0 : family;
 	if (!family)

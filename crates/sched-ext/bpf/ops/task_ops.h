@@ -53,8 +53,6 @@ static __attribute__((noinline)) struct task_ctx *task_make(struct task_struct *
 	cgroup = scx_bpf_task_cgroup(p);
 	group_enter(t, cgroup);
 	bpf_cgroup_release(cgroup);
-	if (caps_on)
-		caps_take_kept(t, p->pid);
 	return t;
 }
 
@@ -67,11 +65,8 @@ s32 init_task(u64 *ctx)
 	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
 
 	/* task_make */
-	if (!t) {
-		if (caps_on && args->fork)
-			caps_keep_for(p->pid);
+	if (!t)
 		return 0;
-	}
 	t->slice_ns = config.slice_ns;
 	t->forked_by = args->fork ? bpf_get_current_task_btf()->pid : 0;
 	group_enter(t, args->cgroup);
@@ -84,14 +79,12 @@ int exit_task(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
-	u32 pid = p->pid;
 
 	if (t) {
 		hweight_deactivate(t);
 		group_reap(t->group);
 		caps_release(t);
-	} else if (caps_on)
-		bpf_map_delete_elem(&cap_orphans, &pid);
+	}
 	return 0;
 }
 
