@@ -184,6 +184,12 @@ impl QuotaPlanner {
         self.standing = None;
     }
 
+    /// Another than the step wrote this quota.
+    pub fn stands(&mut self, quota: Bandwidth) {
+        self.standing = Some(quota);
+        self.standing_for_ucpu = quota.rate_ucpu().unwrap_or(FREE_UCPU);
+    }
+
     /// The period of quotas large enough for it, from the next write on.
     pub fn set_period_us(&mut self, period_us: u64) {
         self.cfg.period_us = period_us.min(self.cfg.period_max_us);

@@ -194,8 +194,8 @@ fn limit(
     let mut control = runtime.control();
     let is_due = first.is_asked_anew || !control.quotas.is_planned(group);
     if is_due && unlimited.quota_us.is_none() && unlimited != first.quota {
-        control.quotas.invalidate(group);
         write_floor(runtime, group, unlimited, first.quota)?;
+        control.quotas.stands(group, first.quota);
     }
     Ok(())
 }

@@ -252,6 +252,16 @@ impl Quotas {
         }
     }
 
+    /// A call wrote this quota for `group`, which is in force until the next step.
+    pub fn stands(&mut self, group: &GroupPath, quota: Bandwidth) {
+        for (target, given_ucpu) in self.targets.iter_mut().zip(&mut self.given_ucpu) {
+            if target.group == *group {
+                target.planner.stands(quota);
+                *given_ucpu = target.planner.standing_for_ucpu();
+            }
+        }
+    }
+
     /// The guardian wrote the fallback: every quota is unknown, and all side work is back in the
     /// idle class.
     pub fn fell_back(&mut self) {
