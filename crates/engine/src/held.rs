@@ -84,8 +84,9 @@ impl TaskPoll {
             // The thread's own entry: /proc/PID adds up all threads of the process.
             let dir = format!("/proc/{tid}/task/{tid}");
             let stat = fs.read(Path::new(&format!("{dir}/stat")));
-            counts.stopped += u64::from(stat.as_ref().is_ok_and(|stat| is_stopped(stat)));
-            let is_runnable = stat.is_ok_and(|stat| runs(&stat));
+            let stat = stat.unwrap_or_default();
+            let is_runnable = runs(&stat);
+            counts.stopped += u64::from(is_stopped(&stat));
             counts.runnable += u64::from(is_runnable);
             let Some(now) = SchedStat::read(fs, &dir) else {
                 continue;

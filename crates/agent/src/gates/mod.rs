@@ -87,7 +87,7 @@ pub(crate) fn find_in(
     is_gone: impl Fn(i32, u64) -> bool,
 ) -> Result<usize, ApiError> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
-    // `unit:nginx` is `unit:nginx.service`, and a unit's gate is also found by its group.
+    // `unit:nginx` is `unit:nginx.service`, and a gate is also found by its group.
     let parsed = Target::parse(target).ok();
     let full = parsed.as_ref().map_or(target.to_owned(), Target::to_string);
     let is_on = |gate: &Gate| match (&parsed, &gate.record.attachment) {

@@ -148,7 +148,7 @@ impl From<Bandwidth> for FirstQuota {
 fn first_quota(runtime: &Runtime, gate: &Gate) -> FirstQuota {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
-    let keeps_idle = control.keeps_idle() || control.demand().objective.is_some();
+    let keeps_idle = control.may_keep_idle();
     let has_objective = of_gate.objective.is_some() || control.demand().objective.is_some();
     let headroom_ppm = of_gate.headroom_ppm.max(control.headroom_ppm());
     drop(control);

@@ -135,7 +135,8 @@ fn at_each_operation(
     );
 }
 
-/// A bed whose lives are the same, operation by operation, however long they take.
+/// A bed whose clock stands still: the agents on it make the same kernel operations in the same
+/// order, however long the machine takes.
 fn in_still_time(kind: Kind) -> Bed {
     Bed {
         clock: Arc::new(SimClock::default()),

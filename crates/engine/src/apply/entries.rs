@@ -23,8 +23,7 @@ impl Journal {
 
     /// Whether the group was made by us.
     pub fn has_made(&self, group: &GroupPath) -> bool {
-        let is_made = |change: &Change| matches!(change, Change::Group);
-        self.entry(group, is_made).is_some() || self.is_subgroup(group)
+        self.entry(group, Change::is_group).is_some() || self.is_subgroup(group)
     }
 
     pub fn limits(&self, group: &GroupPath) -> bool {

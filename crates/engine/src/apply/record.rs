@@ -266,10 +266,7 @@ impl Journal {
     /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an
     /// empty group with our name, which the next start finds by that.
     pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), JournalError> {
-        if self
-            .entry(group, |change| matches!(change, Change::Group))
-            .is_some()
-        {
+        if self.entry(group, Change::is_group).is_some() {
             return Ok(());
         }
         let entry = self.new_entry(group, gate, Change::Group, Fallback::Stay)?;

@@ -158,6 +158,11 @@ impl Control {
         self.headroom_ppm() > 0
     }
 
+    /// The same, or an objective may ask for it at any moment.
+    pub fn may_keep_idle(&self) -> bool {
+        self.keeps_idle() || self.demand.objective.is_some()
+    }
+
     pub fn room_ucpu(&self) -> u64 {
         self.decision.allowance_ucpu
     }

@@ -24,8 +24,7 @@ impl Control {
         if self.is_measuring() {
             return period_ns;
         }
-        // An objective may ask for idle at any moment.
-        let keeps_idle = self.keeps_idle() || self.demand.objective.is_some();
+        let keeps_idle = self.may_keep_idle();
         let is_limited = !self.quotas.is_empty();
         // What was made at the tolerance is to have what it is due.
         let is_written = self.quotas.are_in_force() || self.enforced_by_sched_ext;

@@ -74,6 +74,10 @@ impl Change {
         }
     }
 
+    pub fn is_group(&self) -> bool {
+        matches!(self, Self::Group)
+    }
+
     pub fn is_bandwidth(&self) -> bool {
         matches!(self, Self::Bandwidth { .. })
     }

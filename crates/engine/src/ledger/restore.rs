@@ -111,7 +111,9 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             groups.set_weight_raw(&entry.group, *was)?;
             Ok(Outcome::Restored)
         }
-        Change::Bandwidth { was, .. } => set_if_ours(groups, moving, entry, *was),
+        Change::Bandwidth { was, .. } => {
+            set_if_ours(groups, moving, entry, *was, Outcome::Restored)
+        }
         Change::Cpuset {
             was,
             previous,
@@ -222,16 +224,18 @@ fn is_ours(moving: &Moving, entry: &Entry, found: &Bandwidth) -> bool {
         && known.iter().any(|one| one.burst_us == found.burst_us)
 }
 
+/// A limit that stands at `to` already is `if_it_stands`.
 fn set_if_ours(
     groups: &Groups,
     moving: &Moving,
     entry: &Entry,
     to: Bandwidth,
+    if_it_stands: Outcome,
 ) -> GroupResult<Outcome> {
     let found = groups.bandwidth(&entry.group)?;
     if found == to {
         // Not written again: a write is a refill.
-        return Ok(Outcome::Restored);
+        return Ok(if_it_stands);
     }
     if !is_ours(moving, entry, &found) {
         return Ok(Outcome::NotOurs {
@@ -322,14 +326,7 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
         Fallback::Floor { bandwidth } => bandwidth,
     };
     let result = match same_group(groups, &entry.group, entry.group_id) {
-        Ok(true)
-            if groups
-                .bandwidth(&entry.group)
-                .is_ok_and(|found| found == due) =>
-        {
-            Ok(Outcome::Kept)
-        }
-        Ok(true) => set_if_ours(groups, moving, entry, due),
+        Ok(true) => set_if_ours(groups, moving, entry, due, Outcome::Kept),
         Ok(false) => Ok(Outcome::Gone),
         Err(error) => Err(error),
     };
