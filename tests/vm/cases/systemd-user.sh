@@ -72,7 +72,8 @@ done
 kill $other $child
 
 # Another user, and the files of a user's agent.
-! TIDEGATE_RUN_DIR=/run/of-nobody/tidegate start-stop-daemon --start --pidfile /run/none --chuid 1 --startas "$(command -v tidegate)" -- status || fail "it answers to others"
+! TIDEGATE_RUN_DIR=/run/of-nobody/tidegate start-stop-daemon --start --pidfile /run/none --chuid 1 \
+	--startas "$(command -v tidegate)" -- status || fail "it answers to others"
 same "who can enter its directory" "$(stat -c %a /run/of-nobody/tidegate)" 700
 
 # Both die: the next agent takes over what the last one left.
