@@ -159,8 +159,12 @@ impl Value for Cap {
             }
             None => match Share::parse(text) {
                 Ok(share) => u64::from(share.ppm()),
-                Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-                    return Err(Refusal::no_unit(text, &["m", "cpu"]));
+                Err(_) if is_decimal(text) => {
+                    let units: &[&str] = match text.parse::<u32>() {
+                        Ok(10..) => &["m", "cpu"],
+                        _ => &["cpu", "m"],
+                    };
+                    return Err(Refusal::no_unit(text, units));
                 }
                 Err(why) => return Err(why),
             },
@@ -278,6 +282,8 @@ mod tests {
         assert_eq!(Cap::parse("250%").unwrap(), Cap::Ppt(2500));
         assert_eq!(Cap::parse("0").unwrap(), Cap::Ppt(0));
         assert!(why::<Cap>("200").contains("did you mean 200m?"));
+        assert!(why::<Cap>("1").contains("did you mean 1cpu?"));
+        assert!(why::<Cap>("1.5").contains("did you mean 1.5cpu?"));
         assert!(why::<Cap>("0.5‰").contains("finer"));
         assert!(why::<Cap>("-1‰").contains("amount of CPU"));
         assert!(why::<Cap>("99999999‰").contains("8192"));
