@@ -371,6 +371,7 @@ impl Setting {
         let at_the_top = Setting::ALL.iter().filter(|one| one.classes().is_empty());
         let mut known: Vec<&str> = at_the_top.map(|one| one.name()).collect();
         known.extend(ALL_CLASSES.iter().map(|class| class.name()));
+        known.push("rule");
         let remedy = match (Term::from_name(name), Setting::from_name(name)) {
             (Some(term), _) => format!(
                 "{} is a term of gates: put it under [main], [side] or [neutral]",
