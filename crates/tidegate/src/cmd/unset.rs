@@ -1,7 +1,7 @@
 //! `tidegate unset`: takes terms back.
 
 use tidegate_api::UnsetRequest;
-use tidegate_terms::{Source, Term};
+use tidegate_terms::{Term, remedy_for_unknown};
 
 use crate::connect;
 use crate::render;
@@ -22,21 +22,23 @@ pub struct Args {
     /// pid:N, tid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// Names of terms
-    #[arg(value_name = "TERM")]
+    #[arg(value_name = "TERM", value_parser = term)]
     terms: Vec<String>,
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
 
+fn term(name: &str) -> Result<String, String> {
+    let unknown = || format!("no such term; {}", remedy_for_unknown(name, &Term::names()));
+    let term = Term::from_name(name).ok_or_else(unknown)?;
+    Ok(term.name().to_owned())
+}
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let mut terms = Vec::new();
-    for name in &args.terms {
-        terms.push(Term::named(name, &Source::Set)?.name().to_owned());
-    }
     let request = UnsetRequest {
         target: connect::target(&args.target)?,
-        terms,
+        terms: args.terms.clone(),
     };
     let done = connect::to_agent()?.unset(&request)?;
     render::show_done(args.json, &done)
