@@ -80,22 +80,27 @@ fn cpu_line(gate: &GateView) -> String {
         .allowance_cpus
         .map_or_else(String::new, |cpus| format!(" of {cpus:.2} allowed"));
     let own = gate.own_limit.as_ref().map_or_else(String::new, |own| {
-        format!(" of {:.2} by its {}", own.cpus, own.by)
+        format!(", at most {:.2} by its {}", own.cpus, own.by)
     });
     let bursts = match gate.nr_bursts {
         0 => String::new(),
         times => format!("; used saved quota {}", count(times, "time", "times")),
     };
+    // Without a limit of its own, the counts are those of the quota that side work shares.
+    let whose = match gate.class.as_str() {
+        "side" if gate.own_limit.is_none() => "side work throttled",
+        _ => "throttled",
+    };
     let throttled = match gate.nr_throttled {
         0 => String::new(),
         times => format!(
-            "; throttled {}, {:.1} s in all",
+            "; {whose} {}, {:.1} s in all",
             count(times, "time", "times"),
             gate.throttled_seconds
         ),
     };
     format!(
-        "{} CPUs{own}{allowed}{throttled}{bursts}",
+        "{} CPUs{allowed}{own}{throttled}{bursts}",
         cpus_or_unknown(gate.usage_cpus)
     )
 }

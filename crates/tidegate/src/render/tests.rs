@@ -127,7 +127,8 @@ ffmpeg (side, run)
    Command: ffmpeg -i holiday.mkv -c:v libx265 \\u{1b}[31mred.mp4
      Group: /tidegate-side/ffmpeg
       Life: 1 process, made 75 s ago by user 1000
-       CPU: 0.78 CPUs of 0.79 allowed; throttled 12 times, 1.2 s in all
+       CPU: 0.78 CPUs of 0.79 allowed; side work throttled 12 times, 1.2 s in
+            all
     Engine: cgroup
      Terms: class = side (run flag), over neutral (default)
             tolerance = 2% (run flag), over 1% (default), 3%
