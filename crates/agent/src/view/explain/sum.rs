@@ -66,6 +66,7 @@ fn of_headroom(status: &StatusView) -> Vec<SumLineView> {
 pub(super) fn of(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Vec<SumLineView> {
     let mut lines = match status.decision.limit {
         Limit::IdleClass => Vec::new(),
+        _ if gate.class != "side" => Vec::new(),
         _ => of_headroom(status),
     };
     if let Some(own) = &gate.own_limit {
