@@ -35,15 +35,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     let lines = tidegate_agent::repair(&run_dir, after(&run_dir))
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
     render::show(args.json, &Repaired { lines }, |done| {
-        done.lines
-            .iter()
-            .map(|line| {
-                format!(
-                    "{line}
-"
-                )
-            })
-            .collect()
+        done.lines.iter().map(|line| format!("{line}\n")).collect()
     })
 }
 
