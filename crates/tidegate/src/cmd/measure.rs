@@ -16,8 +16,8 @@ Every half second side work gets another of the levels, in random order, or is
 held at its tolerance, the reference. The table has main's slowdown against the
 reference with its 95 % interval, the rise of the share of late runs (which wait
 for longer than main's mean run), and the CPUs that side work used. It needs a
-main gate, side work and BPF sensing. Ctrl-C, a lost terminal or a dead agent end
-it, and what was in force before is so again within 2 s.
+main gate, side work and BPF sensing. Ctrl-C, a lost terminal or a dead agent
+end it, and what was in force before is so again within 2 s.
 
 Examples:
   sudo tidegate measure

@@ -142,6 +142,8 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Arg;
+
     use super::*;
 
     fn listed(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
@@ -180,6 +182,65 @@ mod tests {
         for (path, one) in &mut found {
             let help = one.clone().term_width(80).render_help().to_string();
             assert!(fits(&help, 12), "{path} -h:\n{help}");
+        }
+    }
+
+    fn row(arg: &Arg) -> String {
+        let short = arg.get_short().map(|short| format!("-{short}, "));
+        let help = arg
+            .get_long_help()
+            .or(arg.get_help())
+            .map(ToString::to_string);
+        let mut text = help
+            .unwrap_or_default()
+            .replace("\n\n", ". ")
+            .replace('|', "\\|");
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        text.extend(aliases.iter().map(|alias| format!(" [alias: --{alias}]")));
+        if arg.get_action().takes_values() {
+            let values = arg.get_possible_values();
+            let values: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+            if !values.is_empty() {
+                text += &format!(" [possible values: {}]", values.join(", "));
+            }
+            for value in arg.get_default_values() {
+                text += &format!(" [default: {}]", value.display());
+            }
+        }
+        let name = format!("{}{arg}", short.unwrap_or_default()).replace('|', "\\|");
+        format!("| `{name}` | {text} |\n")
+    }
+
+    #[test]
+    fn docs_have_every_command() {
+        let (mut found, mut text) = (Vec::new(), String::new());
+        listed(&command(), "tidegate", &mut found);
+        found.retain(|(_, one)| !one.has_subcommands());
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        for (path, one) in found {
+            let mut one = one.bin_name(&path);
+            let usage = one.render_usage().to_string().replace("Usage: ", "");
+            let about = one.get_about().cloned().unwrap_or_default();
+            text += &format!("\n## {path}\n\n{about}.\n`{usage}`\n\n| | |\n|---|---|\n");
+            let (first, rest): (Vec<&Arg>, Vec<&Arg>) =
+                one.get_arguments().partition(|arg| arg.is_positional());
+            let shown = first.into_iter().chain(rest);
+            text.extend(shown.filter(|arg| arg.get_id() != "help").map(row));
+            let notes = one.get_after_long_help().or(one.get_after_help());
+            let notes = notes.map(ToString::to_string).unwrap_or_default();
+            if !notes.is_empty() {
+                let notes = notes.replace(&set::terms_table(), "");
+                text += &format!("\n```text\n{}\n```\n", notes.trim());
+            }
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let mark = "<!-- commands: written by UPDATE_DOCS=1 cargo test -p tidegate docs -->\n";
+        let (before, now) = page.split_once(mark).expect(mark);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{before}{mark}{text}")).unwrap();
+        } else {
+            assert!(now == text, "docs/cli.md: run {mark}");
         }
     }
 }

@@ -6,7 +6,6 @@
 mod api;
 mod boundaries;
 mod common;
-mod docs;
 mod e2e_caps;
 mod e2e_errors;
 mod e2e_hints;
