@@ -9,6 +9,7 @@
 //! ```
 //!
 //! Without a name it repeats what is not of this commit, so a run that was stopped goes on.
+//! `UPDATE_DOCS=1 cargo test -p xtask results` writes the pages and repeats nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ const FOLDER: &str = "docs/results";
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
 const TABLE: &str = "<!-- table: ";
+/// The column of a figure without arms.
+const MEASURED: &str = "measured";
 
 pub fn main(names: &[String]) -> ExitCode {
     let unknown = |name: &&String| RUNS.iter().all(|(known, _)| known != name);
@@ -222,46 +225,119 @@ fn filled(
     Ok(out + rest)
 }
 
-/// Each figure of the report with its target; the rounds are in the JSON.
+/// The figures of the report with their targets; the rounds are in the JSON.
 fn markdown(kept: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let report = &kept["report"];
-    let figures = report["headline"].as_array().into_iter().flatten();
+    let rows = rows(report["headline"].as_array().map_or(&[], Vec::as_slice));
+    let mut arms: Vec<&str> = Vec::new();
+    for (arm, _) in rows.iter().flat_map(|row| &row.figures) {
+        if !arms.contains(arm) {
+            arms.push(arm);
+        }
+    }
+    let mut bounds = vec!["published", "target"];
+    bounds.retain(|key| rows.iter().any(|row| row.bound(key).is_some()));
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | ").trim_end());
+    let head = ["figure"].iter().chain(&bounds).chain(&arms);
     let mut out = format!(
-        "`{}`, {}, commit {}.\n{}.\n",
+        "`{}`, {}, commit {}.\n{}.\n\n{}{}|\n",
         text(&kept["command"]),
         text(&kept["date"]),
         text(&kept["commit"]),
-        text(&report["machine"]["line"])
+        text(&report["machine"]["line"]),
+        line(head.map(|name| (*name).to_owned()).collect()),
+        "|---".repeat(1 + bounds.len() + arms.len()),
     );
-    out += "\n| figure | published | ours | target | |\n|---|---|---|---|---|\n";
-    out + &figures.map(headline).collect::<String>()
+    for row in &rows {
+        let bound = |key: &&str| row.bound(key).map_or("–".to_owned(), shown);
+        let mut cells = vec![row.name.replace('|', "\\|")];
+        cells.extend(bounds.iter().map(bound));
+        cells.extend(arms.iter().map(|arm| row.cell(arm)));
+        out += &line(cells);
+    }
+    out
 }
 
-fn headline(line: &Value) -> String {
-    let text = |key: &str| line[key].as_str().unwrap_or("").replace('|', "\\|");
-    let met = match line["met"].as_bool() {
-        Some(true) => "met",
-        Some(false) => "**missed**",
-        None => "",
+/// Figures that differ only in the arm, or in the number of CPUs.
+struct Row<'a> {
+    name: &'a str,
+    figures: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'a> Row<'a> {
+    fn bound(&self, key: &str) -> Option<&'a Value> {
+        let mut bounds = self.figures.iter().map(|(_, figure)| &figure[key]);
+        bounds.find(|bound| !bound.is_null())
+    }
+
+    /// Whether the row's target and published figure are those of this figure as well.
+    fn is_of(&self, figure: &Value) -> bool {
+        let (target, wanted) = (self.bound("target"), &figure["target"]);
+        self.figures[0].1["published"] == figure["published"]
+            && (wanted.is_null() || target.is_none_or(|target| target == wanted))
+    }
+
+    fn cell(&self, arm: &str) -> String {
+        let figure = self.figures.iter().find(|(known, _)| *known == arm);
+        figure.map_or(String::new(), |(_, figure)| value(figure))
+    }
+}
+
+fn rows(figures: &[Value]) -> Vec<Row<'_>> {
+    let names: Vec<(&str, &str)> = figures.iter().map(split).collect();
+    let is_shared = |name: &&(&str, &str)| {
+        let in_row = names.iter().filter(|other| other.0 == name.0);
+        let in_column = names.iter().filter(|other| other.1 == name.1);
+        in_row.count() > 1 && in_column.count() > 1
     };
-    format!(
-        "| {} | {} | {} | {} | {met} |\n",
-        text("name"),
-        number(&line["published"]),
-        value(line),
-        text("target"),
-    )
+    let arms: Vec<&str> = names.iter().filter(is_shared).map(|name| name.1).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for (figure, (name, arm)) in figures.iter().zip(&names) {
+        let (name, arm) = if arms.contains(arm) {
+            (*name, *arm)
+        } else {
+            (figure["name"].as_str().unwrap_or_default(), MEASURED)
+        };
+        let is_its = |row: &&mut Row| row.name == name && row.is_of(figure);
+        match rows.iter_mut().find(is_its) {
+            Some(row) => row.figures.push((arm, figure)),
+            None => rows.push(Row {
+                name,
+                figures: vec![(arm, figure)],
+            }),
+        }
+    }
+    rows
 }
 
-/// A figure with its interval and unit.
+/// What is measured, and the number of CPUs, the arm, or the last word of a guest's name.
+fn split(figure: &Value) -> (&str, &str) {
+    let name = figure["name"].as_str().unwrap_or_default();
+    let cpus = name.rsplit_once(", ");
+    cpus.filter(|(_, last)| last.ends_with(" CPUs"))
+        .or_else(|| name.split_once(": "))
+        .or_else(|| name.rsplit_once('_'))
+        .unwrap_or((name, MEASURED))
+}
+
+/// A figure with its interval and unit, bold if it misses its target.
 fn value(figure: &Value) -> String {
     let interval = match figure["interval95"].as_array().map(Vec::as_slice) {
         Some([from, to]) => format!(" ({}–{})", number(from), number(to)),
         _ => String::new(),
     };
     let unit = figure["unit"].as_str().unwrap_or("");
-    format!("{}{interval} {unit}", number(&figure["value"]))
+    let text = format!("{}{interval} {unit}", number(&figure["value"]));
+    match figure["met"].as_bool() {
+        _ if figure["value"].is_null() => number(&figure["value"]),
+        Some(false) => format!("**{}**", text.trim_end()),
+        _ => text.trim_end().to_owned(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| number(value), str::to_owned)
 }
 
 fn number(value: &Value) -> String {
@@ -293,7 +369,15 @@ mod tests {
         for page in pages(&repository()).unwrap() {
             let text = fs::read_to_string(&page).unwrap();
             let now = rendered(&repository(), &text).unwrap();
-            assert!(now == text, "{}: run cargo xtask results", page.display());
+            if std::env::var_os("UPDATE_DOCS").is_some() {
+                fs::write(&page, &now).unwrap();
+                continue;
+            }
+            assert!(
+                now == text,
+                "{}: run UPDATE_DOCS=1 cargo test -p xtask results",
+                page.display()
+            );
         }
     }
 
@@ -346,8 +430,8 @@ mod tests {
         });
         let found = markdown(&kept);
         assert!(found.starts_with("`tidegate-lab law`, 2026-11-29, commit abc.\n2 CPUs.\n"));
-        let row = "| idle | – | 1.50 (1.00–2.00) % | ≤ 2 | met |\n";
-        assert!(found.ends_with(row), "{found}");
+        let table = "\n| figure | target | measured |\n|---|---|---|\n| idle | ≤ 2 | 1.50 (1.00–2.00) % |\n";
+        assert!(found.ends_with(table), "{found}");
         let page = format!("a {TABLE}x --> old {END} b");
         let now = filled(&page, TABLE, |name| Ok(format!(" {name} "))).unwrap();
         assert_eq!(now, format!("a {TABLE}x --> x {END} b"));
@@ -357,5 +441,26 @@ mod tests {
         });
         assert_eq!(now.unwrap(), "| idle 1.50 % | and |");
         assert!(with_figures("{law: busy}", &|_| Ok(kept.clone())).is_err());
+    }
+
+    #[test]
+    fn arms_are_columns_where_several_rows_have_them() {
+        let figure = |name: &str, value: f64, met: Option<bool>| {
+            let target = met.map(|_| "≤ 1");
+            json!({ "name": name, "value": value, "unit": "ms", "target": target, "met": met })
+        };
+        let headline = [
+            figure("mean: alone", 1.0, None),
+            figure("mean: ours", 2.0, Some(false)),
+            figure("p99: alone", 3.0, None),
+            figure("p99: ours", 4.0, None),
+            figure("writes: never", 5.0, None),
+        ];
+        let found = markdown(&json!({ "report": { "headline": headline } }));
+        let table = "| figure | target | alone | ours | measured |\n|---|---|---|---|---|\n\
+                     | mean | ≤ 1 | 1.00 ms | **2.00 ms** | |\n\
+                     | p99 | – | 3.00 ms | 4.00 ms | |\n\
+                     | writes: never | – |  |  | 5.00 ms |\n";
+        assert!(found.ends_with(table), "{found}");
     }
 }
