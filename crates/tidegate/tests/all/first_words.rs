@@ -53,7 +53,7 @@ root | run --tolerance 0 true | 125 | tolerance: run flag: "0" would let side wo
 root | run --quota 0.5ms true | 125 | quota: run flag: "0.5ms" is below 1ms | as in 50ms
 root | run --period 2s --quota 5ms true | 125 | period: run flag: "2s" is above 1s | write a time from 1ms to 1s
 root | run --burst 20ms true | 125 | burst: run flag: "20ms" needs a quota | as in quota=20ms burst=max
-root | run --cap 5 true | 125 | cap_hard: run flag: "5" has no unit | did you mean 5m?
+root | run --cap 5 true | 125 | cap_hard: run flag: "5" has no unit | did you mean 5cpu?
 root | run --weight 0 true | 125 | weight: run flag: "0" is below 1 | write a whole number
 root | run --latency 30 true | 125 | latency: run flag: "30" is above 19 | write a whole number from -20
 root | run --objective p99 true | 125 | objective: run flag: "p99" is neither | as in p99<5ms
