@@ -23,7 +23,9 @@ fn requests_of_any_form_are_refused_by_name() {
     let (_instance, _main, before) = or_skip!(protected("requests"));
     let requests = requests();
     let count = requests.len() as u64;
-    for (what, bytes, status, names) in requests {
+    for (bytes, status, names) in requests {
+        let begin = bytes[..bytes.len().min(80)].escape_ascii();
+        let what = &format!("{begin} ({names})");
         let answer = as_nobody(|| ask(&before.socket, &bytes));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         assert!(

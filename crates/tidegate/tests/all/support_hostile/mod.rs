@@ -77,11 +77,6 @@ pub fn run(fields: &str) -> Vec<u8> {
     post("/v1/run", format!("{{{fields}, {rest}}}"))
 }
 
-/// The body of `set` with these headers instead of its length.
-pub fn set_with(headers: &str, body: &[u8]) -> Vec<u8> {
-    request("POST /v1/set", headers, body)
-}
-
 /// The agent as it was before the attack.
 pub struct Before {
     pub socket: PathBuf,
