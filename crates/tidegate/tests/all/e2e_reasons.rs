@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Background, Instance, cgroups_of, cpu_mount, or_skip, wait_for};
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, or_skip, quota_file, wait_for};
 
 const HOG: [&str; 3] = ["sh", "-c", "while :; do :; done"];
 
@@ -91,16 +91,12 @@ fn a_hog_is_held_by_limits_of_others() {
     let instance = or_skip!(Instance::new("others"));
     let job = hog(&instance, "job", &["--main"]);
     let group = instance.gate("job")["cgroup"].as_str().unwrap().to_owned();
-    let (mount, is_v1) = cpu_mount();
-    let (file, some, none) = match is_v1 {
-        true => ("cpu.cfs_quota_us", "20000", "-1"),
-        false => ("cpu.max", "20000 100000", "max"),
-    };
-    let dir = mount.join(group.trim_start_matches('/'));
+    let dir = cpu_mount().0.join(group.trim_start_matches('/'));
     for (dir, limit) in [(&*dir, "outside"), (dir.parent().unwrap(), "parent")] {
-        std::fs::write(dir.join(file), some).unwrap();
+        let (file, quota) = quota_file(dir, Some(20_000));
+        std::fs::write(&file, quota).unwrap();
         is_held_by(&instance, "job", &[limit]);
-        std::fs::write(dir.join(file), none).unwrap();
+        std::fs::write(&file, quota_file(dir, None).1).unwrap();
     }
     drop(job);
     instance.gone();

@@ -11,7 +11,9 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, OtherGroup, cpu_mount, describe, or_skip, stderr};
+use crate::common::{
+    Background, Instance, OtherGroup, cpu_mount, describe, or_skip, quota_file, stderr,
+};
 use crate::support_fault::{long, tell};
 use crate::support_kill::processes::{agents, guardians, kill9};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
@@ -115,17 +117,14 @@ fn an_outside_writer_is_told_of_and_left_alone() {
     let instance = or_skip!(Instance::new("fight"));
     let other = OtherGroup::new(&instance);
     let target = other.target();
-    let (file, theirs) = match cpu_mount().1 {
-        true => ("cpu.cfs_quota_us", "70000"),
-        false => ("cpu.max", "70000 100000"),
-    };
+    let (file, theirs) = quota_file(&other.path, Some(70_000));
     for round in 0..rounds(1, 10) {
         // Below theirs: without a headroom the loop's quota is as high as theirs, and is theirs.
         instance.ok(&["set", &target, "class=side", "headroom=90%"]);
         let began = Instant::now();
         let mut writes = 0;
         while began.elapsed() < Duration::from_secs(4) {
-            std::fs::write(other.path.join(file), theirs).unwrap();
+            std::fs::write(&file, &theirs).unwrap();
             writes += 1;
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -134,15 +133,14 @@ fn an_outside_writer_is_told_of_and_left_alone() {
         let left_alone = || alerts().contains("left alone");
         wait("the alert", Duration::from_secs(5), left_alone);
         std::thread::sleep(Duration::from_millis(1_500));
-        let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
+        let stands = std::fs::read_to_string(&file).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: no second rewrite");
         // Set again, it is ours again; what another program wrote meanwhile is not: it stays when
         // the gate ends.
         instance.ok(&["unset", &target]);
-        let stands = std::fs::read_to_string(other.path.join(file)).unwrap();
+        let stands = std::fs::read_to_string(&file).unwrap();
         assert_eq!(stands.trim(), theirs, "round {round}: theirs stays");
-        let fresh = if cpu_mount().1 { "-1" } else { "max" };
-        std::fs::write(other.path.join(file), fresh).unwrap();
+        std::fs::write(&file, quota_file(&other.path, None).1).unwrap();
     }
     let _ = instance.output(&["agent", "stop"]);
 }
@@ -153,15 +151,12 @@ fn a_limit_that_its_owner_replaces_is_what_is_put_back() {
     let instance = or_skip!(Instance::new("resize"));
     let other = OtherGroup::new(&instance);
     let target = other.target();
-    let (file, period) = match cpu_mount().1 {
-        true => ("cpu.cfs_quota_us", ""),
-        false => ("cpu.max", " 100000"),
-    };
-    let file = other.path.join(file);
-    std::fs::write(&file, format!("90000{period}")).unwrap();
+    let quota = |quota_us| quota_file(&other.path, Some(quota_us));
+    let (file, first) = quota(90_000);
+    std::fs::write(&file, first).unwrap();
     instance.ok(&["set", &target, "class=side", "headroom=30%"]);
     for quota_us in [70_000, 50_000] {
-        let theirs = format!("{quota_us}{period}");
+        let theirs = quota(quota_us).1;
         std::fs::write(&file, &theirs).unwrap();
         std::thread::sleep(Duration::from_secs(2));
         instance.ok(&["unset", &target]);

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, or_skip, wait_for};
+use crate::common::{AS_NOBODY, Background, Instance, children, or_skip, wait_for};
 use crate::support_fault::tell;
 use crate::support_hostile::pen::Pen;
 use crate::support_hostile::requests::requests;
@@ -50,25 +50,13 @@ fn requests_of_any_form_are_refused_by_name() {
 #[test]
 fn groups_for_single_processes_are_bounded() {
     let (instance, _main, before) = or_skip!(protected("groups"));
-    let as_nobody = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
     let forks = [
         "sh",
         "-c",
         "for i in $(seq 300); do sleep 1000 & done; wait",
     ];
-    let many = Background::start(&[&as_nobody[..], &forks].concat());
-    let children = format!("/proc/{0}/task/{0}/children", many.pid());
-    wait_for("300 processes", || {
-        let children = std::fs::read_to_string(&children).unwrap_or_default();
-        children.split_ascii_whitespace().count() == 300
-    });
+    let many = Background::start(&[&AS_NOBODY[..], &forks].concat());
+    wait_for("300 processes", || children(many.pid()).len() == 300);
     let target = format!("pid:{}", many.pid());
     let set = [
         "set",

@@ -6,8 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Instance, describe, ends_with, or_skip, stdout, wait_for};
-use crate::support_kill::processes::{children, kill9};
+use crate::common::{
+    AS_NOBODY, Instance, children, describe, ends_with, or_skip, stdout, wait_for,
+};
+use crate::support_kill::processes::kill9;
 
 /// Side work has the whole machine by its tolerance, so that two jobs at once are its due however
 /// busy the machine is.
@@ -173,9 +175,10 @@ fn what_killed_builds_held_comes_back_to_a_gate_that_goes_on() {
     let shell = instance.background(&flags, &["sh", "-c", &line]);
     let has = |name: &str| instance.path().join(name).exists();
     wait_for("two jobs", || has("held.a") && has("held.b"));
-    let build = children(shell.pid() as i32)[0];
-    let jobs = children(build);
-    [build].iter().chain(&jobs).for_each(|pid| kill9(*pid));
+    let build = children(shell.pid())[0];
+    for pid in [vec![build], children(build)].concat() {
+        kill9(pid as i32);
+    }
     wait_for("two jobs of another build", || has("done"));
     drop(shell);
     instance.gone();
@@ -237,16 +240,8 @@ fn a_fifo_is_its_users_alone_and_may_be_flooded() {
         (fifo_of("theirs").uid(), fifo_of("theirs").mode() & 0o777),
         (user, 0o600)
     );
-    let mut intruder = Command::new("setpriv");
-    intruder.args([
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-        "sh",
-        "-c",
-    ]);
+    let mut intruder = Command::new(AS_NOBODY[0]);
+    intruder.args(&AS_NOBODY[1..]).args(["sh", "-c"]);
     let other = fifo(&instance, "ours");
     intruder.arg(format!(
         "! (echo > {0}) && ! (: < {0}) && ! rm -f {0}",

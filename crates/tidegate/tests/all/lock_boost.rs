@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, or_skip};
-use crate::support_kill::processes::{agents, children, guardians, kill9};
+use crate::common::{Background, Instance, children, or_skip};
+use crate::support_kill::processes::{agents, guardians, kill9};
 use crate::support_kill::stage::nothing_left;
 use crate::support_kill::{LEASE, wait};
 
@@ -37,18 +37,17 @@ impl Scene {
         let command = ["flock", &path, "sh", "-c", "while :; do :; done"];
         let side = instance.background(&["--side", "--name", "side"], &command);
         instance.gate("side");
-        let flock = side.pid() as i32;
         // Before it became flock it may have started an agent, which was its child for a moment.
-        let works = |pid: &i32| {
+        let works = |pid: &u32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             name.trim_end() == "sh"
         };
         let mut found = None;
         wait("the holder", Duration::from_secs(10), || {
-            found = children(flock).into_iter().find(works);
+            found = children(side.pid()).into_iter().find(works);
             found.is_some()
         });
-        let holder = found.unwrap();
+        let holder = found.unwrap() as i32;
         Some(Scene {
             instance,
             side,
@@ -136,9 +135,9 @@ fn a_wait_that_began_before_its_holder_was_side_work_is_found() {
         .spawn();
     let mut flock = hold.unwrap();
     wait("the holder", Duration::from_secs(10), || {
-        children(flock.id() as i32).len() == 1
+        children(flock.id()).len() == 1
     });
-    let holder = children(flock.id() as i32)[0];
+    let holder = children(flock.id())[0] as i32;
     let mut waiter = Command::new("flock")
         .arg(&lock)
         .arg("true")

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{Background, Instance, cpu_mount, or_skip, stderr, wait_for};
+use crate::common::{Background, Instance, cpu_mount, or_skip, quota_file, stderr, wait_for};
 use crate::support_kill::processes::{kill9, signal};
 
 const MAIN: [&str; 3] = [
@@ -86,10 +86,8 @@ impl Bed {
             .as_str()
             .unwrap()
             .to_owned();
-        let (mount, is_v1) = cpu_mount();
-        let file = if is_v1 { "cpu.cfs_quota_us" } else { "cpu.max" };
-        let path = mount.join(group.trim_start_matches('/')).join(file);
-        let text = std::fs::read_to_string(path).unwrap();
+        let dir = cpu_mount().0.join(group.trim_start_matches('/'));
+        let text = std::fs::read_to_string(quota_file(&dir, None).0).unwrap();
         text.split_ascii_whitespace().next().unwrap().to_owned()
     }
 

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::common::{Background, Instance, OtherGroup, cpu_mount, or_skip, wait_for};
+use crate::common::{
+    Background, Instance, OtherGroup, children, cpu_mount, or_skip, quota_file, wait_for,
+};
 use crate::e2e_errors::call;
 use crate::support_kill::processes::signal;
 
@@ -451,13 +453,10 @@ impl<F: Fn()> Drop for Undo<F> {
 
 /// Another program limits the group.
 fn limited(dir: &Path) -> Box<dyn Any> {
-    let (file, some, none) = match cpu_mount().1 {
-        true => ("cpu.cfs_quota_us", "20000", "-1"),
-        false => ("cpu.max", "20000 100000", "max"),
-    };
-    let file = dir.join(file);
+    let (file, some) = quota_file(dir, Some(20_000));
     std::fs::write(&file, some).unwrap();
-    Box::new(Undo(move || drop(std::fs::write(&file, none))))
+    let (file, none) = quota_file(dir, None);
+    Box::new(Undo(move || drop(std::fs::write(&file, &none))))
 }
 
 fn frozen(stage: &Stage) -> Box<dyn Any> {
@@ -560,10 +559,7 @@ fn groups_without_tasks_and_removed_groups_use_nothing() {
 fn a_main_process_counts_with_what_it_has_started() {
     let instance = or_skip!(Instance::new("family"));
     let server = Background::start(&["sh", "-c", "while :; do :; done & sleep 1000 & wait"]);
-    let children = format!("/proc/{0}/task/{0}/children", server.pid());
-    wait_for("its children", || {
-        read(&children).split_ascii_whitespace().count() == 2
-    });
+    wait_for("its children", || children(server.pid()).len() == 2);
     instance.ok(&["set", &format!("pid:{}", server.pid()), "class=main"]);
     wait_for("their use", || {
         let gate = &instance.json(&["status"])["gates"][0];

@@ -21,6 +21,16 @@ macro_rules! or_skip {
 }
 pub(crate) use or_skip;
 
+/// Runs the command behind it as a user without rights.
+pub const AS_NOBODY: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+];
+
 /// Longer than anything here takes on a loud machine.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -136,8 +146,8 @@ impl Instance {
 
     /// `tidegate WORDS` by a user without rights.
     pub fn by_nobody(&self, words: &[&str]) -> Command {
-        let mut command = self.on(Command::new("setpriv"));
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        let mut command = self.on(Command::new(AS_NOBODY[0]));
+        command.args(&AS_NOBODY[1..]);
         command.arg(&self.binary).args(words).current_dir("/");
         command.stdin(Stdio::null());
         command
@@ -355,6 +365,16 @@ pub fn cpu_mount() -> (PathBuf, bool) {
     }
 }
 
+/// The file of a group's quota, and what it holds with this quota in periods of 100 ms.
+pub fn quota_file(group: &Path, quota_us: Option<u32>) -> (PathBuf, String) {
+    let (file, none, period) = match cpu_mount().1 {
+        true => ("cpu.cfs_quota_us", "-1", ""),
+        false => ("cpu.max", "max", " 100000"),
+    };
+    let text = quota_us.map_or(none.to_owned(), |us| format!("{us}{period}"));
+    (group.join(file), text)
+}
+
 /// Another program's group, and that program.
 pub struct OtherGroup {
     pub path: PathBuf,
@@ -416,11 +436,8 @@ impl OtherGroup {
 
     /// The program sets a quota of its own over Tidegate's.
     pub fn write_quota(&self) {
-        let (file, quota) = match cpu_mount().1 {
-            true => ("cpu.cfs_quota_us", "70000"),
-            false => ("cpu.max", "70000 100000"),
-        };
-        std::fs::write(self.path.join(file), quota).unwrap();
+        let (file, quota) = quota_file(&self.path, Some(70_000));
+        std::fs::write(file, quota).unwrap();
     }
 }
 

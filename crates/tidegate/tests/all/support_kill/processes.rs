@@ -73,12 +73,3 @@ pub fn agents(prefix: &str) -> Vec<i32> {
 pub fn guardians(prefix: &str) -> Vec<i32> {
     of_instance(prefix, &["guardian"])
 }
-
-pub fn children(parent: i32) -> Vec<i32> {
-    let is_child = |pid: &i32| {
-        let stat = read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let rest = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
-        rest.split_ascii_whitespace().nth(1) == Some(parent.to_string().as_str())
-    };
-    pids().into_iter().filter(is_child).collect()
-}

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::processes::{Known, agents, children, guardians, kill9};
+use super::processes::{Known, agents, guardians, kill9};
 use super::watch::{Limit, Watch};
 use super::{LEASE, OF_AGE, wait};
-use crate::common::{Background, Instance, cpu_mount};
+use crate::common::{Background, Instance, children, cpu_mount};
 
 /// Every hungry shell starts a child that counts, and then the next; a child that does not end well
 /// is told.
@@ -49,10 +49,10 @@ impl Stage {
         instance.gate("side");
         let side_pid = side.pid() as i32;
         wait("the hungry shells", Duration::from_secs(10), || {
-            children(side_pid).len() == 3
+            children(side.pid()).len() == 3
         });
         let mut pids = vec![main.pid() as i32, side_pid];
-        pids.extend(children(side_pid));
+        pids.extend(children(side.pid()).into_iter().map(|pid| pid as i32));
         let known = pids
             .into_iter()
             .map(|pid| Known::new(pid).unwrap())

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::cpu_mount;
+use crate::common::{cpu_mount, quota_file};
 
 /// The files that keep a group of side work in its place.
 pub struct Limit {
@@ -24,7 +24,6 @@ impl Limit {
     /// `None` where there is no such group.
     pub fn open(group: &Path) -> Option<Limit> {
         let (_, v1) = cpu_mount();
-        let quota = if v1 { "cpu.cfs_quota_us" } else { "cpu.max" };
         let open = |name: &str| File::open(group.join(name)).ok();
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         let period = match v1 {
@@ -32,7 +31,7 @@ impl Limit {
             false => None,
         };
         Some(Limit {
-            quota: open(quota)?,
+            quota: File::open(quota_file(group, None).0).ok()?,
             period,
             idle: open("cpu.idle")?,
             // The default tolerance, 1 % of the machine.
