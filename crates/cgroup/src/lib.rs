@@ -7,7 +7,6 @@
 
 pub mod bandwidth;
 pub mod class;
-pub mod cpu_list;
 pub mod cpus;
 pub mod discover;
 pub mod group;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::KernelFs;
-use crate::cpu_list::parse_list;
+use crate::cpus::parse_list;
 
 /// The kernel's own number for a node's distance from itself.
 const LOCAL: u32 = 10;

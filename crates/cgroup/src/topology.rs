@@ -7,8 +7,7 @@
 use std::path::PathBuf;
 
 use crate::KernelFs;
-use crate::cpu_list::parse_list;
-use crate::cpus::{self, CpusError};
+use crate::cpus::{self, CpusError, parse_list};
 
 /// Cache indices looked at per CPU; x86 has 4, arm64 up to 5.
 const CACHES_MAX: u32 = 10;

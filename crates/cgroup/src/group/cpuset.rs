@@ -15,8 +15,7 @@ use super::tree::numbers;
 use super::{GroupError, GroupPath, GroupResult, Groups};
 use crate::KfsError;
 use crate::clip;
-use crate::cpu_list::{format_list, parse_list};
-use crate::cpus;
+use crate::cpus::{self, format_list, parse_list};
 use crate::discover::{CgroupVersion, parse_proc_cgroup};
 
 const CPUS: &str = "cpuset.cpus";

@@ -6,7 +6,7 @@ use crate::locks::boost::{Boost, take};
 use tidegate_cgroup::KfsError;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class;
-use tidegate_cgroup::cpu_list::format_list;
+use tidegate_cgroup::cpus::format_list;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, PlacementUndo, WEIGHT_DEFAULT,

@@ -73,22 +73,6 @@ pub fn keyed(text: &[u8], key: &[u8]) -> Option<u64> {
     })
 }
 
-/// Calls `each` with every CPU of a list such as `0-3,8,10-11`; None if it is no such list.
-pub fn each_cpu(list: &[u8], mut each: impl FnMut(usize)) -> Option<()> {
-    for part in list.trim_ascii().split(|byte| *byte == b',') {
-        let (first, last) = match part.iter().position(|byte| *byte == b'-') {
-            Some(dash) => (number(&part[..dash])?, number(&part[dash + 1..])?),
-            None => (number(part)?, number(part)?),
-        };
-        // No kernel has more than 8192 CPUs (NR_CPUS_RANGE_END); more is garbage.
-        if last < first || last >= 8192 {
-            return None;
-        }
-        (first..=last).for_each(|cpu| each(cpu as usize));
-    }
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,18 +92,5 @@ mod tests {
         assert_eq!(keyed(text, b"usage_usec"), Some(77));
         assert_eq!(keyed(text, b"user"), None);
         assert_eq!(keyed(b"usage_usec", b"usage_usec"), None);
-    }
-
-    #[test]
-    fn cpu_lists() {
-        let list = |text: &str| {
-            let mut cpus = vec![];
-            each_cpu(text.as_bytes(), |cpu| cpus.push(cpu)).map(|()| cpus)
-        };
-        assert_eq!(list("0-1\n"), Some(vec![0, 1]));
-        assert_eq!(list("0,2-3,7"), Some(vec![0, 2, 3, 7]));
-        for garbage in ["", "a", "3-1", "0-99999", "0,,1", "-"] {
-            assert_eq!(list(garbage), None, "{garbage:?}");
-        }
     }
 }

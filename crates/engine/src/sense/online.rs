@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::SenseError;
-use super::files::{KeptFile, each_cpu};
+use super::files::KeptFile;
+use tidegate_cgroup::cpus::parse_list;
 
 /// How often the list is read where the caller samples more often: at each sample of a loop of 50
 /// ms. In one of 5 ms a reading would take a fifth of the step.
@@ -51,10 +52,11 @@ impl Online {
         if text == self.text {
             return Ok(false);
         }
-        let mut cpus = Vec::new();
-        each_cpu(text, |cpu| cpus.push(cpu))
-            .ok_or_else(|| SenseError::parse(path, "a list of CPUs", text))?;
-        self.cpus = cpus;
+        let list = parse_list(&String::from_utf8_lossy(text)).unwrap_or_default();
+        if list.is_empty() {
+            return Err(SenseError::parse(path, "a list of CPUs", text));
+        }
+        self.cpus = list.into_iter().map(|cpu| cpu as usize).collect();
         self.text.clear();
         self.text.extend_from_slice(text);
         Ok(true)

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::tree::State;
-use crate::cpu_list::{ONLINE_PATH, format_list, parse_list};
+use crate::cpus::{ONLINE_PATH, format_list, parse_list};
 
 pub(super) const V1_FILES: [&str; 5] = [
     "cpuset.cpus",
