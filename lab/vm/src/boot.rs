@@ -30,20 +30,9 @@ const TROUBLE: &str = "the guest's kernel is in trouble";
 /// timers is due and goes on with the next CPU, so a timer that nobody listens to (a filter's)
 /// makes the turns short. Before version 8.1 it lets only each second CPU run when none is idle, so
 /// each second one (threads 1 and 3 of a core) is never started.
-const WIDE: &[&str] = &[
-    "-accel",
-    "tcg,thread=single",
-    "-icount",
-    "shift=0,sleep=off",
-    "-smp",
-    "16,sockets=2,cores=2,threads=4",
-    "-rtc",
-    "base=2026-01-01,clock=vm",
-    "-netdev",
-    "hubport,hubid=0,id=turns",
-    "-object",
-    "filter-buffer,id=turn,netdev=turns,interval=10",
-];
+const WIDE: &str = "-accel tcg,thread=single -icount shift=0,sleep=off \
+    -smp 16,sockets=2,cores=2,threads=4 -rtc base=2026-01-01,clock=vm \
+    -netdev hubport,hubid=0,id=turns -object filter-buffer,id=turn,netdev=turns,interval=10";
 
 /// Version 7.2 may return wrong flags from `cmpxchg16b` if an interrupt follows at once, as at the
 /// end of a turn; the slab allocator uses it, and guests died there. Without it the kernel
@@ -95,39 +84,24 @@ impl Boot<'_> {
 
     fn command(&self, console: &Path) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        let arguments: &[&str] = match self.mode {
-            Mode::Precise => &[
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                "shift=0,sleep=off",
-                "-smp",
-                "1",
-                "-rtc",
-                "base=2026-01-01,clock=vm",
-            ],
+        let machine = match self.mode {
+            Mode::Precise => {
+                "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 \
+                 -rtc base=2026-01-01,clock=vm"
+            }
             // On several threads the emulator races the kernel's patching of its own code: now and
             // then a boot ended in "Oops: int3" when CPUs went off and on line.
-            Mode::Smp => &["-accel", "tcg,thread=single", "-smp", "2"],
+            Mode::Smp => "-accel tcg,thread=single -smp 2",
             Mode::Wide => WIDE,
         };
-        command.args(arguments);
+        command.args(machine.split_whitespace());
         // Strings are emulated an element at a time: bytes would take eight times as long as words.
         let processor = match self.mode {
             Mode::Wide => WIDE_PROCESSOR,
             Mode::Precise | Mode::Smp => "max,-erms,-fsrm",
         };
-        command.args([
-            "-cpu",
-            processor,
-            "-m",
-            "768",
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]);
+        let others = "-m 768 -nodefaults -no-user-config -display none -no-reboot";
+        command.args(["-cpu", processor]).args(others.split(' '));
         command
             .arg("-serial")
             .arg(format!("file:{}", console.display()))

@@ -9,18 +9,10 @@ use std::time::Instant;
 /// The display of a run; the modes share it, as they run side by side.
 pub struct Progress {
     terminal: bool,
-    /// What of the finished tests is printed.
-    prints: Prints,
+    /// Another program shows what goes on.
+    is_silent: bool,
     started: Instant,
     state: Mutex<State>,
-}
-
-/// What of the finished tests is printed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Prints {
-    All,
-    /// Nothing at all, not even the moving line: another program shows what goes on.
-    Nothing,
 }
 
 struct State {
@@ -41,7 +33,7 @@ impl Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress {
             terminal,
-            prints: Prints::All,
+            is_silent: false,
             started: Instant::now(),
             state: Mutex::new(state),
         }
@@ -50,7 +42,7 @@ impl Progress {
     /// Shows nothing: the caller does.
     pub fn silent() -> Progress {
         Progress {
-            prints: Prints::Nothing,
+            is_silent: true,
             terminal: false,
             ..Progress::new(0)
         }
@@ -77,21 +69,20 @@ impl Progress {
     pub(crate) fn end(&self, label: &str, finished: &Finished) {
         let mut state = self.state();
         state.done += 1;
-        self.clear();
-        if self.prints == Prints::All {
-            println!("{}", line(label, finished));
-        }
-        self.show(&state);
+        self.print(&line(label, finished), &state);
     }
 
     /// A line between the tests.
     pub(crate) fn say(&self, text: &str) {
-        let state = self.state();
+        self.print(text, &self.state());
+    }
+
+    fn print(&self, text: &str, state: &State) {
         self.clear();
-        if self.prints != Prints::Nothing {
+        if !self.is_silent {
             println!("{text}");
         }
-        self.show(&state);
+        self.show(state);
     }
 
     /// The suite has nothing left to run.

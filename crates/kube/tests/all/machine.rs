@@ -50,17 +50,8 @@ impl Machine {
         let log = |name: &str| File::create(files.join(name)).expect("a log");
         let mut boots = Command::new("qemu-system-x86_64");
         boots
-            .args(["-accel", "tcg,thread=single", "-smp", "2", "-cpu", "max"])
-            .args([
-                "-m",
-                "2048",
-                "-nodefaults",
-                "-no-user-config",
-                "-display",
-                "none",
-                "-no-reboot",
-            ])
-            .args(["-serial", "stdio", "-kernel"])
+            .args("-accel tcg,thread=single -smp 2 -cpu max -m 2048 -nodefaults".split(' '))
+            .args("-no-user-config -display none -no-reboot -serial stdio -kernel".split(' '))
             .arg(disk.with_extension("vmlinuz"))
             .args(["-append", "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off tsc=reliable root=/dev/nvme0n1 rw \
                 rootwait net.ifnames=0 init=/usr/lib/systemd/systemd"])
