@@ -133,12 +133,6 @@ impl Pool {
         self.turnover_ns
     }
 
-    /// Quota put in in this period; [`NONE`]: the period's length was changed, and no raise counts
-    /// before the next turnover.
-    pub fn granted_ns(&self) -> u64 {
-        self.granted_ns
-    }
-
     /// On how many CPUs the group is throttled now.
     pub fn throttled(&self) -> u32 {
         self.throttled

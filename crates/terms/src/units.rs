@@ -127,10 +127,6 @@ impl TimeSpan {
         self.ns / 1_000
     }
 
-    pub const fn duration(self) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.ns)
-    }
-
     /// Reads a number and its unit.
     ///
     /// # Errors

@@ -118,10 +118,6 @@ impl Tolerance {
     pub const ONE_PERCENT: Tolerance = Tolerance(Share::ONE_PERCENT);
     pub const NONE: Tolerance = Tolerance(Share::ZERO);
 
-    pub const fn share(self) -> Share {
-        self.0
-    }
-
     pub const fn ppm(self) -> u32 {
         self.0.ppm()
     }

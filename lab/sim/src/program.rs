@@ -1,8 +1,6 @@
 //! A task and what it does: a [`Program`] gives one [`Op`] after another.
 //!
-//! The machine asks for the next op when the last one is complete and the
-//! task is on a CPU, so `Ctx::now_ns` less [`Ctx::woken_ns`] in the first call
-//! after a wait is the wakeup latency as the program itself would measure it.
+//! The machine asks for the next op when the last one is complete and the task is on a CPU.
 
 use crate::Ns;
 use crate::cpuset::CpuSet;
@@ -109,17 +107,11 @@ pub struct Ctx<'a> {
     /// The task's own stream of random numbers: what it draws does not depend
     /// on what other tasks do.
     pub rng: &'a mut Prng,
-    pub(crate) woken_ns: Ns,
     pub(crate) world: &'a mut World,
 }
 
 impl Ctx<'_> {
     pub fn record(&mut self, series: SeriesId, value_ns: u64) {
         self.world.series[series.index()].record(value_ns);
-    }
-
-    /// When the task's last wait ended (it became runnable), or its start.
-    pub fn woken_ns(&self) -> Ns {
-        self.woken_ns
     }
 }

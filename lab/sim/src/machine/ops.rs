@@ -49,7 +49,6 @@ impl Machine {
             task,
             cpu,
             rng: &mut cold.rng,
-            woken_ns: self.k.tasks[task.index()].woken_ns,
             world: &mut self.k.world,
         };
         let op = program.next(&mut ctx);
