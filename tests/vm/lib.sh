@@ -106,6 +106,16 @@ excess() {
 		END { printf "%.1f", most / ((free - new) / 100) }' "$1"
 }
 
+# gives_way FROM TO LIMIT NEW FREE MS EXCESS_MS: main steps up by the test's own `steps`: side is at LIMIT within MS, and its
+# excess over NEW of FREE is at most EXCESS_MS.
+gives_way() {
+	steps "$1" "$2" "$3" down
+	within "time to give way, main $1 to $2 %, in ms" "$took" 0 "$6"
+	late=$(excess /tmp/series "$(cat /tmp/step)" "$4" "$5")
+	measure "main_$1_to_$2_excess" "$late" ms
+	within "excess after main's step from $1 to $2 %, in ms" "$late" 0 "$7"
+}
+
 # cpus NUMBER...: in wide mode, CPU 0 and these are on line, and no others. CPUs 0 and 2 are threads of a core, as are 4 and 6
 # of the next; 8, 10, 12 and 14 are the same on the other socket, with a cache of their own.
 cpus() {

@@ -20,20 +20,8 @@ steps() {
 tidegate run --side --headroom 30% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-steps 10 40 35 down
-within "time to give way, main 10 to 40 %, in ms" "$took" 0 20
-late=$(excess /tmp/series "$(cat /tmp/step)" 30 60)
-measure main_10_to_40_excess "$late" ms
-within "excess after main's step from 10 to 40 %, in ms" "$late" 0 50
-steps 20 60 15 down
-within "time to give way, main 20 to 60 %, in ms" "$took" 0 20
-late=$(excess /tmp/series "$(cat /tmp/step)" 10 40)
-measure main_20_to_60_excess "$late" ms
-within "excess after main's step from 20 to 60 %, in ms" "$late" 0 60
-steps 10 80 6 down
-within "time to give way, main 10 to 80 %, in ms" "$took" 0 20
-late=$(excess /tmp/series "$(cat /tmp/step)" 1 20)
-measure main_10_to_80_excess "$late" ms
-within "excess after main's step from 10 to 80 %, in ms" "$late" 0 50
+gives_way 10 40 35 30 60 20 50
+gives_way 20 60 15 10 40 20 60
+gives_way 10 80 6 1 20 20 50
 steps 80 10 55 up
 within "time to come back, main 80 to 10 %, in ms" "$took" 0 1500

@@ -24,22 +24,10 @@ steps() {
 }
 
 sleep 1
-steps 10 40 35 down
-within "time to give way, main 10 to 40 %, in ms" "$took" 0 2
-late=$(excess /tmp/series "$(cat /tmp/step)" 30 60)
-measure main_10_to_40_excess "$late" ms
-within "excess after main's step from 10 to 40 %, in ms" "$late" 0 20
-steps 20 60 15 down
-within "time to give way, main 20 to 60 %, in ms" "$took" 0 2
-late=$(excess /tmp/series "$(cat /tmp/step)" 10 40)
-measure main_20_to_60_excess "$late" ms
-within "excess after main's step from 20 to 60 %, in ms" "$late" 0 20
-steps 10 80 6 down
-within "time to give way, main 10 to 80 %, in ms" "$took" 0 2
-late=$(excess /tmp/series "$(cat /tmp/step)" 1 20)
-measure main_10_to_80_excess "$late" ms
+gives_way 10 40 35 30 60 2 20
+gives_way 20 60 15 10 40 2 20
 # Little is free then: a turn of 1 ms that was open, and one look later, are 10 ms of all of it.
-within "excess after main's step from 10 to 80 %, in ms" "$late" 0 15
+gives_way 10 80 6 1 20 2 15
 steps 80 10 55 up
 within "time to come back, main 80 to 10 %, in ms" "$took" 0 500
 sched_ext_is_on
