@@ -141,11 +141,12 @@ pub enum Hint {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// An open-loop server: Poisson arrivals at this part of the machine, requests of 0.5 to 1.5
-    /// ms, two workers a CPU.
+    /// An open-loop server: Poisson arrivals at this part of the machine, requests of half to one
+    /// and a half of this mean, two workers a CPU.
     Server {
         /// 0 to 1.
         share: f64,
+        request_us: u64,
     },
     /// A thread on each CPU that holds a level: from when on, and ppm of each CPU.
     Level(Vec<(u64, u32)>),

@@ -298,13 +298,13 @@ fn start(
         Hint::None | Hint::Nice(_) => {}
     }
     let workload = match &load.kind {
-        Kind::Server { share } => {
-            let per_second = share * f64::from(cpus) * 1_000.0;
+        Kind::Server { share, request_us } => {
+            let work_ns = request_us * 1_000;
             Workload::OpenLoop(OpenLoop {
                 workers: 2 * cpus,
-                work: Work::uniform(MS),
+                work: Work::uniform(work_ns),
                 pattern: Pattern::Poisson {
-                    gap_ns: (S as f64 / per_second) as u64,
+                    gap_ns: (work_ns as f64 / (share * f64::from(cpus))) as u64,
                 },
             })
         }

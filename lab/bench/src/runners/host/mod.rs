@@ -235,7 +235,11 @@ impl<'a> Run<'a> {
             })
         };
         let (threads, generator) = match load.kind {
-            Kind::Server { share } => (2 * cpus, server(share * cpus as f64 * 1e3, 1000.0)),
+            Kind::Server { share, request_us } => {
+                let request_us = request_us as f64;
+                let per_second = share * cpus as f64 * 1e6 / request_us;
+                (2 * cpus, server(per_second, request_us))
+            }
             Kind::Bursty { request_us } => (30, server(0.0, request_us as f64)),
             Kind::Level(_) => (cpus, Generator::Level),
             Kind::Hogs { tasks, pinned } => (tasks as usize, hog(pinned, 0, 0)),
