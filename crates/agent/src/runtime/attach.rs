@@ -157,6 +157,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
         placement: plan,
         start_ticks,
     };
+    write_weight(kernel, gate)?;
     gate.record.notes.extend(family.notes());
     if !gate.is_limited() {
         gate.record

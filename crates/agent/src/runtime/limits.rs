@@ -232,15 +232,35 @@ pub(crate) fn write_floor(
         .map_err(not_recorded)
 }
 
-/// A gate's weight among its siblings. Groups outside our roots keep theirs.
+/// The group that has the gate's weight among its siblings: one of ours. Others' groups keep
+/// theirs, and so does one of ours in another's, which is in the idle class itself.
+fn weighed_group<'g>(kernel: &Kernel, gate: &'g Gate) -> Option<&'g GroupPath> {
+    let group = match &gate.record.attachment {
+        Attachment::Owned { group } => group,
+        Attachment::Moved { placement, .. } => &placement.group,
+        Attachment::InPlace { .. } | Attachment::Observed { .. } => return None,
+    };
+    (!kernel.is_below_others(group)).then_some(group)
+}
+
+/// Says what a weight does where no group has it.
+pub(crate) fn note_weight(kernel: &Kernel, gate: &mut Gate) {
+    const WEIGHT: &str = "weight: its group keeps its own; ";
+    gate.record.notes.retain(|note| !note.starts_with(WEIGHT));
+    if gate.terms.weight.is_default() || weighed_group(kernel, gate).is_some() {
+        return;
+    }
+    let effect = match gate.class() {
+        Class::Side => "this one divides the allowance of side work",
+        Class::Main | Class::Neutral => "this one has no effect",
+    };
+    gate.record.notes.push(format!("{WEIGHT}{effect}"));
+}
+
 pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError> {
-    let Attachment::Owned { group } = &gate.record.attachment else {
+    let Some(group) = weighed_group(kernel, gate) else {
         return Ok(());
     };
-    // In the idle class itself: its weight counts where the allowance is shared out.
-    if kernel.is_below_others(group) {
-        return Ok(());
-    }
     if gate.terms.weight.is_default()
         && kernel
             .groups

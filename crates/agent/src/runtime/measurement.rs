@@ -1,6 +1,7 @@
 //! A measurement of what side work costs main: who started it, what is switched, what it found. The
 //! experiment itself is the control loop's ([`tidegate_engine::measure`]).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_api::{
@@ -144,10 +145,10 @@ fn sides<'g>(
         true => gates.iter().filter(is_limited).collect(),
         false => {
             let named = request.gates.iter();
-            let found: Result<Vec<&Gate>, ApiError> = named
-                .map(|name| Ok(&gates[runtime.kernel.find(gates, name)?]))
-                .collect();
-            found?
+            // Once, where a gate is named twice.
+            let found: Result<BTreeSet<usize>, ApiError> =
+                named.map(|name| runtime.kernel.find(gates, name)).collect();
+            found?.into_iter().map(|index| &gates[index]).collect()
         }
     };
     if let Some(other) = side.iter().find(|gate| !is_limited(gate)) {

@@ -342,3 +342,32 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
         }
     }
 }
+
+#[test]
+fn a_weight_is_in_the_kernel_or_the_answer_says_what_it_does() {
+    let told = |notes: &[String]| {
+        let mut found = notes.iter().filter(|note| note.starts_with("weight: "));
+        found.next().cloned().unwrap_or_default()
+    };
+    for kind in KINDS {
+        let (_bed, agent) = begun(kind);
+        let pid = format!("pid:{}", PIDS[1]);
+        let notes = set(&agent, &pid, &[("class", "side"), ("weight", "300")]).unwrap();
+        let group = agent.gates.lock()[0].record.attachment.group().clone();
+        let is_below_others = kind == Kind::V2;
+        match is_below_others {
+            true => assert!(told(&notes).contains("divides the allowance"), "{notes:?}"),
+            false => {
+                assert_eq!(agent.groups().weight(&group).unwrap(), 300);
+                assert_eq!(told(&notes), "");
+                set(&agent, &pid, &[("weight", "20")]).unwrap();
+                assert_eq!(agent.groups().weight(&group).unwrap(), 20);
+            }
+        }
+        let notes = set(&agent, "cgroup:/other", &[("weight", "300")]).unwrap();
+        assert!(
+            told(&notes).ends_with("this one has no effect"),
+            "{notes:?}"
+        );
+    }
+}

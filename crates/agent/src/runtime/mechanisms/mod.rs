@@ -18,6 +18,7 @@ use tidegate_terms::{Source, Switch};
 
 use crate::gates::{Attachment, Gate};
 use crate::runtime::Runtime;
+use crate::runtime::limits::note_weight;
 use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, withdraw_bandwidth};
 use crate::runtime::mechanisms::caps::{enforce_caps, withdraw_caps};
 use crate::runtime::mechanisms::hints::{enforce_hints, withdraw_hints};
@@ -32,6 +33,7 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError
     if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
         check_beside(gate, &gate.record.attachment)?;
     }
+    note_weight(&runtime.kernel, gate);
     enforce_bandwidth(runtime, gate)?;
     enforce_caps(runtime, gate)?;
     enforce_memory(&runtime.kernel, gate)?;
