@@ -391,8 +391,17 @@ pub fn standing_differs(
     })
 }
 
+/// Whether Tidegate gives a group such a name after its prefix: at the top, a gate's below others'
+/// (which has a `=`), or that of one process or task. Others may call theirs `tidegate-web`.
+fn is_of_ours(name: &str) -> bool {
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(name, "side" | "main" | "agent" | "doctor")
+        || name.contains('=')
+        || name.strip_prefix(['p', 't']).is_some_and(is_number)
+}
+
 /// Our groups by their names, for when the ledger is lost: `PREFIX-side` and `PREFIX-main` at the
-/// base with all below them, and `PREFIX-*` children in other groups. Parents come before their
+/// base with all below them, and those of gates in other groups. Parents come before their
 /// children.
 pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> {
     const DEPTH_MAX: u32 = 8;
@@ -404,11 +413,9 @@ pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> 
             children => children?,
         };
         for child in children {
-            let named = child
-                .name()
-                .strip_prefix(prefix)
-                .is_some_and(|rest| rest.starts_with('-'));
-            let child_ours = ours || named;
+            let rest = child.name().strip_prefix(prefix);
+            let name = rest.and_then(|rest| rest.strip_prefix('-'));
+            let child_ours = ours || name.is_some_and(is_of_ours);
             if child_ours {
                 found.push(child.clone());
             }

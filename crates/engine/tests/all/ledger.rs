@@ -172,6 +172,7 @@ fn a_damaged_ledger_is_set_aside_and_groups_are_found_by_name() {
     bed.groups.create(&path("/tidegate-side/a")).unwrap();
     bed.groups.create(&path("/tidegate-main/b")).unwrap();
     bed.groups.create(&path("/tidegatex")).unwrap();
+    bed.groups.create(&path("/tidegate-web")).unwrap();
     let own = own_groups(&bed.groups, "tidegate").unwrap();
     let own: Vec<&str> = own.iter().map(GroupPath::as_str).collect();
     assert_eq!(
@@ -246,10 +247,10 @@ fn own_groups_in_place_are_found_on_v2() {
     bed.fs.inner().add_process(FakeProcess::new(7));
     bed.groups.place(&path("/app"), 7).unwrap();
     bed.groups
-        .place_in_place(7, "tidegate-job", &path("/unused"))
+        .place_in_place(7, "tidegate-job=", &path("/unused"))
         .unwrap();
     assert_eq!(
         own_groups(&bed.groups, "tidegate").unwrap(),
-        [path("/app/tidegate-job")]
+        [path("/app/tidegate-job=")]
     );
 }
