@@ -374,7 +374,7 @@ fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
 fn is_of_threads(term: &str) -> bool {
     matches!(
         term,
-        "latency" | "latency_inherit" | "quota" | "period" | "burst" | "cap_hard" | "cap_soft"
+        "latency" | "quota" | "period" | "burst" | "cap_hard" | "cap_soft"
     )
 }
 
