@@ -36,6 +36,14 @@ impl RawTerms {
                 });
             };
             let term = Term::named(name.trim(), source)?;
+            if terms.0.contains_key(term.name()) {
+                return Err(TermError::Rule {
+                    name: term.name().to_owned(),
+                    source_place: source.clone(),
+                    why: "it is given twice".to_owned(),
+                    remedy: "give it once".to_owned(),
+                });
+            }
             terms.insert(term.name(), text.trim(), source.clone());
         }
         Ok(terms)
