@@ -1,6 +1,7 @@
 //! What each recorded work wanted, as far as a recording tells: what it used where nothing held it
 //! back, and more than it got where something did.
 
+use tidegate_api::Limit as Binding;
 use tidegate_recording::{Recording, Second, WorkSecond};
 use tidegate_terms::Class;
 
@@ -266,7 +267,11 @@ impl Limit {
         };
         match one.allowance_cpus {
             _ if by_own => true,
-            Some(allowance) => nearly(f64::from(allowance)),
+            // Gates that share it use it together.
+            Some(allowance) => {
+                nearly(f64::from(allowance))
+                    || matches!(one.limit, Binding::Headroom | Binding::Tolerance)
+            }
             None if self.is_main => false,
             // Nothing but the others held it back: it took what they left, and no less than any
             // other of its kind.
