@@ -50,8 +50,7 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
                             let agent = Arc::clone(&agent);
                             let streams = Arc::clone(&streams);
                             let call = Connection { agent, peer, streams };
-                            let routes = routes.clone().with_state(call);
-                            calls.spawn(converse(stream, routes, token));
+                            calls.spawn(converse(stream, routes.clone(), call, token));
                         }
                         Err(error) => refuse(&stream, &error),
                     }

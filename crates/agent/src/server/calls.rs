@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use axum::Json;
-use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use tidegate_api::{
     ApiError, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView, ExplainView,
@@ -56,18 +55,18 @@ impl Connection {
     }
 }
 
-type Call = State<Connection>;
+type Call = Extension<Connection>;
 type Answer<T> = Result<Json<T>, ApiError>;
 
-pub(super) fn routes() -> Router<Connection> {
+pub(super) fn routes() -> Router {
     routes_of(CALLS.iter())
 }
 
-pub(super) fn read_routes() -> Router<Connection> {
+pub(super) fn read_routes() -> Router {
     routes_of(CALLS.iter().filter(|row| row.verb == Verb::Get))
 }
 
-fn routes_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Router<Connection> {
+fn routes_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Router {
     rows.fold(Router::new(), |router, row| {
         router.route(row.path, function(row))
     })
@@ -75,7 +74,7 @@ fn routes_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Router<Connection> {
     .method_not_allowed_fallback(unknown)
 }
 
-fn function(row: &Row) -> MethodRouter<Connection> {
+fn function(row: &Row) -> MethodRouter {
     let verb = match row.verb {
         Verb::Get => MethodFilter::GET,
         Verb::Post => MethodFilter::POST,
@@ -212,7 +211,7 @@ async fn stream(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let State(call) = call;
+    let Extension(call) = call;
     admit(&call.agent, call.peer.as_ref())?;
     let asked = Asked::read(&query.unwrap_or_default(), &headers)?;
     let place = lock(&call.streams).admit(call.peer.as_ref())?;

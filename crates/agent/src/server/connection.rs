@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
@@ -128,15 +130,20 @@ pub(super) struct Streaming;
 
 /// One connection is one call: a client that calls again connects again. A caller that goes away or
 /// is too slow has no answer to get.
-pub(super) async fn converse<S, T>(stream: S, calls: Router, _token: T)
+///
+/// The calls find `connection` in the request: a router with a state of its own would be made anew
+/// for each connection.
+pub(super) async fn converse<S, C, T>(stream: S, calls: Router, connection: C, _token: T)
 where
     S: AsyncRead + AsyncWrite + AsFd + Unpin,
+    C: Clone + Send + Sync + 'static,
 {
     let state = Arc::new(Conversation::new(stream));
     let io = Muted(Arc::clone(&state));
     let calls = TowerToHyperService::new(calls);
-    let service = hyper::service::service_fn(|request| {
+    let service = hyper::service::service_fn(|mut request: Request<Incoming>| {
         state.asked.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(connection.clone());
         let answer = calls.call(request);
         let state = Arc::clone(&state);
         Box::pin(async move {
@@ -147,13 +154,13 @@ where
             Ok::<_, Infallible>(answer)
         })
     });
-    let mut connection = http1::Builder::new()
+    let mut served = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(io), service);
     let conversation = async {
-        let talk = poll_fn(|context| connection.poll_without_shutdown(context));
+        let talk = poll_fn(|context| served.poll_without_shutdown(context));
         let Err(why) = talk.await else {
             return;
         };

@@ -47,14 +47,17 @@ pub(super) async fn serve(
         peer: None,
         streams,
     };
-    let routes = read_routes().layer(from_fn(with_own_host)).with_state(call);
+    let routes = read_routes().layer(from_fn(with_own_host));
     let mut connections = Connections::new(&connection::CALLS);
     loop {
         tokio::select! {
             () = agent.left() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => match connections.admit(None) {
-                    Ok(token) => drop(tokio::spawn(converse(stream, routes.clone(), token))),
+                    Ok(token) => {
+                        let (routes, call) = (routes.clone(), call.clone());
+                        tokio::spawn(converse(stream, routes, call, token));
+                    }
                     Err(error) => refuse(&stream, &error),
                 },
                 // Out of descriptors, or a caller that left at once.

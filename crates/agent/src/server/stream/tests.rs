@@ -141,7 +141,7 @@ async fn open(agent: &Arc<Agent>) -> (UnixStream, tokio::task::JoinHandle<()>) {
         answer(agent, None, &read("topics=events&since=0").unwrap(), place)
     };
     let calls = Router::new().route("/v1/stream", get(stream));
-    let served = tokio::spawn(converse(theirs, calls, ()));
+    let served = tokio::spawn(converse(theirs, calls, (), ()));
     let request = b"GET /v1/stream HTTP/1.1\r\nhost: tidegate\r\n\r\n";
     ours.write_all(request).await.unwrap();
     (ours, served)
