@@ -70,7 +70,7 @@ impl Agent {
         call: impl FnOnce(&Client) -> Result<R, ApiError> + Send + 'static,
     ) -> Result<R, ApiError> {
         let socket = self.socket.clone();
-        let answer = tokio::task::spawn_blocking(move || call(&Client::connect(socket)?));
+        let answer = tokio::task::spawn_blocking(move || call(&Client::at(socket)?));
         match tokio::time::timeout(PATIENCE, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panicked)) => Err(ApiError::new(

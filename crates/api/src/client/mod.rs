@@ -52,18 +52,23 @@ const CALL_PATIENCE: (Duration, u32) = (Duration::from_secs(1), 10);
 impl Client {
     /// A client of the agent that runs now.
     pub fn connect(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
+        let client = Self::at(socket)?;
+        client.probe()?;
+        Ok(client)
+    }
+
+    /// A client that has not looked yet whether an agent runs: a call reports that none does.
+    pub fn at(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| ApiError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
-        let client = Self {
+        Ok(Self {
             socket: socket.into(),
             log: None,
             start_next: None,
             runtime,
-        };
-        client.probe()?;
-        Ok(client)
+        })
     }
 
     pub fn with_log(self, log: PathBuf) -> Self {
