@@ -46,10 +46,11 @@ pub(crate) struct HeldState {
     pub at_ns: u64,
     /// Periods in which its own limit throttled it so far.
     pub own: u64,
-    /// Periods in which the quota that moves throttled the group that it is in.
-    pub root: u64,
-    /// Periods in which limits of other groups around it throttled those.
-    pub parent: u64,
+    /// Periods in which the quota that moves throttled the group that it is in; none where that was
+    /// not read, as while the gate sleeps.
+    pub root: Option<u64>,
+    /// Periods in which limits of other groups around it throttled those; the same.
+    pub parent: Option<u64>,
     pub tasks: TaskPoll,
     /// At the last poll none of its tasks ran or waited for a CPU.
     pub sleeps: bool,

@@ -2,7 +2,7 @@
 //! step decided.
 
 use tidegate_api::{Decision, HeldView, Limit};
-use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::group::{CpuStat, GroupPath};
 use tidegate_cgroup::target::threads_of;
 use tidegate_engine::held::{Counted, Limits};
 use tidegate_engine::limit::{caps_for_each, hard_cap};
@@ -16,11 +16,13 @@ const A_THOUSANDTH: f64 = 0.001;
 
 const DEPTH: u32 = 4;
 
-/// Polls a gate after its use and its own limit's throttled periods were measured.
+/// Polls a gate after its use, the `stat` of its group and its own limit's throttled periods were
+/// measured.
 pub(crate) fn poll(
     runtime: &Runtime,
     gate: &mut Gate,
     decision: &Decision,
+    stat: Option<CpuStat>,
     throttled_by_own: Option<u64>,
     now_ns: u64,
 ) {
@@ -39,11 +41,6 @@ pub(crate) fn poll(
     // The group of a side gate that is limited in its place has one quota, which moves.
     let is_own = group.is_some() && group != moving;
     let own = throttled_by_own.filter(|_| is_own).unwrap_or(0);
-    let root = moving.as_ref().map_or(0, throttled);
-    let parent: u64 = above(kernel, gate.record.attachment.group(), moving.as_ref())
-        .iter()
-        .map(throttled)
-        .sum();
     let tids = tids(kernel, gate);
     let tasks = gate.held.tasks.poll(&*kernel.fs, &tids, window_ns);
     if gate.usage.is_none() && window_ns > 0 {
@@ -55,18 +52,30 @@ pub(crate) fn poll(
         0 => 0,
         _ => now.saturating_sub(before),
     };
-    // What throttles a group of several gates does not hold back one that sleeps.
+    // What throttles a group of several gates does not hold back one that sleeps: it is not read.
     let runs = gate.usage_cpus.is_some_and(|cpus| cpus > A_THOUSANDTH);
     let is_awake = tasks.runnable > 0 || tasks.is_partial || runs;
     gate.held.sleeps = !is_awake;
-    let if_awake = |periods: u64| if is_awake { periods } else { 0 };
+    let root = match &moving {
+        Some(moving) if group.as_ref() == Some(moving) => stat.map(|stat| stat.nr_throttled),
+        Some(moving) if is_awake => Some(throttled(moving)),
+        _ => None,
+    };
+    let parent = is_awake.then(|| {
+        let groups = above(kernel, gate.record.attachment.group(), moving.as_ref());
+        groups.iter().map(throttled).sum()
+    });
+    let if_awake = |now: Option<u64>, before: Option<u64>| match now.zip(before) {
+        Some((now, before)) if is_awake => lately(now, before),
+        _ => 0,
+    };
     let counted = Counted {
         window_ns,
         is_frozen: group.is_some_and(|group| kernel.groups.is_frozen(&group).unwrap_or(false)),
         is_above_soft_cap: is_awake && is_above_soft_cap(runtime, gate),
         own_throttled: lately(own, gate.held.own),
-        root_throttled: if_awake(lately(root, gate.held.root)),
-        parent_throttled: if_awake(lately(parent, gate.held.parent)),
+        root_throttled: if_awake(root, gate.held.root),
+        parent_throttled: if_awake(parent, gate.held.parent),
         tasks,
     };
     let limits = limits(runtime, gate, decision, moving.as_ref());

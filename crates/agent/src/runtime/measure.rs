@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tidegate_api::{Decision, Limit};
 use tidegate_cgroup::KernelFs;
-use tidegate_cgroup::group::GroupPath;
+use tidegate_cgroup::group::{CpuStat, GroupPath};
 use tidegate_cgroup::sched::tasks::{TaskId, descendants};
 use tidegate_terms::Class;
 
@@ -70,13 +70,21 @@ pub(crate) fn measure_for_show(
 }
 
 pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, now_ns: u64) {
-    let throttled = measure_use(runtime, gate, now_ns);
-    held::poll(runtime, gate, decision, throttled, now_ns);
+    // A file of its group, from which the gate's own limit and the moving quota are judged.
+    let placed = gate.record.attachment.placed();
+    let stat = placed.and_then(|group| limit_stat(&runtime.sched_ext, &runtime.kernel, group).ok());
+    let throttled = measure_use(runtime, gate, stat, now_ns);
+    held::poll(runtime, gate, decision, stat, throttled, now_ns);
 }
 
 /// Returns the periods so far in which the gate's own limit throttled it, if it has one; under the
 /// engine sched_ext and a cap, the times that a task was throttled.
-fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
+fn measure_use(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    stat: Option<CpuStat>,
+    now_ns: u64,
+) -> Option<u64> {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {
         Attachment::Observed { pid, .. } if gate.record.is_of_thread() => cpu_ns(
@@ -93,9 +101,7 @@ fn measure_use(runtime: &Runtime, gate: &mut Gate, now_ns: u64) -> Option<u64> {
     let placed = gate.record.attachment.placed();
     // A quota that never held a period, or was lifted for a parent's, throttles nothing; another
     // program's does.
-    let stat = placed
-        .and_then(|group| limit_stat(&runtime.sched_ext, kernel, group).ok())
-        .filter(|stat| stat.nr_periods > 0);
+    let stat = stat.filter(|stat| stat.nr_periods > 0);
     let stat = match gate.own_limit() {
         Some(_) => stat,
         None => subgroups_stat(runtime, &gate.record.name).or(stat),
