@@ -17,8 +17,8 @@ pub struct Audit {
     pub calls: BTreeMap<String, usize>,
     /// Writes of the key that were taken.
     pub writes: usize,
-    /// Amounts written too soon after the write before.
-    pub too_soon: usize,
+    /// Amounts written too soon after the write before: each node, with both writes.
+    pub too_soon: Vec<String>,
     /// Deletions that were not waited for: more was bound than published.
     pub early_deletions: usize,
     /// Calls that the API server refused for their number.
@@ -62,16 +62,23 @@ pub fn read(log: &Path) -> Audit {
             continue;
         };
         let at: Timestamp = field("requestReceivedTimestamp").parse().expect("a time");
-        let of_node = audit.amounts.0.entry(of("name").to_owned()).or_default();
-        let is_soon = of_node
-            .last()
-            .is_some_and(|(before, _)| at.duration_since(*before) < GAP);
+        let name = of("name");
+        let of_node = audit.amounts.0.entry(name.to_owned()).or_default();
+        let last = of_node.last().cloned();
+        let before = last.filter(|(before, _)| at.duration_since(*before) < GAP);
         of_node.push((at, amount.clone()));
         // The last write of a publisher that ends is not one of its rule.
         let is_last = status["conditions"][0]["$patch"] == "delete";
         audit.writes += 1;
-        audit.too_soon += usize::from(is_soon && !amount.is_null());
-        audit.early_deletions += usize::from(is_soon && amount.is_null() && !is_last);
+        let Some((then, was)) = before else {
+            continue;
+        };
+        if !amount.is_null() {
+            let told = format!("{name}: {was} at {then}, then {amount} at {at}");
+            audit.too_soon.push(told);
+        } else if !is_last {
+            audit.early_deletions += 1;
+        }
     }
     audit
 }
