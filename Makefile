@@ -68,7 +68,7 @@ kube-node: setup-test ## The same on a real node: kubelet, containerd and the Da
 kube-scale: setup-test ## 1,000 nodes and 5,000 side pods through an outage, conflicts and refusals (ten minutes; a long test, as soak)
 	@cargo xtask kube scale
 
-kube-cost: setup-test ## What Tidegate's processes cost a node with 110 pods, on this machine (as root, six minutes)
+kube-cost: setup-test ## What Tidegate's processes cost a node with 110 pods, on this machine (as root, eight minutes)
 	@cargo xtask kube cost
 
 image: setup-build ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)

@@ -30,13 +30,13 @@ const USAGE: &str = "\
 usage: cargo xtask kube [TEST...]
        cargo xtask kube node [TEST]
        cargo xtask kube scale [NODES [PODS]]
-       cargo xtask kube cost
+       cargo xtask kube cost [PODS]
        cargo xtask kube up [NODES]
 
   Runs the tests of crates/kube that need a control plane; words choose among them.
   `node` runs those that need a real node, which it boots in an emulator.
   `scale` publishes for so many nodes (1000) while so many side pods (5000) are placed, in about ten minutes.
-  `cost` measures the processes of a node with 110 pods on this machine, as root, in six minutes.
+  `cost` measures the processes of a node with so many pods (110) on this machine, as root, in eight minutes.
   `up` starts a control plane with so many nodes (3) and stays until its input ends.";
 
 pub fn main(arguments: &[String]) -> ExitCode {
@@ -67,6 +67,8 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
         .join("target");
     let program = target.join("controlplane");
     go_build(".", &program)?;
+    let number =
+        |at: usize, default: &str| arguments.get(at).map_or(default, String::as_str).to_owned();
     match arguments.first().map(String::as_str) {
         Some("up") => {
             let folder = tempfile::tempdir().context("a folder")?;
@@ -88,9 +90,6 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             done(tests.env("TIDEGATE_NODE", folder))
         }
         Some("scale") => {
-            let number = |at: usize, default: &str| {
-                arguments.get(at).map_or(default, String::as_str).to_owned()
-            };
             let mut tests = tests(&program, &["--release"]);
             tests.args(["--nocapture", "scale::"]);
             tests.env("TIDEGATE_NODES", number(1, "1000"));
@@ -100,6 +99,7 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
             done(cargo().args(["build", "--release", "--locked", "-p", "tidegate"]))?;
             let mut tests = tests(&program, &["--release"]);
             tests.args(["--nocapture", "cost::"]);
+            tests.env("TIDEGATE_PODS", number(1, "110"));
             done(tests.env("TIDEGATE_PROGRAM", target.join("release/tidegate")))
         }
         _ => {
