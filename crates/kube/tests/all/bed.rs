@@ -280,7 +280,9 @@ impl Bed {
         command
     }
 
-    fn kubeconfig_with(&self, token: &str) -> PathBuf {
+    /// The administrator's kubeconfig with another token. The audit has the calls of
+    /// `tidegate-kube`'s own alone.
+    pub fn kubeconfig_with(&self, token: &str) -> PathBuf {
         let admin = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
         let file = tempfile::NamedTempFile::new_in(self.folder.path()).expect("a file");
         let (_, path) = file.keep().expect("it can be kept");

@@ -51,6 +51,7 @@ fn a_node_full_of_pods() {
     bed.until(|| socket.exists(), "the agent's socket is there");
     let guardian = start(&["guardian"]);
     let mut command = bed.tidegate_kube(&["run", "--node", NODE, "--socket"]);
+    command.env("KUBECONFIG", bed.kubeconfig_with(&bed.token(NODE)));
     let kube = Process::start(command.arg(&socket));
 
     std::thread::sleep(WARM_UP);
