@@ -87,7 +87,8 @@ pub(crate) async fn begin(
     socket: &Path,
     request: Request<Full<Bytes>>,
 ) -> Result<(Response<Incoming>, JoinHandle<hyper::Result<()>>), Broken> {
-    let stream = UnixStream::connect(socket).await?;
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|error| format!("{}: {error}", socket.display()))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
