@@ -17,26 +17,6 @@ mkdir -p $XDG_RUNTIME_DIR
 chown guest $XDG_RUNTIME_DIR
 chmod 700 $XDG_RUNTIME_DIR
 
-# Four builds of four files a CPU, of some 0.1 s each.
-make_sources() {
-	for build in 1 2 3 4; do
-		mkdir -p /tmp/build$build
-		{
-			echo "OBJECTS = $(for n in $(seq $(($(nproc) * 4))); do printf '%s.s ' "$n"; done)"
-			echo "all: \$(OBJECTS)"
-			printf '$(OBJECTS): unit.c\n\tcc1 -quiet -ffreestanding -O2 unit.c -o $@\n'
-		} >/tmp/build$build/Makefile
-		awk 'BEGIN {
-			print "struct list { int of[16]; struct list *next; };"
-			for (i = 0; i < 2; i++)
-				printf "int f%d(struct list *p, int k) { int t = 0; for (; p; p = p->next) for (int i = 0; i < 16; i++) {" \
-					" if (p->of[i] > k) t += p->of[i] * %d; else if (p->of[i] & 1) t ^= k << (i & 7);" \
-					" else t -= p->of[i] / (k + %d); } return t; }\n", i, i + 3, i + 1
-		}' >/tmp/build$build/unit.c
-		chown -R guest /tmp/build$build
-	done
-}
-
 # build GROUP ARM NUMBER
 build() {
 	_make="make -s -C /tmp/build$3 -B -j16"
@@ -112,7 +92,11 @@ beside() {
 for online in "2" "2 4 6"; do
 	# shellcheck disable=SC2086 # a list of words
 	cpus $online
-	make_sources
+	# Four builds of four files a CPU, of some 0.1 s each.
+	for build in 1 2 3 4; do
+		sources /tmp/build$build $(($(nproc) * 4)) 2
+		chown -R guest /tmp/build$build
+	done
 	for arm in alone plain nice idle tidegate; do beside session session $arm; done
 	for arm in alone plain nice tidegate jobserver root; do beside user/app user/build $arm; done
 done
