@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """rd-hashd next to an encode and next to a build on this machine, as root: Meta's model of its latency-sensitive services, by its
-own figures. It needs `cargo install rd-hashd --version 2.2.5`. The arms take turns in each round. A quarter of an hour; prints a
+own figures. It needs `cargo install rd-hashd --version 2.2.5`. The arms take turns in each round. Twenty-five minutes; prints a
 report as `tidegate-lab --json` does, for `make results`.
 """
 
@@ -21,7 +21,8 @@ from measured import Report, figure
 from nginx import OWN, cpu_s, groups_of, made_groups
 
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
-WARM_S, SECONDS = 3, 8
+# Sideloader's law needs five seconds of history.
+WARM_S, SECONDS = 7, 8
 # About half of what two CPUs can do.
 REQUESTS_PER_S = int(os.environ.get("RPS", "100"))
 OBJECTIVE = "objective=p99<2ms"
@@ -29,6 +30,7 @@ OBJECTIVE = "objective=p99<2ms"
 ARMS = {
     "own group": ("batch", [], None),
     "cpu.idle": ("idle", [], None),
+    "sideloader's law, 30 % headroom": ("sideload", [], None),
     "Tidegate": ("batch", OWN, None),
     "Tidegate, 30 % headroom": ("batch", [*OWN, "--headroom", "30%"], None),
     "Tidegate, an objective of 2 ms": ("batch", OWN, OBJECTIVE),
@@ -60,9 +62,41 @@ def busy_s():
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
+def used_s(groups):
+    for group in groups:
+        if (group / "cpuacct.usage").exists():
+            return int((group / "cpuacct.usage").read_text()) / 1e9
+        if (group / "cpu.stat").exists() and "usage_usec" in (stat := (group / "cpu.stat").read_text()):
+            return int(stat.split()[1]) / 1e6
+    sys.exit("hashd: no group has an account of its CPU")
+
+
+def set_quota(groups, quota_us, period_us=10_000):
+    for group in groups:
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+        elif (group / "cpu.cfs_quota_us").exists():
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+
+
+async def sideloader(groups):
+    """Once a second, the law of resctl-demo's sideloader (rd-agent/src/misc/sideloader.py) at a headroom of 30 %, without its
+    freezer: the least of side's and of idle's means over 1 and over 5 s, less the headroom, and no less than 5 % of the machine."""
+    cpus, seen = os.cpu_count(), []
+    while True:
+        seen = [*seen[-5:], (used_s(groups), busy_s())]
+        free = 0
+        if len(seen) == 6:
+            spans = [(seconds, [now - then for now, then in zip(seen[-1], seen[-1 - seconds])]) for seconds in (1, 5)]
+            free = min(side / seconds for seconds, (side, _) in spans) + min(cpus - busy / seconds for seconds, (_, busy) in spans)
+        set_quota(groups, int(10_000 * max(free - 0.3 * cpus, 0.05 * cpus)))
+        await asyncio.sleep(1)
+
+
 async def one_round(folder, hashd, side, arm):
     """The requests that rd-hashd answers in a second, their 50th and 99th percentile in ms, and the rest's share of the machine, %."""
-    process, (group, words, terms) = None, ARMS.get(arm, (None, None, None))
+    process, law, (group, words, terms) = None, None, ARMS.get(arm, (None, None, None))
     if terms:
         incident.tidegate("set", "hashd", terms)
     try:
@@ -70,6 +104,8 @@ async def one_round(folder, hashd, side, arm):
             # A session of its own, so that a build ends with all its children.
             options = {"start_new_session": True, "stderr": subprocess.DEVNULL}
             process = incident.start([*words, *side], groups_of(group), **options)
+        if group == "sideload":
+            law = asyncio.create_task(sideloader(groups_of(group)))
         await asyncio.sleep(WARM_S)
         busy_before_s, hashd_before_s, found = busy_s(), cpu_s(hashd), []
         for _ in range(SECONDS):
@@ -77,6 +113,8 @@ async def one_round(folder, hashd, side, arm):
             found.append(read(folder / "report.json"))
         rest_s = busy_s() - busy_before_s - (cpu_s(hashd) - hashd_before_s)
     finally:
+        if law:
+            law.cancel()
         if process:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -94,7 +132,7 @@ async def one_round(folder, hashd, side, arm):
 
 async def walk(folder, _groups, background):
     report, words = Report("hashd"), parameters(folder)
-    with made_groups("batch", "idle", idle="idle"):
+    with made_groups("batch", "idle", "sideload", idle="idle"):
         rounds, sides = await all_rounds(folder, words, background)
     report.print(headline(rounds, sides), rounds, f"rd-hashd 2.2.5 at {REQUESTS_PER_S} requests a second")
 
