@@ -196,7 +196,7 @@ impl Meter {
     }
 
     pub fn minute(&self) -> Use {
-        let mut sum = Use::default();
+        let mut sum = self.open;
         for second in &self.seconds {
             sum.add(second);
         }
@@ -250,5 +250,7 @@ mod tests {
         assert_eq!(second.offered_ns, 210 * ms);
         assert_eq!(second.idle_ns(), 490 * ms);
         assert_eq!(second.cpus(second.side_ns), 0.21);
+        meter.add(step(500, 200), 300_000, 10_000);
+        assert_eq!(meter.minute().side_ns, 410 * ms, "with what has begun");
     }
 }

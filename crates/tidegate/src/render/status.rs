@@ -249,7 +249,7 @@ fn limit(view: &StatusView) -> String {
 fn reclaim(view: &StatusView) -> String {
     let share = match view.reclaim_ratio {
         Some(ratio) => format!("{:.1} % of what main left (last minute)", 100.0 * ratio),
-        None => "no side work in the last minute".to_owned(),
+        None => "no side work".to_owned(),
     };
     format!(
         "{share}; {} at the tolerance of {}",
