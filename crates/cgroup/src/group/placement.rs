@@ -161,7 +161,10 @@ impl Groups {
                         "threads of process {pid} are in several groups, {own} and {other} among them, and would lose \
                          those"
                     ),
-                    remedy: format!("name the group that has them, as in cgroup:{own}"),
+                    remedy: match own.is_root() {
+                        true => format!("put its threads back first: tidegate unset tid:{tid}"),
+                        false => format!("name the group that has them, as in cgroup:{own}"),
+                    },
                 });
             }
         }
