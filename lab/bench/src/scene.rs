@@ -193,6 +193,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// A server whose requests take 1 ms in the mean.
+    pub const fn server(share: f64) -> Self {
+        Kind::Server {
+            share,
+            request_us: 1_000,
+        }
+    }
+
     /// Threads that never sleep, on any CPU.
     pub const fn hogs(tasks: u32) -> Self {
         Kind::Hogs {

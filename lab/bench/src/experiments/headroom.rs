@@ -30,7 +30,6 @@ pub static HEADROOM: Experiment = Experiment {
 
 /// Load level 1.0, of the machine.
 pub const LEVEL_ONE: f64 = 0.25;
-const REQUEST_US: u64 = 1_000;
 const LOADS: [f64; 7] = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6];
 
 const AVG: Metric = scaled("avg_us", "average, ms", 1e-3, 3);
@@ -125,8 +124,7 @@ pub fn scene(
     let mut scene = Scene::new(model, warm_ms * MS, window_ms * MS, seed);
     let share = load * LEVEL_ONE;
     let (main, side) = arm.groups(&mut scene, share);
-    let request_us = REQUEST_US;
-    scene.of_class(Class::Main, Some(main), Kind::Server { share, request_us });
+    scene.of_class(Class::Main, Some(main), Kind::server(share));
     if arm != Placing::NoSide {
         scene.of_class(Class::Side, Some(side), Kind::hogs(cpus));
     }

@@ -252,10 +252,7 @@ fn moving(
 ) -> Cell {
     let seconds = ask.quick_or(6, 30);
     let main = match levels {
-        None => Kind::Server {
-            share: 0.4,
-            request_us: 1_000,
-        },
+        None => Kind::server(0.4),
         Some((hold_s, level_ppm)) => {
             // A second in which the controller finds the pattern, and the pattern.
             let steps = ((seconds + 1) as f64 / hold_s) as u32;
