@@ -282,6 +282,11 @@ fn refusals_name_input_place_and_remedy() {
             .to_string()
             .contains("\"headroom\": set: not of the form term=value")
     );
+    let twice = RawTerms::from_assignments(&["cap=0.3cpu", "cap_hard=0.1cpu"], &Source::Set);
+    assert_eq!(
+        twice.unwrap_err().to_string(),
+        "cap_hard: set: it is given twice; give it once"
+    );
     let unknown = RawTerms::from_assignments(&["weigth=3"], &Source::Set).unwrap_err();
     assert_eq!(
         unknown.to_string(),
