@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """rd-hashd next to an encode and next to a build on this machine, as root: Meta's model of its latency-sensitive services, by its
-own figures. It needs `cargo install rd-hashd --version 2.2.5`. The arms take turns in each round. Twenty-five minutes; prints a
+own figures. It needs `cargo install rd-hashd --version 2.2.5`. The arms take turns in each round. Twenty-two minutes; prints a
 report as `tidegate-lab --json` does, for `make results`.
 """
 

@@ -131,8 +131,8 @@ pub(super) struct Streaming;
 /// One connection is one call: a client that calls again connects again. A caller that goes away or
 /// is too slow has no answer to get.
 ///
-/// The calls find `connection` in the request: a router with a state of its own would be made anew
-/// for each connection.
+/// `connection` is an extension of the request. As the state of the router, it would need a copy of
+/// the router for each connection.
 pub(super) async fn converse<S, C, T>(stream: S, calls: Router, connection: C, _token: T)
 where
     S: AsyncRead + AsyncWrite + AsFd + Unpin,

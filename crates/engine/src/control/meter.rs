@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 const MINUTE_S: usize = 60;
 
-/// The longest duration that is told from longer ones: an hour.
+/// An hour; a longer duration counts as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Durations by size, each to one significant digit or better: a percentile read from it is at most

@@ -224,7 +224,7 @@ fn is_ours(moving: &Moving, entry: &Entry, found: &Bandwidth) -> bool {
         && known.iter().any(|one| one.burst_us == found.burst_us)
 }
 
-/// A limit that stands at `to` already is `if_it_stands`.
+/// The outcome is `if_it_stands` if the group already has the limit `to`.
 fn set_if_ours(
     groups: &Groups,
     moving: &Moving,

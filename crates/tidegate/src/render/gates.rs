@@ -87,14 +87,14 @@ fn cpu_line(gate: &GateView) -> String {
         times => format!("; used saved quota {}", count(times, "time", "times")),
     };
     // Without a limit of its own, the counts are those of the quota that side work shares.
-    let whose = match gate.class.as_str() {
+    let label = match gate.class.as_str() {
         "side" if gate.own_limit.is_none() => "side work throttled",
         _ => "throttled",
     };
     let throttled = match gate.nr_throttled {
         0 => String::new(),
         times => format!(
-            "; {whose} {}, {:.1} s in all",
+            "; {label} {}, {:.1} s in all",
             count(times, "time", "times"),
             gate.throttled_seconds
         ),
