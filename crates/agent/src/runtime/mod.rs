@@ -3,7 +3,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `control_thread` | the loop's thread (5 to 200 ms) |
+//! | `control_thread` | the loop's thread (5 to 500 ms) |
 //! | `check` | terms that are refused |
 //! | `limits` | groups, membership, weight, idle class |
 //! | `attach` | processes and groups that were there before |

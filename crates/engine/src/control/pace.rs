@@ -15,7 +15,7 @@ use super::Control;
 const CALM_NS: u64 = 50_000_000;
 /// While nothing is kept. A window in which gates came or went is left out of all sums, so it is
 /// not long.
-const NOTHING_KEPT_NS: u64 = 200_000_000;
+const NOTHING_KEPT_NS: u64 = 500_000_000;
 
 impl Control {
     /// How long after the last step the next one is due, in a loop that steps every `period_ns`
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn without_idle_to_keep_no_cut_is_urgent() {
         let mut bed = Bed::new(0);
-        assert_eq!(bed.period_ms_after(80, 500), 200);
+        assert_eq!(bed.period_ms_after(80, 500), 500);
         bed.control.set_demand(Demand {
             objective: Some(Objective {
                 gate: "web".to_owned(),
