@@ -45,8 +45,8 @@ const SETTLE: Duration = Duration::from_millis(1);
 const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
 const POLL_MAX_NS: u64 = 1_000_000_000;
-/// A wait may have begun before it could be told, or before its lock's holder was side work: the
-/// table is read so often.
+/// A wait may have begun before it could be told, or before its lock's holder was side work: while
+/// tasks wait, the table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
 /// The thread looks again after this; a wait that the kernel reports wakes it at once.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -81,6 +81,7 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
     lock_boost.own_priority.rest(&*kernel.fs);
     let mut left = false;
     let mut read_ns = 0;
+    let mut are_waits = true;
     let mut stuck: u32 = 0;
     while !life.leaving.load(Ordering::Acquire) {
         let told = match watch {
@@ -89,7 +90,7 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
                 if !told.is_empty() {
                     kernel.clock.sleep(SETTLE);
                     Some(told)
-                } else if kernel.clock.now_ns() - read_ns >= TABLE_NS {
+                } else if are_waits && kernel.clock.now_ns() - read_ns >= TABLE_NS {
                     None
                 } else {
                     continue;
@@ -97,17 +98,21 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
             }
             _ => None,
         };
-        if told.is_none() {
+        let is_told = told.is_some();
+        if !is_told {
             read_ns = kernel.clock.now_ns();
         }
         let polled = lock_boost.poll(registry, runtime, life, told);
         left = polled.left;
+        are_waits = polled.are_waits;
         // A holder that sleeps may sleep for long.
         stuck = if left { stuck + 1 } else { 0 };
         let rest_ns = match watch {
             _ if polled.idle => IDLE_NS,
-            Some(_) if !left => polled.rest_ns,
-            _ => polled.rest_ns.max(POLL_NS << (stuck / 16).min(4)),
+            Some(_) if !left && is_told => polled.rest_ns,
+            // The table is not read again before TABLE_NS.
+            Some(_) if !left => continue,
+            None | Some(_) => polled.rest_ns.max(POLL_NS << (stuck / 16).min(4)),
         };
         kernel.clock.sleep(Duration::from_nanos(rest_ns));
     }
@@ -115,6 +120,7 @@ pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch
 
 pub(crate) struct PollOutcome {
     idle: bool,
+    are_waits: bool,
     left: bool,
     rest_ns: u64,
 }
@@ -179,7 +185,8 @@ impl LockBoost {
         };
         let waits = told.unwrap_or_else(|| table(&runtime.kernel));
         let sides = sides(registry, runtime);
-        let left = !waits.is_empty() && self.boost_holders(runtime, life, &sides, waits);
+        let are_waits = !waits.is_empty();
+        let left = are_waits && self.boost_holders(runtime, life, &sides, waits);
         // What turns cost, their budgets bound.
         let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(began_ns + self.turns_ns);
         let mut stats = lock(&runtime.lock_boost);
@@ -190,6 +197,7 @@ impl LockBoost {
         };
         PollOutcome {
             idle: sides.is_empty(),
+            are_waits,
             left,
             rest_ns: (cost_ns * by_cost).min(POLL_MAX_NS),
         }
