@@ -54,6 +54,8 @@ pub(crate) struct HeldState {
     pub tasks: TaskPoll,
     /// At the last poll none of its tasks ran or waited for a CPU.
     pub sleeps: bool,
+    /// At the last poll tasks were in its group, or its process lived.
+    pub has_tasks: bool,
     pub view: HeldView,
 }
 

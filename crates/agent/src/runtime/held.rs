@@ -56,6 +56,7 @@ pub(crate) fn poll(
     let runs = gate.usage_cpus.is_some_and(|cpus| cpus > A_THOUSANDTH);
     let is_awake = tasks.runnable > 0 || tasks.is_partial || runs;
     gate.held.sleeps = !is_awake;
+    gate.held.has_tasks = !tids.is_empty();
     let root = match &moving {
         Some(moving) if group.as_ref() == Some(moving) => stat.map(|stat| stat.nr_throttled),
         Some(moving) if is_awake => Some(throttled(moving)),
