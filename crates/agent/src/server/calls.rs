@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::RawQuery;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, Method, Uri};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Json, Router};
@@ -66,9 +67,15 @@ pub(super) fn read_routes() -> Router {
     routes_of(CALLS.iter().filter(|row| row.verb == Verb::Get))
 }
 
-fn routes_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Router {
+fn routes_of(rows: impl Iterator<Item = &'static Row>) -> Router {
     rows.fold(Router::new(), |router, row| {
-        router.route(row.path, function(row))
+        let refuse_unknown = from_fn(
+            move |RawQuery(query): RawQuery, request, next: Next| async {
+                query::check_names(&query.unwrap_or_default(), row)?;
+                Ok::<Response, ApiError>(next.run(request).await)
+            },
+        );
+        router.route(row.path, function(row).route_layer(refuse_unknown))
     })
     .fallback(unknown)
     .method_not_allowed_fallback(unknown)

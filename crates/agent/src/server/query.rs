@@ -1,10 +1,24 @@
 //! What a query asks for.
 
 use percent_encoding::percent_decode_str;
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, Call, ErrorKind};
 
 fn wrong(why: &str, remedy: &str) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
+}
+
+pub(super) fn check_names(query: &str, call: &Call) -> Result<(), ApiError> {
+    let known: Vec<&str> = call.query.iter().map(|field| field.name).collect();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let mut names = pairs.filter_map(|pair| pair.split('=').next());
+    let Some(unknown) = names.find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let remedy = match known.as_slice() {
+        [] => "this call has no fields: leave it out".to_owned(),
+        known => format!("the fields of this call: {}", known.join(", ")),
+    };
+    Err(wrong(&format!("there is no field \"{unknown}\""), &remedy))
 }
 
 pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
@@ -84,6 +98,23 @@ mod tests {
             let error = whole(wrong, "since").unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_field_that_a_call_does_not_have_is_refused() {
+        let check = |path: &str, query: &str| {
+            let call = tidegate_api::CALLS.iter().find(|call| call.path == path);
+            check_names(query, call.unwrap())
+        };
+        assert_eq!(check("/v1/history", "from=5&step=2"), Ok(()));
+        assert_eq!(check("/v1/policy", ""), Ok(()));
+        let error = check("/v1/history", "from=5&form=7").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert_eq!(
+            error.to_string(),
+            "socket: query: there is no field \"form\"; the fields of this call: from, to, step"
+        );
+        assert!(check("/v1/policy", "x").is_err());
     }
 
     #[test]
