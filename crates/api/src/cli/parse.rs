@@ -6,6 +6,7 @@ use std::io::Write;
 use clap::error::ErrorKind;
 use clap::{Command, FromArgMatches};
 
+use super::print::finish;
 use super::{Failure, program};
 use crate::Exit;
 
@@ -23,8 +24,7 @@ pub fn parse<C: FromArgMatches>(
     };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe (`tidegate --help | head -1`) is no failure.
-            let _ = error.print();
+            finish(error.print())?;
             return Ok(None);
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -30,7 +30,7 @@ pub fn json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
     )
 }
 
-fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {
+pub(super) fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {
     match written {
         Ok(()) => Ok(Exit::Ok),
         // The reader has seen enough (`tidegate status | head -3`).
