@@ -33,6 +33,11 @@ impl LoadError {
             LoadError::NoRecording(_) | LoadError::Newer { .. } => false,
         }
     }
+
+    pub fn is_denied(&self) -> bool {
+        let denied = io::ErrorKind::PermissionDenied;
+        matches!(self, LoadError::Io { error, .. } if error.kind() == denied)
+    }
 }
 
 /// Reads a file, or what a directory of an agent has from `from_ms` to `to_ms`.

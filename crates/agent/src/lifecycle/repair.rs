@@ -35,6 +35,13 @@ pub enum RepairError {
     Group(#[from] GroupError),
 }
 
+impl RepairError {
+    pub fn is_denied(&self) -> bool {
+        let denied = std::io::ErrorKind::PermissionDenied;
+        matches!(self, Self::Lock { error, .. } if error.kind() == denied)
+    }
+}
+
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
     let fs = tidegate_cgroup::machine(machine.roots())?;

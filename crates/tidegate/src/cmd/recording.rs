@@ -69,6 +69,7 @@ const BEHIND: Duration = Duration::from_millis(2_200);
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let What::Save(args) = &args.what;
     let failed = |why: String| Failure::new(Exit::Failure, format!("recording: {why}"));
+    let began_ms = now_ms();
     if let Some(seconds) = args.ahead {
         if !is_recording()? {
             let why = "this agent records nothing: recording = \"off\" is in its configuration, or an alert of `tidegate status` says why";
@@ -77,15 +78,18 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         wait(seconds, args.quiet);
     }
     let dir = directory();
-    let to_ms = now_ms();
-    let from_ms = match args.ahead {
-        Some(seconds) => to_ms.saturating_sub(seconds * 1_000 + BEHIND.as_millis() as u64),
-        None => to_ms.saturating_sub(args.last.unwrap_or(LAST_S) * 1_000),
+    let (from_ms, to_ms) = match args.ahead {
+        Some(seconds) => (began_ms, began_ms + seconds * 1_000),
+        None => {
+            let last_ms = args.last.unwrap_or(LAST_S) * 1_000;
+            (began_ms.saturating_sub(last_ms), began_ms)
+        }
     };
     let mut recording = load(&dir, from_ms, to_ms).map_err(|error| Failure {
-        exit: match error.is_absence() {
-            true => Exit::NoTarget,
-            false => Exit::Failure,
+        exit: match &error {
+            error if error.is_absence() => Exit::NoTarget,
+            error if error.is_denied() => Exit::Refused,
+            _ => Exit::Failure,
         },
         ..failed(told(&error))
     })?;
@@ -111,9 +115,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 
 fn told(error: &LoadError) -> String {
     match error {
-        LoadError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("{error}; run as root")
-        }
+        error if error.is_denied() => format!("{error}; run as root"),
         LoadError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
             format!(
                 "{error}; start an agent, which records while it runs (unless recording = \"off\", or an alert of `tidegate status` says why not)"

@@ -32,8 +32,12 @@ struct Repaired {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let run_dir = RunDir::from_env();
-    let lines = tidegate_agent::repair(&run_dir, after(&run_dir))
-        .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
+    let lines = tidegate_agent::repair(&run_dir, after(&run_dir)).map_err(|error| {
+        match error.is_denied() {
+            true => Failure::new(Exit::Refused, error.to_string()),
+            false => Failure::new(Exit::Failure, error.to_string()),
+        }
+    })?;
     render::show(args.json, &Repaired { lines }, |done| {
         done.lines.iter().map(|line| format!("{line}\n")).collect()
     })
