@@ -185,6 +185,9 @@ fn take(screen: &mut Screen, shown: &Shown, news: News) {
     screen.take(news, now_s);
 }
 
+/// The width of a screen as text where no terminal has one.
+const TEXT_WIDTH: u16 = 120;
+
 /// One screen as text: as wide as the terminal, with all gates.
 pub fn once(options: &Options, playback: Option<Playback>) -> Result<Exit, Failure> {
     let mut screen = first_screen(options, playback.as_ref());
@@ -194,12 +197,8 @@ pub fn once(options: &Options, playback: Option<Playback>) -> Result<Exit, Failu
             screen.take(news, now_unix_s());
         }
     }
-    let columns = terminal::size().map_or(0, |(columns, _)| columns);
-    let columns = if columns < draw::WIDTH_MIN {
-        draw::WIDTH_MIN
-    } else {
-        columns
-    };
+    let columns = terminal::size().map_or(TEXT_WIDTH, |(columns, _)| columns);
+    let columns = columns.max(draw::WIDTH_MIN);
     let lines = draw::height_of_all(&screen);
     let look = Look::here(options.is_ascii).without_colour();
     let text = as_text(&mut screen, &look, columns, lines);

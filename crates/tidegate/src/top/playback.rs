@@ -54,9 +54,13 @@ impl Playback {
             false => "paused".to_owned(),
         };
         let last = self.recording.seconds.len();
+        let damage = match self.recording.damaged_bytes {
+            0 => String::new(),
+            bytes => format!("; {bytes} damaged bytes are left out"),
+        };
         let when = zoned(self.unix_s()).strftime("%d %b %H:%M:%S");
         format!(
-            "recording: {when}, second {} of {last}, {state}",
+            "recording: {when}, second {} of {last}, {state}{damage}",
             self.at + 1
         )
     }
