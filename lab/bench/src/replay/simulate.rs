@@ -135,7 +135,9 @@ impl Read<'_> {
         let waits = self.main_waits();
         let of_waits = |us: f64| (waits.count() > 0).then_some(us);
         let at_tolerance = self.outcome.at_tolerance_ns;
-        let of_time = |ns: u64| ns as f64 * 100.0 / self.outcome.measured_ns.max(1) as f64;
+        let measured_ns = self.outcome.measured_ns.max(1);
+        // A step that began before what is measured counts whole.
+        let of_time = |ns: u64| ns.min(measured_ns) as f64 * 100.0 / measured_ns as f64;
         [
             Some(idle * 100.0 / cpus),
             Some(side),

@@ -124,6 +124,27 @@ fn a_work_that_filled_the_machine_wants_more_and_a_small_one_does_not() {
 }
 
 #[test]
+fn gates_at_a_tolerance_that_they_share_want_more() {
+    let second = Second {
+        main_cpus: 2.0,
+        idle_cpus: 1.9,
+        works: [0, 1]
+            .map(|id| WorkSecond {
+                allowance_cpus: Some(0.1),
+                limit: Binding::Tolerance,
+                ..one(id, 0.05)
+            })
+            .to_vec(),
+        ..Second::default()
+    };
+    let works = [("/a", "side"), ("/b", "side")];
+    let demand = Demand::of(&recording(&works, vec![second; 5]));
+    for work in &demand.works[..2] {
+        assert!(matches!(work.wants, Wants::More { .. }), "{work:?}");
+    }
+}
+
+#[test]
 fn a_work_that_left_a_little_idle_pauses_for_itself() {
     let second = |used_cpus: f32, idle_cpus: f32| Second {
         main_cpus: 4.0 - idle_cpus,
