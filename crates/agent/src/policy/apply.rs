@@ -227,7 +227,10 @@ fn go_back(
     refusal: Refusal,
 ) -> Result<PolicyChangeView, ApiError> {
     let Some(before) = state.kept.before.clone() else {
-        let detail = "rollback: no other policy was in force since the machine started";
+        let detail = match state.kept.is_rolled_back {
+            true => "rollback: the policy before is in force already",
+            false => "rollback: no other policy was in force since the machine started",
+        };
         return Err(ApiError::new(ErrorKind::Usage, detail)
             .with_remedy("change the files, then apply them"));
     };

@@ -78,6 +78,9 @@ fn a_thread_has_a_hint_of_its_own_and_no_class() {
     poll(&agent);
     assert_eq!((slice(fake, PIDS[0]), slice(fake, 610)), (None, FIRST));
     assert!(agent.explain("tid:610").is_ok());
+    let inherited = [("latency", "-20"), ("latency_inherit", "no")];
+    let refused = set(&agent, "tid:610", &inherited).unwrap_err();
+    assert!(refused.to_string().contains("no other terms"), "{refused}");
     let refused = set(&agent, "tid:610", &[("class", "side")]).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Usage);
     let refused = set(&agent, "pid:610", &[("latency", "5")]).unwrap_err();

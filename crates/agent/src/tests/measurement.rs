@@ -24,6 +24,15 @@ fn bed() -> (Bed, Agent) {
 }
 
 fn start(agent: &Agent, uid: u32, by_gate: bool) -> Result<MeasureView, ApiError> {
+    start_with(agent, uid, by_gate, &[])
+}
+
+fn start_with(
+    agent: &Agent,
+    uid: u32,
+    by_gate: bool,
+    gates: &[&str],
+) -> Result<MeasureView, ApiError> {
     let peer = Peer {
         pid: PIDS[1],
         uid,
@@ -33,7 +42,7 @@ fn start(agent: &Agent, uid: u32, by_gate: bool) -> Result<MeasureView, ApiError
         length_seconds: 12,
         headroom_ratios: vec![0.0, 0.2],
         by_gate,
-        gates: Vec::new(),
+        gates: gates.iter().map(|name| (*name).to_owned()).collect(),
     };
     measure::start(agent, &peer, &request)
 }
@@ -164,4 +173,20 @@ fn what_cannot_be_measured_is_refused_with_its_remedy() {
     refused(0, ErrorKind::Unsupported, "tidegate doctor");
     let none = measure::read(&agent, None, None).unwrap_err();
     assert_eq!(none.kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn a_gate_that_is_named_twice_is_switched_once() {
+    let (_bed, agent) = bed();
+    set(&agent, "cgroup:/other", &MAIN).unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let names: Vec<String> = agent
+        .status()
+        .gates
+        .into_iter()
+        .map(|gate| gate.name)
+        .collect();
+    let side = names.iter().find(|name| !name.contains("other")).unwrap();
+    let view = start_with(&agent, 0, true, &[side, side]).unwrap();
+    assert_eq!(view.side, [side.as_str()]);
 }

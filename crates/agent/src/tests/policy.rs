@@ -78,6 +78,8 @@ fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
         assert_eq!(apply_now(&agent).unwrap().gates, [], "the same again");
         let back = rollback(&agent, &root(1)).unwrap();
         assert_eq!(back.gates.len(), 2, "the way back is kept");
+        let again = rollback(&agent, &root(1)).unwrap_err().to_string();
+        assert!(again.contains("is in force already"), "{again}");
         apply_now(&agent).unwrap();
         std::fs::remove_dir_all(bed.run_dir().dir().join("etc")).unwrap();
         let changes = apply_now(&agent).unwrap();
