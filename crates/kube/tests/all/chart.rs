@@ -147,6 +147,7 @@ fn values_that_mean_nothing_are_refused() {
         ("startupTaint=a key", "startupTaint"),
         ("imag.tag=1", "'imag' not allowed"),
         ("image.pullSecrets={registry}", "pullSecrets"),
+        ("seLinuxOptions.typ=spc_t", "'typ' not allowed"),
         ("metrics.labels.release=1", "want string"),
         (
             "rollingUpdate.maxSurge=0",
@@ -159,11 +160,13 @@ fn values_that_mean_nothing_are_refused() {
     ] {
         helm(&["--set", value]).must_refuse(says, value);
     }
-    let enabled = helm(&["--set", "evict=Enabled,image.pullSecrets[0].name=registry"]).text;
+    let values = "evict=Enabled,image.pullSecrets[0].name=registry,seLinuxOptions.type=spc_t";
+    let enabled = helm(&["--set", values]).text;
     for line in [
         "--evict, \"enabled\"",
         "pods/eviction",
         r#"imagePullSecrets: [{"name":"registry"}]"#,
+        r#"      securityContext: {seLinuxOptions: {"type":"spc_t"}}"#,
     ] {
         assert!(enabled.contains(line), "{line}");
     }
