@@ -11,7 +11,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tidegate_publish::{Constants, Observation, Rule, Step, Write};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -32,7 +32,8 @@ pub struct Publisher {
     started: Instant,
     /// The answer to our last write, until the watch has caught up with it.
     written: Option<Node>,
-    writing: Option<JoinHandle<Option<Node>>>,
+    /// A write on its way, at most one. It ends with the publisher.
+    writing: JoinSet<(Write, Option<Node>)>,
     write_failed: Option<Instant>,
     failures: Failures,
 }
@@ -46,7 +47,7 @@ impl Publisher {
             rule: Rule::new(constants),
             started: Instant::now(),
             written: None,
-            writing: None,
+            writing: JoinSet::new(),
             write_failed: None,
             failures,
         }
@@ -60,7 +61,7 @@ impl Publisher {
         pods: &[Arc<Pod>],
         sample: Option<Sample>,
     ) -> Step {
-        self.take_written().await;
+        let has_written = self.take_written();
         let node = newest(self.written.as_ref(), watched);
         let bound = resource::bound(pods.iter().map(Arc::as_ref));
         let step = self.rule.step(&Observation {
@@ -70,6 +71,7 @@ impl Publisher {
             leaving_milli: bound.leaving_milli,
             standing_milli: resource::standing_milli(node),
             is_allocatable: resource::is_allocatable(node),
+            has_written,
             has_failed: self.failures.take(),
             is_starved: bound.pods > 0 && sample.is_some_and(|one| one.is_starved),
         });
@@ -85,7 +87,7 @@ impl Publisher {
             .write_failed
             .is_some_and(|at| at.elapsed() < WRITE_PAUSE);
         // The next step sees what has become of the one on its way.
-        let Some(patch) = patch.filter(|_| self.writing.is_none() && !pauses) else {
+        let Some(patch) = patch.filter(|_| self.writing.is_empty() && !pauses) else {
             return;
         };
         match step.write {
@@ -95,7 +97,7 @@ impl Publisher {
         }
         let (client, name) = (self.client.clone(), self.name.clone());
         let (write, failures) = (step.write, self.failures.clone());
-        self.writing = Some(tokio::spawn(async move {
+        self.writing.spawn(async move {
             let written = match write {
                 Write::Set(milli) => {
                     let amount = write_amount(client, &name, patch, milli, standing_milli);
@@ -104,31 +106,31 @@ impl Publisher {
                 }
                 _ => patch_status(client, &name, patch, WRITE_PATIENCE).await,
             };
-            written
-                .inspect_err(|error| {
-                    warn!("node {name}: {error:#}; it is tried again");
-                    if !is_change(error) {
-                        failures.note();
-                    }
-                })
-                .ok()
-        }));
+            let written = written.inspect_err(|error| {
+                warn!("node {name}: {error:#}; it is tried again");
+                if !is_change(error) {
+                    failures.note();
+                }
+            });
+            (write, written.ok())
+        });
     }
 
-    async fn take_written(&mut self) {
-        if let Some(writing) = self.writing.take_if(|one| one.is_finished()) {
-            let written = writing.await.ok().flatten();
-            self.write_failed = written.is_none().then(Instant::now);
-            self.written = written.or(self.written.take());
-        }
+    /// Whether a write of the key has ended.
+    fn take_written(&mut self) -> bool {
+        let Some(Ok((write, written))) = self.writing.try_join_next() else {
+            return false;
+        };
+        self.write_failed = written.is_none().then(Instant::now);
+        self.written = written.or(self.written.take());
+        write != Write::Keep
     }
 
     /// Nothing follows main from here on: no pod must come, and those that run stay.
     pub async fn leave(mut self) {
         // A patch on its way might come after ours.
-        if let Some(writing) = self.writing.take() {
-            let _ = tokio::time::timeout(LAST_PATIENCE, writing).await;
-        }
+        let _ = tokio::time::timeout(LAST_PATIENCE, self.writing.join_next()).await;
+        self.writing.abort_all();
         let (client, name) = (self.client, &self.name);
         match patch_status(client, name, node::patch_of_removal(), LAST_PATIENCE).await {
             Ok(_) => info!("node {name}: {} is deleted", resource::SIDE_CPU),

@@ -23,6 +23,8 @@ pub struct Observation {
     /// The key is in what is allocatable, by which the scheduler places. Kubelet takes it over from
     /// the capacity, seconds later.
     pub is_allocatable: bool,
+    /// A write of the key has ended since the last second, seconds after the rule asked for it.
+    pub has_written: bool,
     /// A call or a watch of the API server has failed since the last second.
     pub has_failed: bool,
     /// Side work stands at its tolerance: the law would give it less.
@@ -169,6 +171,9 @@ impl Rule {
             self.failed_s = Some(seen.time_s);
         }
         let is_gone = seen.standing_milli.is_none() && !seen.is_allocatable;
+        if seen.has_written {
+            self.wrote_s = Some(seen.time_s);
+        }
         self.gone_s = is_gone.then(|| self.gone_s.unwrap_or(seen.time_s));
     }
 

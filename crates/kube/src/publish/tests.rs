@@ -17,6 +17,8 @@ struct Cluster {
     bound_milli: Vec<u64>,
     is_raced: bool,
     refused: u32,
+    /// The API server takes so long to list pods.
+    delay: Duration,
 }
 
 impl Cluster {
@@ -93,6 +95,10 @@ impl Bed {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.expect("a body");
                 let head = Request::from_parts(head, ());
+                if head.uri().path().ends_with("pods") {
+                    let delay = shared.lock().expect("no test panics with it").delay;
+                    tokio::time::sleep(delay).await;
+                }
                 let mut cluster = shared.lock().expect("no test panics with it");
                 Ok::<_, Infallible>(cluster.answer(&head, &body))
             }
@@ -192,4 +198,33 @@ async fn an_amount_is_not_written_onto_a_node_that_has_changed_since_it_was_read
     bed.until(6_000, |milli| milli == Some(6_000)).await;
     assert_eq!(bed.with(|cluster| cluster.refused), 1);
     assert!(!bed.failures.take(), "the API server is well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_thirty_seconds_apart_at_the_api_server_though_one_takes_long() {
+    let mut bed = Bed::start();
+    bed.with(|cluster| cluster.delay = 8 * SECOND);
+    bed.until(6_000, |milli| milli == Some(6_000)).await;
+    let seconds = bed.until(2_000, |milli| milli.is_none()).await;
+    assert!(seconds >= 29, "{seconds}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_after_the_publisher() {
+    for leaves in [false, true] {
+        let mut bed = Bed::start();
+        bed.with(|cluster| cluster.delay = 8 * SECOND);
+        for _ in 0..92 {
+            bed.second(6_000).await;
+        }
+        assert!(!bed.publisher.writing.is_empty(), "an amount is on its way");
+        if leaves {
+            bed.publisher.leave().await;
+        } else {
+            drop(bed.publisher);
+        }
+        tokio::time::sleep(60 * SECOND).await;
+        let cluster = bed.cluster.lock().expect("no test panics with it");
+        assert_eq!(cluster.capacity_milli, None, "leaves: {leaves}");
+    }
 }

@@ -116,6 +116,7 @@ impl<'a> Cluster<'a> {
             leaving_milli: 0,
             standing_milli,
             is_allocatable: standing_milli.is_some(),
+            has_written: false,
             has_failed: false,
             is_starved: surplus_milli < floor_milli && bound_milli > floor_milli,
         };

@@ -7,9 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidegate_kube::resource::SIDE_CPU;
 
-/// Between two writes of a node, less what the first may take to reach the API server:
-/// tidegate-kube waits 10 s for it.
-const GAP: SignedDuration = SignedDuration::from_secs(20);
+/// Between two writes of a node, 30 s of a clock of whole seconds.
+const GAP: SignedDuration = SignedDuration::from_secs(29);
 
 /// The calls of all nodes.
 #[derive(Debug, Default)]
