@@ -170,7 +170,7 @@ uninstall-kube: ## Remove what install-kube put there
 
 deb: setup-build ## Build the Debian packages in target/deb: tidegate, tidegate-lab and tidegate-kube, each with -dbgsym for its debug symbols
 	cargo build --profile dist --package tidegate --package tidegate-lab --package tidegate-kube
-	@BINARY=target/dist/tidegate DBGSYM=yes scripts/deb.sh
+	@BINARY=target/$(CARGO_BUILD_TARGET)/dist/tidegate DBGSYM=yes scripts/deb.sh
 
 clean: ## Remove build output
 	cargo clean

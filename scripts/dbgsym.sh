@@ -5,7 +5,7 @@ set -eu
 umask 022
 package=$1 version=$2 binary=$3
 OUT=${OUT:-target/deb}
-architecture=$(dpkg --print-architecture)
+architecture=$(dpkg-architecture -qDEB_HOST_ARCH)
 id=$(readelf -n "$binary" | sed -n 's/^ *Build ID: //p')
 [ -n "$id" ] || { echo "tidegate: dbgsym: $binary: no build ID; link it with --build-id" >&2; exit 1; }
 mkdir -p "$OUT"
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 symbols=$work/tree/usr/lib/debug/.build-id/$(printf %.2s "$id")/${id#??}.debug
 install -d "${symbols%/*}" "$work/tree/DEBIAN" "$work/tree/usr/share/doc"
 ln -s "$package" "$work/tree/usr/share/doc/$package-dbgsym"
-objcopy --only-keep-debug --compress-debug-sections "$binary" "$symbols"
+"$(dpkg-architecture -qDEB_HOST_GNU_TYPE)-objcopy" --only-keep-debug --compress-debug-sections "$binary" "$symbols"
 chmod 644 "$symbols"
 cat >"$work/tree/DEBIAN/control" <<END
 Package: $package-dbgsym

@@ -17,7 +17,7 @@ done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH DPKG_DEB_THREADS_MAX=1
 
-architecture=$(dpkg --print-architecture)
+architecture=$(dpkg-architecture -qDEB_HOST_ARCH)
 mkdir -p "$OUT"
 work=$(mktemp -d "$OUT/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -30,7 +30,7 @@ package() {
 	doc=$tree/usr/share/doc/$name
 	install -d "$control"
 	make --no-print-directory -s "$2" "DESTDIR=$(realpath "$work")/debian/$name" PREFIX=/usr "BINARY=$BINARY" "LAB=$LAB" "KUBE=$KUBE"
-	strip --remove-section=.comment "$tree/usr/bin/$name"
+	"$(dpkg-architecture -qDEB_HOST_GNU_TYPE)-strip" --remove-section=.comment "$tree/usr/bin/$name"
 	gzip -9n "$tree"/usr/share/man/man1/*.1
 	cat >"$doc/changelog.Debian" <<END
 $name ($VERSION) unstable; urgency=medium
