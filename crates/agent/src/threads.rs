@@ -23,7 +23,7 @@ use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;
 use crate::recorder::Recorder;
 use crate::runtime::jobserver::Surplus;
-use crate::runtime::mechanisms::subgroups;
+use crate::runtime::mechanisms::{burst, subgroups};
 use crate::runtime::{
     control_thread, cpuset_controller, jobserver, lock_boost, mains, measurement, supervise,
 };
@@ -54,6 +54,11 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
         name: "outside writes",
         period: |_, _| SECOND,
         run: |own, agent| own.check_outside_writes(&agent.gates, &agent.runtime),
+    },
+    Row {
+        name: "bursts on others' limits",
+        period: |_, _| SECOND,
+        run: |_, agent| burst::follow_limits(&agent.gates, &agent.runtime),
     },
     Row {
         name: "guardian",

@@ -227,7 +227,7 @@ table! {
     Burst burst: Burst {
         default: Burst::NONE, range: "a time up to the quota, as in 20ms, or max", example: "max", value: "TIME",
         classes: ALL_CLASSES,
-        doc: "Unused quota that may be carried over; max is the quota, or as much as the groups above leave",
+        doc: "Unused quota that may be carried over; max is the quota, or as much as the groups above leave; without a quota it applies to limits that other programs set on the group and its children",
     }
     CapHard cap_hard: Cap {
         default: Cap::None,

@@ -99,18 +99,12 @@ impl Terms {
     }
 
     fn check_burst(&self) -> Result<(), TermError> {
-        let Burst::Of(burst) = self.burst.value else {
-            return match self.quota_us() {
-                None if self.quota.is_default() => Err(self.burst_alone()),
-                _ => Ok(()),
-            };
-        };
-        if burst.ns() == 0 {
-            return Ok(());
+        // A burst alone is for limits of other programs: these are Tidegate's.
+        if self.hard_for_all_ppt().is_some() || self.class.value == Class::Side {
+            self.check_burst_has_quota()?;
         }
-        match self.quota_us() {
-            None if self.quota.is_default() => Err(self.burst_alone()),
-            Some(quota_us) if burst.us() > quota_us => {
+        match (&self.burst.value, self.quota_us()) {
+            (Burst::Of(burst), Some(quota_us)) if burst.us() > quota_us => {
                 let quota = TimeSpan::from_nanos(quota_us.saturating_mul(1_000));
                 let why = format!("is above the quota of {quota} a period");
                 let remedy = "the kernel takes at most the quota: give that, or max";
@@ -120,9 +114,13 @@ impl Terms {
         }
     }
 
-    fn burst_alone(&self) -> TermError {
+    /// Whether a burst has a quota, which it needs unless its group has a limit of another program.
+    pub fn check_burst_has_quota(&self) -> Result<(), TermError> {
+        if self.burst.value == Burst::NONE || !self.quota.is_default() {
+            return Ok(());
+        }
         let remedy = "give a quota with it, as in quota=20ms burst=max";
-        together(Term::Burst, &self.burst, "needs a quota", remedy)
+        Err(together(Term::Burst, &self.burst, "needs a quota", remedy))
     }
 
     fn check_caps(&self) -> Result<(), TermError> {

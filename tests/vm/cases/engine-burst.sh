@@ -1,4 +1,4 @@
-# what: a burst spends what was saved and no more; burst = max is the quota, or what the groups above leave
+# what: a burst spends what was saved and no more; burst = max is the quota, or what the groups above leave; it follows another program's limit
 # modes: precise
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -52,12 +52,51 @@ tidegate unset cgroup:/service
 same "burst afterwards" "$(cat $ROOT/service/cpu.max.burst)" 0
 same "quota afterwards" "$(cat $ROOT/service/cpu.max)" "max 100000"
 
+# The same on a limit of another program, which a burst follows and keeps.
+echo "20000 100000" >$ROOT/service/cpu.max
+sleep 1
+before=$(throttled service)
+sleep 10
+theirs=$(($(throttled service) - before))
+measure throttled_by_another_program $theirs us
+[ $theirs -gt 300000 ] || fail "the service is not throttled: $theirs us in 10 s"
+tidegate set cgroup:/service burst=max
+same "their limit" "$(cat $ROOT/service/cpu.max)" "20000 100000"
+same "the burst of their limit" "$(cat $ROOT/service/cpu.max.burst)" 20000
+sleep 1
+before=$(throttled service)
+used=$(usage service)
+sleep 10
+with=$(($(throttled service) - before))
+mean=$((($(usage service) - used) / 100000))
+measure throttled_by_another_program_with_max $with us
+measure mean_use_by_another_program $mean %
+[ $((with * 10)) -lt $theirs ] || fail "throttled time fell only from $theirs to $with us"
+[ $mean -le 20 ] || fail "mean use of $mean % is above the quota"
+echo "30000 100000" >$ROOT/service/cpu.max
+sleep 2
+same "the burst of a higher limit" "$(cat $ROOT/service/cpu.max.burst)" 30000
+tidegate explain cgroup:/service
+tidegate unset cgroup:/service
+same "their limit afterwards" "$(cat $ROOT/service/cpu.max)" "30000 100000"
+same "burst afterwards" "$(cat $ROOT/service/cpu.max.burst)" 0
+echo max >$ROOT/service/cpu.max
+
 # A group above with a limit leaves less.
 echo "30000 100000" >$ROOT/slice/cpu.max
 tidegate set cgroup:/slice/service quota=20ms burst=max
 same "the burst that a group above leaves" "$(cat $ROOT/slice/service/cpu.max.burst)" 10000
 tidegate unset cgroup:/slice/service
 same "burst afterwards" "$(cat $ROOT/slice/service/cpu.max.burst)" 0
+
+# As a pod's limit and its container's.
+echo "20000 100000" >$ROOT/slice/service/cpu.max
+tidegate set cgroup:/slice burst=max
+same "the burst of the group" "$(cat $ROOT/slice/cpu.max.burst)" 30000
+same "the burst of its child" "$(cat $ROOT/slice/service/cpu.max.burst)" 20000
+tidegate unset cgroup:/slice
+same "bursts afterwards" "$(cat $ROOT/slice/cpu.max.burst $ROOT/slice/service/cpu.max.burst)" "0
+0"
 kill $(cat $ROOT/service/cgroup.procs)
 finish $service
 gone_soon

@@ -125,7 +125,12 @@ impl Record {
         let rule = self.rule.as_ref().and_then(|name| config.rule(name));
         let of_rule = rule.iter().flat_map(|rule| &rule.terms);
         let layers: Vec<&RawTerms> = of_rule.chain([&self.raw]).collect();
-        config.resolve(&layers)
+        let terms = config.resolve(&layers)?;
+        if !matches!(self.attachment, Attachment::InPlace { .. }) {
+            // No other program gives its group a limit.
+            terms.check_burst_has_quota()?;
+        }
+        Ok(terms)
     }
 
     pub fn charged_to(&self) -> u32 {

@@ -39,6 +39,7 @@ pub(crate) fn reassert(runtime: &Runtime, entry: &Entry) -> bool {
         }
         Change::Idle { ours, .. } => set_yielding(&kernel.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => kernel.groups.set_weight_raw(&entry.group, *ours),
+        Change::Burst { ours_us, .. } => kernel.groups.set_burst(&entry.group, *ours_us),
         Change::Cpuset { ours, .. } => kernel.groups.set_cpuset(&entry.group, ours),
         Change::Group
         | Change::Membership { .. }

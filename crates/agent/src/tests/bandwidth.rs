@@ -13,6 +13,7 @@ use super::{
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::process::lease::monotonic_ns;
+use crate::runtime::mechanisms::burst::follow_limits;
 
 fn steps(bed: &Bed, agent: &Agent, count: u32) {
     let mut writer = agent.runtime.quota_writer();
@@ -141,6 +142,133 @@ fn no_term_lifts_what_kubelet_has_set_for_a_pod_and_its_containers() {
                 }
             }
         }
+    }
+}
+
+/// Bursts of a pod and of its containers, whose limits are kubelet's, while these change.
+#[test]
+fn a_burst_without_a_quota_follows_the_limits_of_other_programs() {
+    for kind in KINDS {
+        for [pod, container] in PODS {
+            let (_bed, agent) = begun(kind);
+            let next = &format!("{container}2");
+            let above = pod.match_indices('/').skip(1).map(|(at, _)| &pod[..at]);
+            for group in above.chain([pod, container]) {
+                agent.groups().create(&path(group)).unwrap();
+            }
+            let with_burst = |quota_us, burst_us| Bandwidth {
+                burst_us,
+                ..Bandwidth::limit(quota_us, 100_000)
+            };
+            let target = format!("cgroup:{pod}");
+            let notes = set(&agent, &target, &[("burst", "max")]).unwrap();
+            assert!(notes[0].contains("no effect yet"), "{notes:?}");
+            for (group, quota_us) in [(pod, 200_000), (container, 100_000)] {
+                write_quota(&agent, group, with_burst(quota_us, 0));
+            }
+            let follow = || follow_limits(&agent.gates, &agent.runtime);
+            let are = |wanted: [(&str, Bandwidth); 2]| {
+                for (group, limit) in wanted {
+                    assert_eq!(stands(&agent, group), limit, "{kind:?} {group}");
+                }
+            };
+            follow();
+            are([
+                (pod, with_burst(200_000, 200_000)),
+                (container, with_burst(100_000, 100_000)),
+            ]);
+            // A raised limit and a new container are found; a lower one is refused by the kernel.
+            write_quota(&agent, container, with_burst(120_000, 100_000));
+            agent.groups().create(&path(next)).unwrap();
+            write_quota(&agent, next, with_burst(20_000, 0));
+            let lower =
+                agent
+                    .groups()
+                    .set_bandwidth(&path(pod), None, with_burst(150_000, 200_000));
+            assert!(lower.is_err());
+            follow();
+            are([
+                (next, with_burst(20_000, 20_000)),
+                (container, with_burst(120_000, 120_000)),
+            ]);
+            // Another writer of the burst is answered once.
+            let mut housekeeping = Housekeeping::new(None);
+            for holds_us in [120_000, 7] {
+                write_quota(&agent, container, with_burst(120_000, 7));
+                follow();
+                housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+                assert_eq!(stands(&agent, container).burst_us, holds_us, "{kind:?}");
+            }
+            set(&agent, &target, &[("burst", "30ms")]).unwrap();
+            are([
+                (pod, with_burst(200_000, 30_000)),
+                (container, with_burst(120_000, 30_000)),
+            ]);
+            let one = format!("cgroup:{container}");
+            set(&agent, &one, &[("burst", "5ms")]).unwrap();
+            follow();
+            assert_eq!(
+                stands(&agent, container).burst_us,
+                5_000,
+                "a gate of its own"
+            );
+            unset(&agent, &one).unwrap();
+            follow();
+            assert_eq!(stands(&agent, container).burst_us, 30_000);
+            // While kubelet resizes the pod it has no gate. The quota was changed in the last
+            // second, and stays.
+            write_quota(&agent, container, with_burst(130_000, 30_000));
+            agent.groups().remove(&path(next)).unwrap();
+            unset(&agent, &target).unwrap();
+            assert!(in_journal(&agent).is_empty());
+            are([
+                (pod, with_burst(200_000, 0)),
+                (container, with_burst(130_000, 0)),
+            ]);
+            write_quota(&agent, container, with_burst(50_000, 0));
+            let notes = set(&agent, &target, &[("burst", "max")]).unwrap();
+            assert!(notes[1].contains(container), "{notes:?}");
+            are([
+                (pod, with_burst(200_000, 200_000)),
+                (container, with_burst(50_000, 50_000)),
+            ]);
+            // With a quota of its own the gate's burst is for that alone.
+            set(&agent, &target, &[("quota", "90ms")]).unwrap();
+            are([
+                (pod, with_burst(90_000, 90_000)),
+                (container, with_burst(50_000, 0)),
+            ]);
+            unset(&agent, &target).unwrap();
+            are([
+                (pod, with_burst(200_000, 0)),
+                (container, with_burst(50_000, 0)),
+            ]);
+            assert_eq!(alerts(&agent).lines().count(), 1, "{}", alerts(&agent));
+        }
+    }
+}
+
+#[test]
+fn a_burst_below_a_moving_quota_is_put_back() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        let web = "/other/web";
+        agent.groups().create(&path(web)).unwrap();
+        let theirs = Bandwidth::limit(150_000, 100_000);
+        write_quota(&agent, web, theirs);
+        set(&agent, "cgroup:/other/web", &[("burst", "max")]).unwrap();
+        assert_eq!(stands(&agent, web).burst_us, 150_000);
+        let side = [("class", "side"), ("headroom", "30%")];
+        set(&agent, "cgroup:/other", &side).unwrap();
+        for main_ppm in [900_000, 0] {
+            bed.main_uses(main_ppm);
+            steps(&bed, &agent, 400);
+            follow_limits(&agent.gates, &agent.runtime);
+        }
+        unset(&agent, "cgroup:/other").unwrap();
+        unset(&agent, "cgroup:/other/web").unwrap();
+        assert_eq!(stands(&agent, web), theirs, "{kind:?}");
+        assert!(in_journal(&agent).is_empty());
     }
 }
 

@@ -60,6 +60,9 @@ pub const RISE: &[Ask] = &[
         drop(set(agent, "gate:job", &quota));
         drop(set(agent, "gate:web", &[("cap_hard", "500‰")]));
     }),
+    ("burst of another program's limit", |_, agent| {
+        drop(set(agent, "cgroup:/theirs", &[("burst", "max")]))
+    }),
     ("set again", |_, agent| {
         drop(set(agent, "gate:job", &[("weight", "300")]))
     }),
@@ -91,6 +94,9 @@ pub const FALL: &[Ask] = &[
     }),
     ("unset cgroup", |_, agent| {
         drop(unset(agent, "cgroup:/other"))
+    }),
+    ("unset cgroup with a burst", |_, agent| {
+        drop(unset(agent, "cgroup:/theirs"))
     }),
     ("unset pid", |_, agent| drop(unset(agent, &moved()))),
     ("the commands end", |bed, agent| commands_end(bed, agent)),

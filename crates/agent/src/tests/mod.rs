@@ -131,6 +131,14 @@ impl Bed {
                 .unwrap();
         }
         fake.mkdir(Path::new(&other)).unwrap();
+        let theirs = format!("{}/theirs", cpu_mount(kind));
+        fake.mkdir(Path::new(&theirs)).unwrap();
+        let (file, quota) = match kind {
+            Kind::V2 => ("cpu.max", "60000 100000"),
+            _ => ("cpu.cfs_quota_us", "60000"),
+        };
+        fake.write(Path::new(&format!("{theirs}/{file}")), quota)
+            .unwrap();
         if kind == Kind::Mixed {
             fake.mkdir(Path::new("/sys/fs/cgroup/cpuacct/other"))
                 .unwrap();
@@ -273,6 +281,15 @@ impl Bed {
         text.unwrap_or_default().trim().to_owned()
     }
 
+    /// The burst of a group that another program has limited.
+    fn their_burst(&self) -> String {
+        let file = match self.kind {
+            Kind::V2 => "cpu.max.burst",
+            _ => "cpu.cfs_burst_us",
+        };
+        self.file("/theirs", file)
+    }
+
     /// What is left of ours on this machine, a line each: groups, values, processes that are not
     /// back, files.
     pub fn left_behind(&self, fresh: &[String]) -> Vec<String> {
@@ -288,6 +305,9 @@ impl Bed {
         let values = self.values("/other");
         if values != fresh {
             left.push(format!("/other: {values:?} instead of {fresh:?}"));
+        }
+        if self.their_burst() != "0" {
+            left.push(format!("/theirs: burst {}", self.their_burst()));
         }
         for (nth, pid) in PIDS.iter().enumerate() {
             let place = self.place(*pid);

@@ -14,6 +14,7 @@ use crate::gates::{Attachment, Gate, Gates};
 use crate::metrics::GATES_MAX;
 use crate::runtime::Runtime;
 use crate::runtime::measure::{measure_for_show, pids};
+use crate::runtime::mechanisms::burst::burst_notes;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::subgroups_note;
@@ -139,6 +140,7 @@ fn with_terms(
             .notes
             .iter()
             .cloned()
+            .chain(burst_notes(runtime, gate))
             .chain(subgroups_note(runtime, &record.name))
             .chain(sched_ext_notes(&runtime.sched_ext, &record.name))
             .collect(),

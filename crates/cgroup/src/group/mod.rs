@@ -105,6 +105,7 @@ trait Files: Send + Sync {
         from: Bandwidth,
         to: Bandwidth,
     ) -> GroupResult<u32>;
+    fn burst_file(&self) -> &'static str;
     fn weight_file(&self) -> &'static str;
     fn weight_raw(&self, weight: u32) -> u64;
     fn weight_of_raw(&self, raw: u64) -> u32;
@@ -332,6 +333,12 @@ impl Groups {
             None => self.bandwidth(group)?,
         };
         self.files.set_bandwidth(&self.tree, group, from, to)
+    }
+
+    /// The burst alone, of whatever quota stands. The kernel refuses one above the quota.
+    pub fn set_burst(&self, group: &GroupPath, burst_us: u64) -> GroupResult<()> {
+        self.tree
+            .write(group, self.files.burst_file(), &burst_us.to_string())
     }
 
     pub fn class(&self, group: &GroupPath) -> GroupResult<CpuClass> {

@@ -67,6 +67,10 @@ impl Files for V1 {
         }
     }
 
+    fn burst_file(&self) -> &'static str {
+        BURST
+    }
+
     fn weight_file(&self) -> &'static str {
         "cpu.shares"
     }

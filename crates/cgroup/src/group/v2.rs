@@ -85,6 +85,10 @@ impl Files for V2 {
         Ok(steps.len() as u32)
     }
 
+    fn burst_file(&self) -> &'static str {
+        BURST
+    }
+
     fn weight_file(&self) -> &'static str {
         "cpu.weight"
     }

@@ -10,6 +10,7 @@
 //! | `idle_class` | into the idle class and out of it |
 //! | `writer` | the control loop's writes |
 
+mod burst;
 mod entries;
 mod idle_class;
 mod journal;
@@ -17,6 +18,7 @@ mod quota_tree;
 mod record;
 mod writer;
 
+pub use burst::BurstWrite;
 pub use entries::HintPlace;
 pub use idle_class::{enter_idle_class, leave_idle_class};
 pub use journal::{Journal, JournalError, fallback_of};

@@ -155,6 +155,7 @@ impl Journal {
         own: Bandwidth,
         fallback: Fallback,
     ) -> Result<Bandwidth, JournalError> {
+        self.end_burst(group);
         let standing = self.groups.bandwidth(group)?;
         let found = match self.entry(group, Change::is_bandwidth) {
             Some(Entry {
@@ -425,6 +426,13 @@ impl Journal {
     ) -> Result<usize, JournalError> {
         let mut found = Vec::new();
         self.find_above(root, low, which, DEPTH_MAX, &mut found)?;
+        for (group, standing) in &mut found {
+            if self.end_burst(group)
+                && let Ok(now) = self.groups.bandwidth(group)
+            {
+                *standing = now;
+            }
+        }
         self.record_lifted(&found)?;
         for (group, standing) in &found {
             match self

@@ -97,6 +97,10 @@ impl Journal {
         if let Some(id) = self.id_of(group, Change::is_bandwidth) {
             return self.belongs_to(id, gate);
         }
+        let was = match self.end_burst(group) {
+            true => self.groups.bandwidth(group)?,
+            false => was,
+        };
         let change = Change::Bandwidth {
             was,
             ours: was,

@@ -34,6 +34,13 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous: Option<Bandwidth>,
     },
+    /// The burst of a limit that another program gave the group.
+    Burst {
+        was_us: u64,
+        /// What stood when `ours_us` was noted: the writer may have died before it wrote that.
+        previous_us: u64,
+        ours_us: u64,
+    },
     /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for
     /// it). An empty list is none of its own.
     Cpuset {
@@ -66,6 +73,7 @@ impl Change {
             Self::Background { .. } => "background",
             Self::Weight { .. } => "weight",
             Self::Bandwidth { .. } => "bandwidth",
+            Self::Burst { .. } => "burst",
             Self::Cpuset { .. } => "cpuset",
             Self::Membership { .. } => "membership",
             Self::Subgroups(_) => "groups for one each",
@@ -80,6 +88,10 @@ impl Change {
 
     pub fn is_bandwidth(&self) -> bool {
         matches!(self, Self::Bandwidth { .. })
+    }
+
+    pub fn is_burst(&self) -> bool {
+        matches!(self, Self::Burst { .. })
     }
 
     /// Whether it puts a group into the idle class, or gives it the least weight where there is

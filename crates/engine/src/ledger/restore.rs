@@ -114,6 +114,11 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
         Change::Bandwidth { was, .. } => {
             set_if_ours(groups, moving, entry, *was, Outcome::Restored)
         }
+        Change::Burst {
+            was_us,
+            previous_us,
+            ours_us,
+        } => restore_burst(groups, &entry.group, *was_us, [*previous_us, *ours_us]),
         Change::Cpuset {
             was,
             previous,
@@ -126,6 +131,27 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             placement,
         } => restore_membership(groups, *start_ticks, placement),
     }
+}
+
+/// The quota is another program's, which may have lowered it since.
+fn restore_burst(
+    groups: &Groups,
+    group: &GroupPath,
+    was_us: u64,
+    ours_us: [u64; 2],
+) -> GroupResult<Outcome> {
+    let found = groups.bandwidth(group)?;
+    let to_us = was_us.min(found.quota_us.unwrap_or(u64::MAX));
+    if found.burst_us == to_us {
+        return Ok(Outcome::Restored);
+    }
+    if !ours_us.contains(&found.burst_us) {
+        return Ok(Outcome::NotOurs {
+            found: format!("{} us", found.burst_us),
+        });
+    }
+    groups.set_burst(group, to_us)?;
+    Ok(Outcome::Restored)
 }
 
 fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResult<Outcome> {
@@ -365,6 +391,10 @@ pub fn standing_differs(
             let found = groups.bandwidth(group)?;
             let written = moving.get(entry.id).map_or(*ours, |moved| moved.intended);
             (found != written).then(|| found.to_string())
+        }
+        Change::Burst { ours_us, .. } => {
+            let found_us = groups.bandwidth(group)?.burst_us;
+            (found_us != *ours_us).then(|| format!("{found_us} us"))
         }
         // Task by task, which is the sweep's business; a turn is over in milliseconds.
         Change::Latency(_) | Change::Boost(_) => None,

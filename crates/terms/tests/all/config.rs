@@ -232,8 +232,12 @@ fn refusals_name_input_place_and_remedy() {
     assert!(refuse(&["class=side", "fallback=hold:2h"]).contains("is above 1h"));
     for (words, message) in [
         (
-            &["burst=max"] as &[&str],
+            &["class=side", "burst=max"] as &[&str],
             "burst: run flag: \"max\" needs a quota; give a quota with it",
+        ),
+        (
+            &["cap_hard=1cpu", "burst=20ms"],
+            "burst: run flag: \"20ms\" needs a quota; give a quota with it",
         ),
         (
             &["quota=10ms", "burst=20ms"],

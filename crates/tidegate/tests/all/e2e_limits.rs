@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::{
-    Background, Instance, cgroups_of, cpu_mount, ends_with, or_skip, stdout, wait_for,
+    Background, Instance, OtherGroup, cgroups_of, cpu_mount, ends_with, or_skip, quota_file,
+    stdout, wait_for,
 };
 use crate::support_kill::processes::kill9;
 
@@ -159,6 +160,32 @@ fn the_moving_quota_is_not_held_up_by_quotas_below_it() {
     let page = instance.ok(&["explain", "job"]);
     assert!(page.contains("its own quota"), "{page}");
     let _ = std::fs::remove_dir(&inner);
+}
+
+#[test]
+fn a_burst_follows_the_limit_of_another_program() {
+    let instance = or_skip!(Instance::new("theirs"));
+    let group = OtherGroup::new(&instance);
+    group.write_quota();
+    let (target, shown) = (group.target(), format!("/{}", group.name));
+    instance.ok(&["set", &target, "burst=max"]);
+    assert_eq!(limit(&shown), (Some(70_000), 100_000, 70_000));
+    let limit_of = format!("the limit of {shown}, set by another program: 70000 us per 100000 us");
+    let told = &instance.json(&["explain", &target])["gate"]["notes"][0];
+    let is_told = told.as_str().is_some_and(|told| told.contains(&limit_of));
+    assert!(is_told, "{told}");
+    let write = |quota_us| {
+        let (file, quota) = quota_file(&group.path, Some(quota_us));
+        std::fs::write(file, quota).map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(write(90_000), Ok(()));
+    wait_for("its burst", || {
+        limit(&shown) == (Some(90_000), 100_000, 90_000)
+    });
+    assert_eq!(write(20_000), Err(Some(22)), "EINVAL, below the burst");
+    instance.ok(&["unset", &target]);
+    assert_eq!(limit(&shown), (Some(90_000), 100_000, 0));
+    instance.gone();
 }
 
 #[test]

@@ -124,14 +124,18 @@ fn burst_room_us(runtime: &Runtime, gate: &Gate) -> u64 {
     let Some(own) = limit::with_burst(&gate.terms, 0).filter(|_| asks) else {
         return u64::MAX;
     };
+    room_us(runtime, gate.record.attachment.group(), &own)
+}
+
+pub(super) fn room_us(runtime: &Runtime, group: &GroupPath, own: &Bandwidth) -> u64 {
     let decision = runtime.decision();
     let mut room_us = u64::MAX;
-    let mut at = gate.record.attachment.group().parent();
+    let mut at = group.parent();
     while let Some(above) = at.filter(|above| !above.is_root()) {
         if decision.group(above.as_str()).is_none()
             && let Ok(limit) = runtime.kernel.groups.bandwidth(&above)
         {
-            room_us = room_us.min(limit::burst_room_us(&own, &limit));
+            room_us = room_us.min(limit::burst_room_us(own, &limit));
         }
         at = above.parent();
     }

@@ -6,6 +6,7 @@
 //! are idempotent.
 
 pub(crate) mod bandwidth;
+pub(crate) mod burst;
 pub(crate) mod caps;
 mod hint_places;
 pub(crate) mod hint_sweep;
@@ -14,12 +15,14 @@ mod memory;
 pub(crate) mod subgroups;
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_engine::apply::BurstWrite;
 use tidegate_terms::{Source, Switch};
 
 use crate::gates::{Attachment, Gate};
 use crate::runtime::Runtime;
 use crate::runtime::limits::note_weight;
 use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, withdraw_bandwidth};
+use crate::runtime::mechanisms::burst::{enforce_bursts, withdraw_bursts};
 use crate::runtime::mechanisms::caps::{enforce_caps, withdraw_caps};
 use crate::runtime::mechanisms::hints::{enforce_hints, withdraw_hints};
 use crate::runtime::mechanisms::memory::enforce_memory;
@@ -35,6 +38,7 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError
     }
     note_weight(&runtime.kernel, gate);
     enforce_bandwidth(runtime, gate)?;
+    enforce_bursts(runtime, gate, BurstWrite::Always)?;
     enforce_caps(runtime, gate)?;
     enforce_memory(&runtime.kernel, gate)?;
     check_jobserver(gate)?;
@@ -61,6 +65,7 @@ fn check_jobserver(gate: &Gate) -> Result<(), ApiError> {
 pub(crate) fn withdraw(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let mut left = withdraw_hints(&runtime.kernel, gate);
     left.extend(withdraw_caps(runtime, gate));
+    left.extend(withdraw_bursts(runtime, gate));
     left.extend(withdraw_bandwidth(runtime, gate));
     left
 }

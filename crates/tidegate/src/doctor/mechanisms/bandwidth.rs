@@ -42,7 +42,7 @@ pub(super) fn burst(machine: Option<&Machine>) -> Mechanism {
     let mut row = by_feature(
         "burst",
         machine.map(|machine| &machine.features.burst),
-        "unused quota is carried over, never more than one quota; burst = max carries over all that the groups above leave"
+        "unused quota is carried over, never more than one quota; burst = max carries over all that the groups above leave; without a quota it acts on limits of other programs"
             .to_owned(),
         "a kernel of 5.14 or newer",
     );
