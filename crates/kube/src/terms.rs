@@ -122,6 +122,8 @@ fn restricts(term: Term, value: &str) -> bool {
     match term {
         Term::Weight => value == "idle",
         Term::Class => matches!(value, "side" | "neutral"),
+        // More at once than kubelet's limit gives.
+        Term::Burst => matches!(value, "0" | "none"),
         _ => term.is_restriction(value),
     }
 }
@@ -247,6 +249,7 @@ mod tests {
             ("latency", "-1"),
             ("weight", "100"),
             ("objective", "p99<1ms"),
+            ("burst", "max"),
         ] {
             let asks = pod(json!({format!("tidegate.dev/{name}"): value}), None);
             for namespace in [Labels::new(), labels(false)] {

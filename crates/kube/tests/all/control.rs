@@ -330,7 +330,7 @@ fn the_examples_give_their_pods_terms_and_policies_report() {
     let agent = FakeAgent::start(1.0);
     let wanted = [
         ("app=batch", "class=side"),
-        ("app=web", "burst=max quota=2cpu"),
+        ("app=web", "burst=max"),
         ("app=front", "class=main objective=p99<5ms"),
     ]
     .map(|(label, terms)| (group(&bed, label), terms));

@@ -374,6 +374,8 @@ fn story(bed: &Bed, machine: &Machine, diary: &Diary<'_>) {
     }
     bed.until(|| machine.is_side(&side), "its group is side again");
     diary.says("its group is side again");
+    bursts(bed, machine);
+    diary.says("bursts followed the limits of a resized pod");
     uninstalled(bed, machine);
     assert!(encoder_runs_on(bed, ELSEWHERE), "what moved runs on");
     diary.says("uninstalled");
@@ -428,6 +430,37 @@ fn resized(bed: &Bed, pod: &str) {
             && bed.field(&format!("-n work pod {pod}"), resizes).is_empty()
     };
     bed.until(is_done, "the pod is resized");
+}
+
+/// The limits of a pod and of its container have a burst, also after kubelet has lowered and raised
+/// them in place, and none after the pod's gate.
+fn bursts(bed: &Bed, machine: &Machine) {
+    let limited = "{limits: {cpu: 200m}, requests";
+    let asked = "tidegate.dev/burst: max";
+    let web = pod("web", asked, "duty, '1', '100000'").replace("{requests", limited);
+    bed.apply(&web);
+    bed.until(|| is_running(bed, "web"), "a pod with a limit runs");
+    let pod = group(bed, "web");
+    let are = |quota_us: u64, burst_us: u64| {
+        let found = machine.shell(&format!(
+            "cd {pod}; for group in . cri-*; do echo $(cat $group/cpu.max $group/cpu.max.burst); \
+            done | grep -v ^max; true"
+        ));
+        found == format!("{quota_us} 100000 {burst_us}\n").repeat(2)
+    };
+    bed.until(|| are(20_000, 20_000), "its limits have a burst");
+    for milli in [100, 300] {
+        let limit = format!(
+            r#"{{"spec":{{"containers":[{{"name":"c","resources":{{"limits":{{"cpu":"{milli}m"}}}}}}]}}}}"#
+        );
+        bed.kubectl(&format!(
+            "-n work patch pod web --subresource resize -p {limit}"
+        ));
+        let us = milli * 100;
+        bed.until(|| are(us, us), "the burst follows kubelet's limits");
+    }
+    bed.kubectl("-n work annotate pod web tidegate.dev/burst-");
+    bed.until(|| are(30_000, 0), "the limits are as kubelet made them");
 }
 
 /// Another version's pod takes over; the pods that it keeps in their places do not notice.
