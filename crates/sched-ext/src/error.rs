@@ -6,7 +6,7 @@ use crate::log;
 #[derive(Debug, thiserror::Error)]
 pub enum SchedExtError {
     #[error(
-        "sched_ext: kernel {release}: {why}; use a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT (Debian: linux-image-cloud-amd64 of trixie-backports)"
+        "sched_ext: kernel {release}: {why}; use a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT (Debian: a kernel of trixie-backports)"
     )]
     Unsupported {
         /// `uname -r`.
