@@ -138,7 +138,8 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 		"--token-auth-file="+file("tokens.csv"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-cluster-ip-range=10.96.0.0/24", "--service-account-issuer=https://controlplane.test",
 		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
-		"--allow-privileged=true", "--audit-policy-file="+file("audit.yaml"), "--audit-log-path="+file("audit"))...)
+		"--allow-privileged=true", "--audit-policy-file="+file("audit.yaml"), "--audit-log-path="+file("audit"),
+		"--audit-log-maxsize=10000")...)
 	if err != nil {
 		return nil, err
 	}

@@ -110,6 +110,8 @@ fn judge(bed: &Bed, observer: &Observer, pods: usize) {
         "no pod is rejected or lost"
     );
     assert_eq!(seen.running, pods);
+    let logged = audit.amounts.nodes();
+    assert!(logged >= seen.have_published.len(), "the log has {logged}");
     assert_eq!(audit.too_soon, [""; 0], "writes of a node are 30 s apart");
     assert!(audit.too_many_requests > 0, "limits were met");
 }

@@ -30,9 +30,15 @@ pub struct Audit {
 #[derive(Default)]
 pub struct Amounts(HashMap<String, Vec<(Timestamp, Value)>>);
 
+impl Amounts {
+    pub fn nodes(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl std::fmt::Debug for Amounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "of {} nodes", self.0.len())
+        write!(f, "of {} nodes", self.nodes())
     }
 }
 
