@@ -246,6 +246,13 @@ fn v2_takes_busy_time_from_schedstat() {
         assert!(out.valid);
         (out, out.busy_ns - last.busy_ns)
     };
+    // However late the first sample is, both CPUs idled until then.
+    let idle = "0 0 0 1 0 0 0 0 0 0";
+    tree.write(
+        "proc/stat",
+        &format!("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 {idle}\ncpu1 {idle}\nintr 1\n"),
+    );
+    sleep(Duration::from_millis(40));
     let start = sample(&mut sensor);
     // Ticks that see no idle time are not believed where there were switches.
     ran([530, 710], [6, 6]);
