@@ -62,6 +62,8 @@ root | policy apply --for 10 | 2 | --for: "10" is not a time | as in 10m
 nobody | run --main true | 125 | class = main: this takes CPU from others | ask root or a member of the group `tidegate`
 nobody | set pid:1 class=side | 4 | pid:1: it belongs to uid 0 | ask root or a member of the group `tidegate`
 nobody | unset job | 4 | job | ask root or a member of the group `tidegate`
+nobody | agent repair | 4 | /agent.lock: Permission denied | run as root
+nobody | recording save | 4 | /recording: Permission denied | run as root
 nobody | agent stop | 4 | stop: without privilege | ask root or a member of the group `tidegate`
 nobody | policy apply | 4 | apply: the policy is the administrator's | ask root or a member of the group `tidegate`
 "#;
