@@ -193,7 +193,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// A server whose requests take 1 ms in the mean.
+    /// A server with requests of 1 ms on average.
     pub const fn server(share: f64) -> Self {
         Kind::Server {
             share,

@@ -145,7 +145,7 @@ fn no_term_lifts_what_kubelet_has_set_for_a_pod_and_its_containers() {
     }
 }
 
-/// Bursts of a pod and of its containers, whose limits are kubelet's, while these change.
+/// The limits of a pod and of its containers change as under kubelet, and their bursts follow.
 #[test]
 fn a_burst_without_a_quota_follows_the_limits_of_other_programs() {
     for kind in KINDS {

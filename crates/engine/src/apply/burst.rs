@@ -76,13 +76,13 @@ impl Journal {
         Ok(!is_noted)
     }
 
-    /// The gate whose burst `group` has.
+    /// Returns the gate that gave the limit of `group` its burst.
     pub fn burst_of(&self, group: &GroupPath) -> Option<&str> {
         let entry = self.entry(group, Change::is_burst)?;
         Some(&entry.gate)
     }
 
-    /// The groups whose limits have a burst of `gate`.
+    /// Returns the groups to whose limits `gate` gave a burst.
     pub fn bursts_of(&self, gate: &str) -> Vec<GroupPath> {
         let of_gate = self.ledger.of_gate(gate);
         let bursts = of_gate.filter(|entry| entry.change.is_burst());
