@@ -6,9 +6,11 @@
 //! or a seccomp filter refuses it, the same walk is done one component at a time with O_NOFOLLOW.
 //! Other paths (/proc, /sys, the run directory) are opened plainly.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -21,9 +23,17 @@ use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 /// 4 MB).
 const READ_MAX_BYTES: usize = 16 << 20;
 
+/// So many files of groups stay open for the next read, and at most a quarter of the descriptors
+/// that the process may have. The kernel keeps a page for each.
+const KEPT_OPEN_MAX: usize = 800;
+
 #[derive(Debug, Default)]
 pub struct RealFs {
     roots: Vec<(PathBuf, OwnedFd)>,
+    kept_open_max: usize,
+    /// Files of groups that were read. A file whose group has ended says so (`ENODEV`), also when
+    /// another group has its name.
+    kept_open: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
 }
 
 type Opened<'a> = (BorrowedFd<'a>, PathBuf);
@@ -43,6 +53,9 @@ impl RealFs {
                 .map_err(|errno| KfsError::new(Op::Stat, &path, errno.raw_os_error()))?;
             fs.roots.push((path, fd));
         }
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        fs.kept_open_max =
+            descriptors.map_or(KEPT_OPEN_MAX, |most| KEPT_OPEN_MAX.min(most as usize / 4));
         // The longest root wins where one lies inside another (v2 at /sys/fs/cgroup/unified).
         fs.roots
             .sort_by_key(|(path, _)| std::cmp::Reverse(path.as_os_str().len()));
@@ -63,6 +76,31 @@ impl RealFs {
             Some((root, rel)) => open_beneath(root, &rel, flags),
             None => rustix::fs::open(path, flags, Mode::empty()),
         }
+    }
+
+    /// Reads a file of a group that may be read again soon: from the same open file, a read costs a
+    /// sixth.
+    fn read_kept_open(&self, path: &Path, buffer: &mut Vec<u8>) -> Result<(), Errno> {
+        let kept = || {
+            self.kept_open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let open = kept().get(path).map(Arc::clone);
+        if let Some(fd) = open {
+            match read_all(fd.as_fd(), buffer) {
+                Err(Errno::NODEV) => drop(kept().remove(path)),
+                result => return result,
+            }
+        }
+        let fd = self.open(path, OFlags::RDONLY)?;
+        read_all(fd.as_fd(), buffer)?;
+        let mut kept = kept();
+        if kept.len() >= self.kept_open_max {
+            kept.clear();
+        }
+        kept.insert(path.to_path_buf(), Arc::new(fd));
+        Ok(())
     }
 
     fn parent<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p std::ffi::OsStr), Errno> {
@@ -123,7 +161,7 @@ fn read_all(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<(), Errno> {
             }
             buffer.resize((buffer.len() * 2).max(4096), 0);
         }
-        match rustix::io::read(fd, &mut buffer[filled..]) {
+        match rustix::io::pread(fd, &mut buffer[filled..], filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
@@ -132,6 +170,12 @@ fn read_all(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<(), Errno> {
     }
     buffer.truncate(filled);
     Ok(())
+}
+
+/// To a file that stays open, v1 repeats the list of tasks of up to a second ago.
+fn is_task_list(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    matches!(name, Some("tasks" | "cgroup.procs" | "cgroup.threads"))
 }
 
 fn write_once(fd: BorrowedFd<'_>, value: &str) -> Result<(), Errno> {
@@ -204,9 +248,13 @@ impl KernelFs for RealFs {
     }
 
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
-        self.open(path, OFlags::RDONLY)
-            .and_then(|fd| read_all(fd.as_fd(), buffer))
-            .map_err(|errno| KfsError::new(Op::Read, path, errno.raw_os_error()))
+        let read = match self.rooted(path) {
+            Some(_) if !is_task_list(path) => self.read_kept_open(path, buffer),
+            _ => self
+                .open(path, OFlags::RDONLY)
+                .and_then(|fd| read_all(fd.as_fd(), buffer)),
+        };
+        read.map_err(|errno| KfsError::new(Op::Read, path, errno.raw_os_error()))
     }
 
     fn write(&self, path: &Path, value: &str) -> KfsResult<()> {

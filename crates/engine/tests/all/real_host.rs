@@ -1,5 +1,7 @@
 //! What sensing does on the running kernel without rights.
 
+use tidegate_cgroup::discover::CgroupVersion;
+use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::sense::{self, SenseConfig};
 use tidegate_terms::Sense;
 
@@ -29,4 +31,22 @@ fn without_rights_sensing_falls_back_with_a_note() {
         "{note}"
     );
     assert!(refused.contains("run as root"), "{refused}");
+}
+
+#[test]
+fn a_group_made_again_is_read_anew() {
+    let Some(bed) = bed() else { return };
+    let fs = RealFs::with_roots(bed.machine.roots()).unwrap();
+    let (file, other) = match bed.machine.version {
+        CgroupVersion::V1 => ("cpu.shares", "512"),
+        CgroupVersion::V2 => ("cpu.weight", "50"),
+    };
+    let dir = bed.groups.dir(&bed.top);
+    let first = fs.read(&dir.join(file)).unwrap();
+    fs.write(&dir.join(file), other).unwrap();
+    assert_eq!(fs.read(&dir.join(file)).unwrap().trim(), other);
+    fs.rmdir(&dir).unwrap();
+    assert_eq!(fs.read(&dir.join(file)).unwrap_err().errno, libc::ENOENT);
+    fs.mkdir(&dir).unwrap();
+    assert_eq!(fs.read(&dir.join(file)).unwrap(), first);
 }
