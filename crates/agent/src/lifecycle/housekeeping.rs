@@ -32,13 +32,9 @@ use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_sched_ext;
 use crate::systemd::is_written_by_systemd;
 
-/// A poll of a gate in which one task sleeps reads six small files, 0.1 ms on a busy machine: so
-/// many a second cost 0.24 % of one CPU, however many there are. With more, each has its turn less
-/// often; what is shown is measured when it is asked for.
-const GATES_PER_POLL: usize = 24;
-
-/// Entries of the journal that are compared with what stands, in one poll.
-const ENTRIES_PER_POLL: usize = 24;
+/// So many gates are polled each second, and so many entries of the journal compared with what
+/// stands. With more, each has its turn less often: what is shown is measured when it is asked for.
+const TURNS_PER_POLL: usize = 16;
 
 /// Writes of systemd that follow each other within this are told of once.
 const SYSTEMD_QUIET_NS: u64 = 5_000_000_000;
@@ -92,8 +88,8 @@ impl Housekeeping {
             starts: StartFollower::default(),
             vacant_took_ns: 0,
             idle_polls: 0,
-            gate_turns: RoundRobin::new(GATES_PER_POLL),
-            journal_turns: RoundRobin::new(ENTRIES_PER_POLL),
+            gate_turns: RoundRobin::new(TURNS_PER_POLL),
+            journal_turns: RoundRobin::new(TURNS_PER_POLL),
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
@@ -181,7 +177,7 @@ impl Housekeeping {
                     0
                 };
             }
-            if newly_empty * 2 < GATES_PER_POLL || polled.len() == gates.len() {
+            if newly_empty * 2 < TURNS_PER_POLL || polled.len() == gates.len() {
                 return;
             }
             due = self.gate_turns.turn(gates.len()).collect();
