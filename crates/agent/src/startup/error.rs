@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, Exit};
 use tidegate_cgroup::KfsError;
 use tidegate_cgroup::target::TargetError;
 use tidegate_engine::sense::SenseError;
@@ -45,6 +45,23 @@ pub enum StartError {
 }
 
 impl StartError {
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Prefix(_) | Self::Config(_) => Exit::Usage,
+            Self::Denied { .. }
+            | Self::NoGates(_)
+            | Self::SchedExt(_)
+            | Self::Machine(MachineError::Discover(_))
+            | Self::Sense(_) => Exit::Refused,
+            Self::RunDir(RunDirError::Make { error, .. })
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Exit::Refused
+            }
+            _ => Exit::Failure,
+        }
+    }
+
     pub(super) fn of(what: &str) -> impl FnOnce(io::Error) -> Self {
         let what = what.to_owned();
         move |error| Self::Call { what, error }

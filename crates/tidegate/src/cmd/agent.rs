@@ -108,5 +108,5 @@ fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     startup::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)
-        .map_err(|error| Failure::new(Exit::Failure, error.to_string()))
+        .map_err(|error| Failure::new(error.exit(), error.to_string()))
 }

@@ -14,7 +14,7 @@ nobody | run --side --quota 50% true | 0 | not in force: quota | put sudo before
 nobody | run --strict true | 125 | /run: Permission denied | put sudo before tidegate
 nobody | set pid:1 class=side | 3 | /run: Permission denied | put sudo before tidegate
 nobody | policy apply | 3 | /run: Permission denied | put sudo before tidegate
-nobody | agent run | 1 | /run: Permission denied | put sudo before tidegate
+nobody | agent run | 4 | /run: Permission denied | put sudo before tidegate
 nobody | recording save | 5 | /recording:  | start an agent
 nobody | unset x | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
 nobody | status | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
@@ -29,9 +29,9 @@ nobody | policy rollback | 3 | /tidegate.sock: no agent | the first `tidegate ru
 container | run true | 0 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | run --strict true | 125 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | set pid:1 class=side | 3 | /sys/fs/cgroup | mount the cgroup tree read-write
-container | agent run | 1 | /sys/fs/cgroup | mount the cgroup tree read-write
+container | agent run | 4 | /sys/fs/cgroup | mount the cgroup tree read-write
 notree | run --main true | 125 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
-notree | agent run | 1 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
+notree | agent run | 4 | no cgroup mount at all | mount -t cgroup2 none /sys/fs/cgroup
 root | run no-such-command | 127 | no-such-command: command not found | check the spelling
 "#;
 
