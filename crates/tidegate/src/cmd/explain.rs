@@ -8,7 +8,7 @@ use tidegate_api::cli::Failure;
 /// Explain why a gate runs at its present rate
 #[derive(clap::Args)]
 pub struct Args {
-    /// pid:N, tid:N, unit:NAME, cgroup:/PATH, or a gate's name
+    /// pid:N, tid:N, unit:NAME, cgroup:/PATH, pod:NAMESPACE/NAME, or a gate's name
     target: String,
     /// Print as JSON
     #[arg(long)]
@@ -45,8 +45,9 @@ fn of_pod(pod: &str) -> Failure {
     };
     // On one line, to be copied.
     let node = format!("kubectl -n {namespace} get pod {name} -o jsonpath={{.spec.nodeName}}");
-    let kube =
-        format!("kubectl -n tidegate get pods -o name --field-selector spec.nodeName=$({node})");
+    let kube = format!(
+        "kubectl -n tidegate get pods -l app.kubernetes.io/name=tidegate -o name --field-selector spec.nodeName=$({node}) | head -n 1"
+    );
     let command =
         format!("kubectl -n tidegate exec $({kube}) -c kube -- /tidegate-kube explain pod:{pod}");
     Failure::new(
