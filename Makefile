@@ -96,7 +96,7 @@ results: setup-test lab build ## Repeat the runs of docs/results and write their
 picture: build ## Record docs/tour.svg: top and explain as a terminal shows them (as root; needs asciinema and svg-term-cli)
 	scripts/picture.sh
 
-soak: setup-test ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
+soak: setup-test ## The failure contract for hours, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
 
 bench: setup-build ## Benchmark the control step and the planner (BASE=REVISION: against that revision)
