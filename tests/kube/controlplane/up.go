@@ -100,7 +100,9 @@ func up(arguments []string) error {
 		}
 		fmt.Printf("ready %s\n", plane.kubeconfig("admin"))
 	}
-	return nil
+	// After an error it stays, with the logs.
+	plane.stop()
+	return os.RemoveAll(plane.dir)
 }
 
 // outage kills the API server and starts it again after a while.
