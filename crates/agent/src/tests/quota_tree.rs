@@ -43,6 +43,29 @@ fn what_stood_before_comes_back_also_from_lifted() {
     }
 }
 
+#[test]
+fn a_limit_that_was_lifted_stands_again_when_the_one_above_is_taken_back() {
+    for kind in [Kind::Mixed, Kind::V1, Kind::V2] {
+        let bed = Bed::new(kind);
+        let (groups, mut journal) = bed.without_agent();
+        let outer = path("/other");
+        let inner = outer.join("inner").unwrap();
+        groups.create(&inner).unwrap();
+        let set = |journal: &mut Journal, group, gate, own| {
+            journal
+                .set_own(group, gate, own, Fallback::Restore)
+                .unwrap();
+        };
+        set(&mut journal, &inner, "inner", OWN);
+        set(&mut journal, &outer, "outer", LOW);
+        journal.restore_gate("outer");
+        assert_eq!(groups.bandwidth(&inner).unwrap(), OWN, "{kind:?}");
+        assert_eq!(groups.bandwidth(&outer).unwrap(), FREE, "{kind:?}");
+        journal.restore_gate("inner");
+        assert_eq!(groups.bandwidth(&inner).unwrap(), FREE, "{kind:?}");
+    }
+}
+
 type Give = fn(&Groups, &mut Journal, &GroupPath);
 
 /// The operations of a cut above so many groups with a quota: writes of the ledger, writes to

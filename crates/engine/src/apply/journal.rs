@@ -143,6 +143,14 @@ impl Journal {
             outcomes.extend(self.ledger.restore(&self.groups, &again));
         }
         self.forget_own(outcomes.iter().map(|(entry, _)| entry));
+        for (entry, outcome) in &outcomes {
+            if entry.change.is_bandwidth()
+                && *outcome == Outcome::Restored
+                && let Ok(standing) = self.groups.bandwidth(&entry.group)
+            {
+                self.lower_again(&entry.group, &standing);
+            }
+        }
         outcomes
     }
 

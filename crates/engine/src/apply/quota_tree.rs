@@ -523,7 +523,7 @@ impl Journal {
     }
 
     /// Where `root` leaves room again, what was lifted below it gets its own back.
-    fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
+    pub(super) fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
         let ratio = standing.ratio();
         let near = self.quota_tree.range_mut::<GroupPath, _>(after(root));
         for (group, quota) in near.take_while(|(group, _)| begins_with(group, root)) {
