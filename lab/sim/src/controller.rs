@@ -15,7 +15,7 @@ pub trait Controller: Send {
         None
     }
     /// How long side work has been at the tolerance, where it has one.
-    fn at_tolerance_ns(&self) -> Option<u64> {
+    fn at_tolerance_ns(&self, _now_ns: Ns) -> Option<u64> {
         None
     }
 }

@@ -152,7 +152,7 @@ impl Stage {
                 .simulation
                 .controllers
                 .iter()
-                .find_map(|one| one.at_tolerance_ns()),
+                .find_map(|one| one.at_tolerance_ns(machine.now_ns())),
         }
     }
 

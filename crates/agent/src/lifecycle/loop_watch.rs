@@ -47,7 +47,8 @@ impl LoopWatch {
             let control = runtime.control();
             let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_sched_ext();
             let objective = control.protection();
-            (control.at_tolerance_ns, objective, is_limiting)
+            let now_ns = runtime.kernel.clock.now_ns();
+            (control.at_tolerance_ns(now_ns), objective, is_limiting)
         };
         let lately_ns = at_tolerance_ns.saturating_sub(self.at_tolerance_ns);
         self.at_tolerance_ns = at_tolerance_ns;

@@ -21,7 +21,8 @@ const AT_TOLERANCE_NS: u64 = 500_000_000;
 impl Seconds {
     pub(super) fn poll(&mut self, runtime: &Runtime) -> Second {
         let period_ns = runtime.control_loop.period_ns;
-        let mut second = self.copy(&runtime.control(), period_ns);
+        let now_ns = runtime.kernel.clock.now_ns();
+        let mut second = self.copy(&runtime.control(), now_ns, period_ns);
         second.unix_ms = unix_us() / 1_000;
         second.allowance_cpus = runtime.decision().allowance_cpus as f32;
         second.alerts.extend(lock(&runtime.alerts).iter().cloned());
@@ -29,12 +30,12 @@ impl Seconds {
     }
 
     /// Called with the loop's state locked: numbers are copied, nothing is read.
-    fn copy(&mut self, control: &Control, period_ns: u64) -> Second {
+    fn copy(&mut self, control: &Control, now_ns: u64, period_ns: u64) -> Second {
         let used = control.meter.second();
         let late = &control.late_ever;
         let late_steps = late.total() - late.at_most(period_ns);
         let late_before = std::mem::replace(&mut self.late_steps, late_steps);
-        let tolerance_ns = control.at_tolerance_ns;
+        let tolerance_ns = control.at_tolerance_ns(now_ns);
         let tolerance_before_ns = std::mem::replace(&mut self.at_tolerance_ns, tolerance_ns);
         let waits = control.waits_by_class();
         let waits_before = std::mem::replace(&mut self.waits, waits);

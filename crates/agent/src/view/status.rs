@@ -145,7 +145,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
         turns: turns.begun,
         interrupted: turns.ended,
     });
-    view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
+    view.at_tolerance_seconds = control.at_tolerance_ns(now_ns) as f64 / 1e9;
     view.control = LoopView {
         steps: control.steps,
         unusable_samples: control.unusable.total(),

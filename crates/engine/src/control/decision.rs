@@ -44,11 +44,7 @@ impl Control {
             let left_cpus = decision.capacity_cpus - decision.main_cpus;
             decision.allowance_cpus = left_cpus.max(decision.tolerance_cpus);
             decision.limit = Limit::IdleClass;
-        } else if self
-            .quotas
-            .given()
-            .any(|(target, _)| target.holds_at_floor())
-        {
+        } else if self.quotas.holds_at_floor() {
             // Side work that starved in the idle class left it, and has the tolerance.
             decision.allowance_cpus = decision.tolerance_cpus;
             decision.limit = Limit::Tolerance;

@@ -338,6 +338,11 @@ impl Quotas {
         self.relieve(now_ns, floor_each_ucpu, apply);
     }
 
+    /// Whether a group starved in the idle class.
+    pub(super) fn holds_at_floor(&self) -> bool {
+        self.targets.iter().any(Target::holds_at_floor)
+    }
+
     /// Without headroom the idle class is all that main asks of side work. A quota would only cost:
     /// one at the tolerance throttles side work until the step after main rests, and one of nearly
     /// all of the machine up to 7 % of the time. Several groups need quotas for their weights, and

@@ -352,9 +352,9 @@ impl Controller for CgroupEngine {
         self.log_mut().refusal.clone()
     }
 
-    fn at_tolerance_ns(&self) -> Option<u64> {
+    fn at_tolerance_ns(&self, now_ns: Ns) -> Option<u64> {
         let has_side = !self.side.is_empty();
-        has_side.then_some(self.control.at_tolerance_ns)
+        has_side.then(|| self.control.at_tolerance_ns(now_ns))
     }
 
     fn name(&self) -> &str {
