@@ -72,7 +72,9 @@ impl RunDir {
     /// The instance that the environment names; by default the machine's, and for other users than
     /// root one of their own, unless only the machine's runs.
     pub fn from_env() -> Self {
-        let named = std::env::var_os("TIDEGATE_RUN_DIR").map(PathBuf::from);
+        // An agent that is started for a command has another working directory.
+        let named = std::env::var_os("TIDEGATE_RUN_DIR").filter(|dir| !dir.is_empty());
+        let named = named.map(|dir| std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
         let dir = named
             .or_else(users_own)
             .unwrap_or_else(|| DEFAULT_RUN_DIR.into());

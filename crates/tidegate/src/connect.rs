@@ -1,5 +1,7 @@
 //! Reaching the agent of the run directory.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,15 @@ pub fn to_agent() -> Result<Client, Failure> {
     let run_dir = RunDir::from_env();
     client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
-        if error.kind == ErrorKind::Unreachable && !socket.exists() {
+        let is_absent = |error: io::Error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            )
+        };
+        if error.kind == ErrorKind::Unreachable
+            && UnixStream::connect(&socket).is_err_and(is_absent)
+        {
             let why = without_agent(&run_dir);
             return Failure::new(
                 Exit::Unreachable,
