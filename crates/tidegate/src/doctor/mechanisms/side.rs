@@ -25,13 +25,13 @@ pub(super) fn headroom(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
 
 pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
     let cpus = machine.map_or(1, |machine| machine.online_cpus.len().max(1));
-    // 1 ms is the least quota and 1 s the longest period: 0.1 % of one CPU.
-    let least_pct = 0.1 / cpus as f64;
+    // 1 ms is the least quota, and 100 ms the longest period of the loop's: 1 % of one CPU.
+    let least_pct = 1.0 / cpus as f64;
     Mechanism::new(
         "tolerance",
         Now::Yes,
         format!(
-            "the quota is never below it; minimum: {least_pct:.3} % of this machine (0.001 CPUs)"
+            "the quota is never below it; minimum: {least_pct:.2} % of this machine (0.01 CPUs)"
         ),
         None,
     )
