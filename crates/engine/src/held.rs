@@ -106,7 +106,8 @@ impl TaskPoll {
                     counted_ns = before_ns + window_ns;
                     counts.delay_ns += window_ns;
                 } else {
-                    counts.delay_ns += delay_ns.saturating_sub(*before_ns);
+                    // Of a wait that began before the window, what was in it.
+                    counts.delay_ns += delay_ns.saturating_sub(*before_ns).min(window_ns);
                 }
             }
             self.known.insert(

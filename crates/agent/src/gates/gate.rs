@@ -51,6 +51,8 @@ pub(crate) struct HeldState {
     pub root: Option<u64>,
     /// Periods in which limits of other groups around it throttled those; the same.
     pub parent: Option<u64>,
+    /// How long it had been in the background for its soft cap.
+    pub background_ns: u64,
     pub tasks: TaskPoll,
     /// At the last poll none of its tasks ran or waited for a CPU.
     pub sleeps: bool,

@@ -9,6 +9,7 @@ use tidegate_engine::limit::{caps_for_each, hard_cap};
 
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
+use crate::runtime::mechanisms::subgroups::beside;
 use crate::runtime::{Runtime, measure};
 use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 
@@ -41,7 +42,16 @@ pub(crate) fn poll(
     // The group of a side gate that is limited in its place has one quota, which moves.
     let is_own = group.is_some() && group != moving;
     let own = throttled_by_own.filter(|_| is_own).unwrap_or(0);
-    let tids = tids(kernel, gate);
+    let beside = match &group {
+        Some(group) => beside(runtime, &gate.record.name, group),
+        None => Vec::new(),
+    };
+    let mut tids = tids(kernel, gate);
+    tids.extend(
+        beside
+            .iter()
+            .flat_map(|group| kernel.tids_below(group, DEPTH)),
+    );
     let tasks = gate.held.tasks.poll(&*kernel.fs, &tids, window_ns);
     if gate.usage.is_none() && window_ns > 0 {
         // Its group has no account (v1, another program's): its tasks have.
@@ -70,10 +80,12 @@ pub(crate) fn poll(
         Some((now, before)) if is_awake => lately(now, before),
         _ => 0,
     };
+    let (is_above_soft_cap, background_ns) = soft_cap(runtime, gate, &beside);
     let counted = Counted {
         window_ns,
         is_frozen: group.is_some_and(|group| kernel.groups.is_frozen(&group).unwrap_or(false)),
-        is_above_soft_cap: is_awake && is_above_soft_cap(runtime, gate),
+        is_above_soft_cap: is_awake
+            && (is_above_soft_cap || background_ns > gate.held.background_ns),
         own_throttled: lately(own, gate.held.own),
         root_throttled: if_awake(root, gate.held.root),
         parent_throttled: if_awake(parent, gate.held.parent),
@@ -95,6 +107,7 @@ pub(crate) fn poll(
     };
     (gate.held.at_ns, gate.held.own) = (now_ns, own);
     (gate.held.root, gate.held.parent) = (root, parent);
+    gate.held.background_ns = background_ns;
 }
 
 fn limits(
@@ -103,7 +116,11 @@ fn limits(
     decision: &Decision,
     moving: Option<&GroupPath>,
 ) -> Limits {
+    let is_left_alone = |group: Option<&GroupPath>| {
+        group.is_some_and(|group| runtime.control().quotas.is_left_alone(group))
+    };
     let own = match gate.own_limit() {
+        Some(_) if is_left_alone(gate.record.attachment.placed()) => Limit::Outside,
         Some(own) if gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(own) => Limit::Cap,
         Some(_) => Limit::Quota,
         None if caps_for_each(&gate.terms).is_some() => Limit::Cap,
@@ -115,15 +132,15 @@ fn limits(
             ..Limits::default()
         };
     };
-    let (second, is_left_alone, is_only) = {
+    let is_moving_left_alone = is_left_alone(Some(moving));
+    let (second, is_only) = {
         let control = runtime.control();
-        let is_left_alone = control.quotas.is_left_alone(moving);
         let is_only = control.quotas.is_of_one();
-        (control.meter.second(), is_left_alone, is_only)
+        (control.meter.second(), is_only)
     };
     let given = decision.group(moving.as_str());
     let moving = match given.map(|group| group.limit) {
-        _ if is_left_alone => Limit::Outside,
+        _ if is_moving_left_alone => Limit::Outside,
         // The moving quota equals the gate's own limit.
         Some(Limit::Quota) => own,
         limit => limit.unwrap_or_default(),
@@ -153,24 +170,31 @@ pub(crate) fn above(
     let around = std::iter::successors(group.parent(), GroupPath::parent);
     around
         .take_while(|above| !above.is_root())
-        .filter(|above| Some(above) != moving && *above != kernel.side_root())
+        .filter(|above| moving.is_none() || *above != kernel.side_root())
+        .filter(|above| Some(above) != moving)
         .collect()
 }
 
-/// Whether the engine that keeps the soft cap counts the gate as above it.
-fn is_above_soft_cap(runtime: &Runtime, gate: &Gate) -> bool {
+/// Whether the engine that keeps the soft cap counts the gate, or one of its processes or tasks, as
+/// above it, and for how long they have been in the background so far.
+fn soft_cap(runtime: &Runtime, gate: &Gate, beside: &[GroupPath]) -> (bool, u64) {
     let group = gate.record.attachment.group();
     match sched_ext_cap(&runtime.sched_ext, &runtime.kernel, group) {
         // By what it got above the cap since the last poll, or by what its bucket owes now.
-        Some(cap) => cap.terms.soft_ppt.is_some_and(|soft_ppt| {
-            soft_ppt == 0 || cap.soft_level_us < 0 || gate.background_cpus > A_THOUSANDTH
-        }),
-        None if runtime.sched_ext.holds() => false,
+        Some(cap) => {
+            let is_above = |soft_ppt| {
+                soft_ppt == 0 || cap.soft_level_us < 0 || gate.background_cpus > A_THOUSANDTH
+            };
+            (cap.terms.soft_ppt.is_some_and(is_above), 0)
+        }
+        None if runtime.sched_ext.holds() => (false, 0),
         None => {
             let control = runtime.control();
-            let stats = control.soft_caps.stats(group);
-            stats.is_some_and(|(stats, soft_ppt)| {
-                soft_ppt == 0 || stats.background_since_ns.is_some()
+            let groups = beside.iter().chain([group]);
+            let stats = groups.filter_map(|group| control.soft_caps.stats(group));
+            stats.fold((false, 0), |(is_above, ns), (stats, soft_ppt)| {
+                let is_this = soft_ppt == 0 || stats.background_since_ns.is_some();
+                (is_above || is_this, ns + stats.in_background_ns)
             })
         }
     }

@@ -256,7 +256,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     assert_eq!((cap.used_seconds, cap.background_seconds), (4.0, 2.5));
     assert_eq!(cap.background_cpus, 1.0 / STALE.as_secs_f64());
     assert_eq!(page.gate.held.limit, Limit::SoftCap, "{}", page.summary);
-    let says = "above its soft cap of 0.2 CPUs";
+    let says = "above its soft cap of 0.2cpu";
     assert!(page.summary.contains(says), "{}", page.summary);
 
     kernel.in_force.store(false, Ordering::Relaxed);

@@ -173,16 +173,15 @@ fn summary(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Strin
             }
         }
         Limit::SoftCap => {
-            let by_loop = gate.cap.as_ref().map(|cap| cap.soft_cpus);
-            let by_scheduler = gate.sched_ext.as_ref();
-            let by_scheduler = by_scheduler.and_then(|counts| counts.cap.as_ref());
-            let soft_cpus = by_loop.or_else(|| by_scheduler?.soft_cpus).unwrap_or(0.0);
-            let each = match by_scheduler.map(|cap| cap.scope.as_str()) {
-                Some("group") | None => String::new(),
-                Some(scope) => format!(" for each {scope}"),
+            let term = |name| gate.terms.iter().find(|term| term.name == name);
+            let value = |name| term(name).map_or("", |term| term.value.as_str());
+            let each = match value("cap_scope") {
+                "group" => String::new(),
+                scope => format!(" for each {scope}"),
             };
             format!(
-                "it is above its soft cap of {soft_cpus} CPUs{each}, so it gets only CPU that no other task wants"
+                "it is above its soft cap of {}{each}, so it gets only CPU that no other task wants",
+                value("cap_soft")
             )
         }
         Limit::Parent => match above {

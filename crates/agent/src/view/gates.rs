@@ -17,7 +17,7 @@ use crate::runtime::measure::{measure_for_show, pids};
 use crate::runtime::mechanisms::burst::burst_notes;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
-use crate::runtime::mechanisms::subgroups::subgroups_note;
+use crate::runtime::mechanisms::subgroups::{beside, subgroups_note};
 use crate::sched_ext::view::{engine, limit_stat, sched_ext_counts, sched_ext_notes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,12 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     let stat = stat.unwrap_or_default();
     let processes = match &record.attachment {
         Attachment::Observed { .. } => pids(kernel, gate).len() as u64,
-        _ => kernel.processes_below(group, 4) as u64,
+        _ => {
+            let mut groups = beside(runtime, &record.name, group);
+            groups.push(group.clone());
+            let counts = groups.iter().map(|group| kernel.processes_below(group, 4));
+            counts.sum::<usize>() as u64
+        }
     };
     GateView {
         name: record.name.clone(),

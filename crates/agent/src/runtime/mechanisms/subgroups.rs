@@ -376,15 +376,20 @@ pub(crate) fn usage_with_subgroups(
         used_ns => used_ns.ok().flatten(),
     };
     let own_ns = used(group)?;
-    let mut subgroups = lock(&runtime.subgroups);
-    let beside = subgroups.find(gate).filter(|one| one.family.dir != *group);
-    let there = beside.and_then(|one| one.family.list(&kernel.groups).ok());
-    let subgroups_ns = there
-        .unwrap_or_default()
+    let subgroups_ns: u64 = beside(runtime, gate, group)
         .iter()
-        .map(|(_, subgroup)| used(subgroup))
+        .map(used)
         .sum::<Option<u64>>()?;
     Some(own_ns + subgroups_ns)
+}
+
+/// The groups for single processes or tasks of the gate that are not in its own group.
+pub(crate) fn beside(runtime: &Runtime, gate: &str, group: &GroupPath) -> Vec<GroupPath> {
+    let mut subgroups = lock(&runtime.subgroups);
+    let beside = subgroups.find(gate).filter(|one| one.family.dir != *group);
+    let there = beside.and_then(|one| one.family.list(&runtime.kernel.groups).ok());
+    let there = there.unwrap_or_default().into_iter();
+    there.map(|(_, subgroup)| subgroup).collect()
 }
 
 /// What the kernel counts where a hard cap is for each alone, over the groups that are there now.
