@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::ffi::c_void;
+use std::ffi::c_int;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -28,9 +28,16 @@ const HEADROOM: &str = "headroom.h";
 /// Words that come in at the start of every struct of bpf/ops.h.
 const WORDS: usize = 8;
 
+/// `struct tg_native_op`; the address is a number, since a pointer is not `Sync`.
+#[repr(C)]
+struct NativeOp {
+    io: usize,
+    size: u64,
+    run: extern "C" fn() -> c_int,
+}
+
 unsafe extern "C" {
-    fn tg_native_ops_io(which: u32, size: *mut u64) -> *mut c_void;
-    fn tg_native_ops_run(which: u32);
+    static tg_native_ops: [NativeOp; LAWS.len()];
 }
 
 /// What libbpf says, the verifier's reasons among it.
@@ -109,14 +116,11 @@ struct Sides<'a> {
     kernel: &'a mut [u64],
 }
 
-fn sides(object: &Object, which: u32, map: &str) -> Sides<'static> {
-    let mut size = 0;
-    // SAFETY: gives a static struct of u64 alignment and its size; each header's is used by this
-    // test alone, from one thread.
-    let native = unsafe {
-        let at = tg_native_ops_io(which, &mut size).cast::<u64>();
-        std::slice::from_raw_parts_mut(at, size as usize / 8)
-    };
+fn sides(object: &Object, op: &NativeOp, map: &str) -> Sides<'static> {
+    let size = op.size;
+    // SAFETY: a static struct of u64 alignment and its size; each header's is used by this test
+    // alone, from one thread.
+    let native = unsafe { std::slice::from_raw_parts_mut(op.io as *mut u64, size as usize / 8) };
     let map = object
         .maps()
         .find(|found| found.name().to_str() == Some(map))
@@ -146,7 +150,14 @@ fn prepare(law: &str, at: u64, words: &mut Words, state: &mut [u64]) {
     let fresh = at.is_multiple_of(LIFE);
     if fresh {
         state.fill(0);
-        start(law, state);
+        if law == HEADROOM {
+            let cfg = tidegate_law::HeadroomConfig::FAST;
+            let at = state[12..]
+                .as_mut_ptr()
+                .cast::<tidegate_law::HeadroomConfig>();
+            // SAFETY: the struct has the configuration, of u32 alone, after its 12 leading words.
+            unsafe { at.write_unaligned(cfg) };
+        }
     }
     for word in &mut state[..WORDS] {
         *word = words.next();
@@ -163,33 +174,20 @@ fn prepare(law: &str, at: u64, words: &mut Words, state: &mut [u64]) {
     }
 }
 
-fn start(law: &str, state: &mut [u64]) {
-    if law == HEADROOM {
-        let cfg = tidegate_law::HeadroomConfig::FAST;
-        // SAFETY: HeadroomConfig is 21 u32 (its size is tested in the crate); the struct has it
-        // after its 12 leading words.
-        unsafe {
-            let to = state
-                .as_mut_ptr()
-                .add(12)
-                .cast::<tidegate_law::HeadroomConfig>();
-            to.write_unaligned(cfg);
-        }
-    }
-}
-
 #[test]
 fn the_kernel_computes_what_the_native_build_computes() {
     let Some(object) = load() else { return };
     let inputs = from_environment("TIDEGATE_BPF_INPUTS", INPUTS);
     let seed = from_environment("TIDEGATE_SEED", 1);
-    for (which, (law, map, program)) in (0u32..).zip(LAWS) {
-        let both = sides(&object, which, map);
+    // SAFETY: a constant.
+    let ops = unsafe { &tg_native_ops };
+    for (which, ((law, map, program), op)) in (0u64..).zip(LAWS.into_iter().zip(ops)) {
+        let both = sides(&object, op, map);
         let program = object
             .progs_mut()
             .find(|found| found.name() == program)
             .unwrap();
-        let mut words = Words(seed ^ u64::from(which) << 56);
+        let mut words = Words(seed ^ which << 56);
         let (mut changed, mut before) = (0u64, both.native.to_vec());
         let started = std::time::Instant::now();
         for at in 0..inputs {
@@ -200,8 +198,7 @@ fn the_kernel_computes_what_the_native_build_computes() {
                 WORDS
             };
             both.kernel[..taken].copy_from_slice(&both.native[..taken]);
-            // SAFETY: works on the struct that `sides` gave, from this thread.
-            unsafe { tg_native_ops_run(which) };
+            (op.run)();
             program.test_run(ProgramInput::default()).unwrap();
             if both.native[..] != both.kernel[..] {
                 let off = (0..both.native.len())
