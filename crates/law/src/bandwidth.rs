@@ -18,8 +18,6 @@ pub use ffi::{
     tg_bw_silo as Silo, tg_bw_terms as Terms, tg_bw_verdict as Verdict,
 };
 
-/// What a silo keeps when its CPU has nothing left to run.
-pub const KEEP_NS: i64 = ffi::TG_BW_KEEP_NS as i64;
 /// How much a silo takes at once, unless told otherwise.
 pub const SLICE_NS: u64 = 5_000_000;
 
@@ -193,7 +191,7 @@ impl Pool {
         unsafe { ffi::tg_bw_distribute(self, silo, now_ns) != 0 }
     }
 
-    /// The group has nothing runnable on this CPU: all but [`KEEP_NS`] goes back. Says how much.
+    /// The group has nothing runnable on this CPU: all but 1 ms goes back. Says how much.
     pub fn give_back(&mut self, silo: &mut Silo) -> u64 {
         // SAFETY: see `with_flags`.
         unsafe { ffi::tg_bw_return(self, silo) }

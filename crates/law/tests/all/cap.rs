@@ -48,34 +48,6 @@ fn accurate_from_one_to_a_thousand_continuous_and_after_a_sleep() {
 }
 
 #[test]
-fn a_chain_of_forks_leaves_nothing_behind() {
-    // Each link forks the next, runs until it is stopped, and exits: the classic way round a cap of
-    // each task.
-    let tick = TICK_NS;
-    let mut root = Cap::default();
-    root.set(&Terms::new(Some(100), None, Scope::Task, tick), 0);
-    let (mut family, mut now, mut used, mut task) = (Family::default(), 0, 0, root);
-    let end = 20_000 * MS;
-    while now < end {
-        if task.state(&mut family, now, 0) == State::Parked {
-            let ready = task.ready_at_ns(&family, 1);
-            assert!(ready > now, "parked, and to look again in the past");
-            now = ready;
-            continue;
-        }
-        let next = task.fork(now, 0).unwrap();
-        now += tick;
-        used += tick;
-        task.charge(tick, now, false, 0);
-        task.leave(&mut family, now);
-        task = next;
-    }
-    // Two are alive at a time, for the tick in which one forks the other.
-    let most = now / 10 + used / 10 + task.hard.depth_ns + 2 * tick;
-    assert!(used <= most, "{used} of {most}");
-}
-
-#[test]
 fn a_storm_gets_what_its_tasks_get_and_a_group_what_one_gets() {
     let tick = MS;
     for (scope, tasks_allowed) in [(Scope::Task, 64), (Scope::Process, 64), (Scope::Group, 1)] {
@@ -185,25 +157,6 @@ fn soft_yields_and_returns_at_once() {
     never.set(&Terms::group(None, Some(0), TICK_NS), 0);
     assert_eq!(never.state(&mut family, u64::MAX, 0), State::Background);
     assert_eq!(never.ready_at_ns(&family, 1), NEVER_NS);
-}
-
-#[test]
-fn debt_outlives_changed_terms() {
-    let mut family = Family::default();
-    for between in [
-        Terms::group(Some(100), None, TICK_NS),
-        Terms::group(Some(900), None, TICK_NS),
-        Terms::group(Some(900), Some(10), TICK_NS),
-    ] {
-        let mut cap = Cap::default();
-        cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
-        cap.charge(100 * MS, 0, false, 0);
-        cap.set(&between, 0);
-        cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
-        assert_eq!(cap.hard.level_ns, -100 * MS as i64);
-        assert_eq!(cap.state(&mut family, 200 * MS, 0), State::Parked);
-        assert_eq!(cap.state(&mut family, 200 * MS + 2, 0), State::Run);
-    }
 }
 
 #[test]

@@ -250,19 +250,26 @@ impl SharedBed {
     }
 }
 
+/// A row's bed, but for what it changes.
+const BED: SharedBed = SharedBed {
+    hard_ppt: None,
+    soft_ppt: None,
+    depth_ns: 8,
+    least_ns: 1,
+    lend_ns: 2,
+    late_ns: 1,
+    cpus: 2,
+    clock_behind_ns: 0,
+};
+
 #[test]
 fn one_bucket_on_two_cpus_keeps_its_bound() {
     let mut states = 0;
     for hard_ppt in [400, 900, 1000, 1500] {
         let bed = SharedBed {
             hard_ppt: Some(hard_ppt),
-            soft_ppt: None,
-            depth_ns: 8,
             least_ns: 2,
-            lend_ns: 2,
-            late_ns: 1,
-            cpus: 2,
-            clock_behind_ns: 0,
+            ..BED
         };
         states += bed.run(&format!("hard {hard_ppt}, two CPUs"));
     }
@@ -275,13 +282,10 @@ fn one_bucket_on_three_cpus_keeps_its_bound() {
     for hard_ppt in [500, 900, 1500, 2500] {
         let bed = SharedBed {
             hard_ppt: Some(hard_ppt),
-            soft_ppt: None,
             depth_ns: 6,
-            least_ns: 1,
             lend_ns: 1,
-            late_ns: 1,
             cpus: 3,
-            clock_behind_ns: 0,
+            ..BED
         };
         states += bed.run(&format!("hard {hard_ppt}, three CPUs"));
     }
@@ -292,30 +296,25 @@ fn one_bucket_on_three_cpus_keeps_its_bound() {
 fn a_clock_behind_gains_nothing() {
     let bed = SharedBed {
         hard_ppt: Some(600),
-        soft_ppt: None,
         depth_ns: 3,
-        least_ns: 1,
-        lend_ns: 2,
-        late_ns: 1,
-        cpus: 2,
         clock_behind_ns: 2,
+        ..BED
     };
     assert!(bed.run("hard 600, one of two clocks behind") > 1_000);
 }
 
 #[test]
 fn hard_and_soft_together_keep_both_bounds() {
-    for (hard, soft) in [(Some(600), Some(200)), (None, Some(400))] {
+    for (hard_ppt, soft_ppt) in [(Some(600), Some(200)), (None, Some(400))] {
         let bed = SharedBed {
-            hard_ppt: hard,
-            soft_ppt: soft,
+            hard_ppt,
+            soft_ppt,
             depth_ns: 4,
-            least_ns: 1,
             lend_ns: 3,
             late_ns: 2,
             cpus: 1,
-            clock_behind_ns: 0,
+            ..BED
         };
-        assert!(bed.run(&format!("hard {hard:?}, soft {soft:?}")) > 100);
+        assert!(bed.run(&format!("hard {hard_ppt:?}, soft {soft_ppt:?}")) > 100);
     }
 }

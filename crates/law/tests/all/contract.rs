@@ -6,7 +6,8 @@
 //! Constant main: idle within 1 % of the machine of what was asked, over any 10 s. A window's
 //! reading off by a tick on every CPU changes none of that. Printed with `-- --nocapture`.
 
-use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
+use crate::support::TERMS;
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample};
 
 const TICK_NS: u64 = 4_000_000;
 
@@ -162,11 +163,7 @@ const SETTLED_MS: usize = 4_000;
 fn run(scene: Scene) -> Outcome {
     let (cfg, window_ms, granularity_ns) = scene.sensing.tuning();
     let exact = granularity_ns == 0;
-    let terms = HeadroomTerms {
-        headroom_ppm: 300_000,
-        tolerance_ppm: 10_000,
-    };
-    let mut law = Headroom::new(cfg, terms);
+    let mut law = Headroom::new(cfg, TERMS);
     let mut plant = Plant::new(&scene);
     let mut given_ucpu = 0;
     let (mut shown_main, mut shown_side) = (0u64, 0u64);

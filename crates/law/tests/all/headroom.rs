@@ -1,28 +1,10 @@
 //! The headroom law: the published table, starts, bad samples, and whatever input there is.
 
+use crate::support::{TERMS, window};
 use proptest::prelude::*;
 use tidegate_law::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
 };
-
-const TERMS: HeadroomTerms = HeadroomTerms {
-    headroom_ppm: 300_000,
-    tolerance_ppm: 10_000,
-};
-
-/// One window in which main uses `main_ppm` of `cpus` and side work what it was given.
-fn window(cpus: u64, dt_ms: u64, main_ppm: u64, side_ucpu: u64) -> HeadroomSample {
-    let dt_ns = dt_ms * 1_000_000;
-    let side_ns = side_ucpu * dt_ms;
-    HeadroomSample {
-        dt_ns,
-        capacity_ns: cpus * dt_ns,
-        busy_ns: cpus * dt_ns / 1_000_000 * main_ppm + side_ns,
-        side_ns,
-        granularity_ns: 0,
-        valid: true,
-    }
-}
 
 /// Runs a constant main for `seconds`, side work obeying exactly.
 fn settle(
@@ -265,28 +247,6 @@ fn new_terms_act_in_the_next_window() {
     );
 }
 
-#[test]
-fn the_trim_learns_a_lying_actuator_and_forgets_an_idle_one() {
-    // Side work gets 2 % of the machine more than it was given.
-    let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
-    let mut given = 0;
-    for _ in 0..4_000 {
-        given = law
-            .step(&window(2, 5, 300_000, given + 40_000))
-            .allowance_ucpu;
-    }
-    assert!(given.abs_diff(760_000) <= 2_000, "{given}");
-    // Side work that wants nothing winds nothing up.
-    let mut last = HeadroomDecision::default();
-    for _ in 0..4_000 {
-        last = law.step(&window(2, 5, 300_000, 0));
-    }
-    assert!(
-        last.trim_ucpu <= 10 && last.allowance_ucpu <= 800_010,
-        "{last:?}"
-    );
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -332,26 +292,6 @@ proptest! {
             prop_assert!(got.main_est_ucpu <= 8_192_000_000, "{got:?}");
         }
     }
-}
-
-#[test]
-fn a_main_in_pulses_does_not_keep_side_work_out_for_good() {
-    // 1 ms of each 10 on one CPU: each pulse is an alarm, and the next comes before the last one is
-    // judged.
-    let mut law = Headroom::new(HeadroomConfig::KERNEL, TERMS);
-    let (mut last, mut given_ucpu) = (HeadroomDecision::default(), 0);
-    for ms in 0..20_000u64 {
-        let main_ppm = if ms % 10 == 0 { 1_000_000 } else { 0 };
-        let side_ucpu = last.allowance_ucpu.min(1_000_000 - main_ppm);
-        last = law.step(&window(1, 1, main_ppm, side_ucpu));
-        if ms >= 10_000 {
-            given_ucpu += last.allowance_ucpu / 10_000;
-        }
-    }
-    assert!(
-        given_ucpu > 200_000,
-        "{given_ucpu} ucpu on average for 600000"
-    );
 }
 
 /// What side work is given on average, in percent of the machine, beside a main that takes every

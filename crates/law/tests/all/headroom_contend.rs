@@ -1,13 +1,10 @@
 //! Main that is slowed by side work (`law/headroom.h`): what side work does to it is not taken for
 //! its own doing, and what it does itself is still seen at once.
 
+use crate::support::TERMS;
 use proptest::prelude::*;
-use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample};
 
-const TERMS: HeadroomTerms = HeadroomTerms {
-    headroom_ppm: 300_000,
-    tolerance_ppm: 10_000,
-};
 const CPUS: u64 = 64;
 const MACHINE_UCPU: u64 = CPUS * 1_000_000;
 const DT_NS: u64 = 5_000_000;

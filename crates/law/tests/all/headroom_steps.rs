@@ -1,7 +1,8 @@
 //! How soon the law sees a step of main.
 
+use crate::support::{TERMS, window};
 use proptest::prelude::*;
-use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms, Reason};
+use tidegate_law::{Headroom, HeadroomConfig, Reason};
 
 /// Windows of a quiet main at `from`, then at `to`; the number of windows until the law has cut: an
 /// alarm, or (small steps, which the mean and its lead may follow before they are sure) an
@@ -13,23 +14,8 @@ fn windows_to_cut(
     from_ppm: u64,
     to_ppm: u64,
 ) -> Option<u64> {
-    let terms = HeadroomTerms {
-        headroom_ppm: 300_000,
-        tolerance_ppm: 10_000,
-    };
-    let mut law = Headroom::new(*cfg, terms);
-    let dt_ns = dt_ms * 1_000_000;
-    let mut step = |main_ppm: u64| {
-        let main_ns = cpus * dt_ns / 1_000_000 * main_ppm;
-        law.step(&HeadroomSample {
-            dt_ns,
-            capacity_ns: cpus * dt_ns,
-            busy_ns: main_ns,
-            side_ns: 0,
-            granularity_ns: 0,
-            valid: true,
-        })
-    };
+    let mut law = Headroom::new(*cfg, TERMS);
+    let mut step = |main_ppm: u64| law.step(&window(cpus, dt_ms, main_ppm, 0));
     for _ in 0..3_000 / dt_ms {
         assert_ne!(
             step(from_ppm).reason,
@@ -66,13 +52,8 @@ proptest! {
 #[test]
 fn ten_to_eighty_is_seen_in_the_first_full_window() {
     for cpus in [1, 2, 4, 16, 64, 256] {
-        assert_eq!(
-            windows_to_cut(&HeadroomConfig::FAST, 5, cpus, 100_000, 800_000),
-            Some(1)
-        );
-        assert_eq!(
-            windows_to_cut(&HeadroomConfig::SLOW, 50, cpus, 100_000, 800_000),
-            Some(1)
-        );
+        for (cfg, dt_ms) in [(HeadroomConfig::FAST, 5), (HeadroomConfig::SLOW, 50)] {
+            assert_eq!(windows_to_cut(&cfg, dt_ms, cpus, 100_000, 800_000), Some(1));
+        }
     }
 }

@@ -1,33 +1,25 @@
 //! The trim: what it learns from an actuator that gives less or more than it is told, its bound,
 //! and when it must not learn.
 
-use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
+use crate::support::{TERMS, window};
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomTerms};
 
 const CPUS: u64 = 4;
-const DT_NS: u64 = 5_000_000;
 const MACHINE_UCPU: u64 = CPUS * 1_000_000;
 const MOST_UCPU: i64 = MACHINE_UCPU as i64 / 20;
 
 fn law(headroom_ppm: u32) -> Headroom {
     let terms = HeadroomTerms {
         headroom_ppm,
-        tolerance_ppm: 10_000,
+        ..TERMS
     };
     Headroom::new(HeadroomConfig::FAST, terms)
 }
 
 /// A window in which main uses `main_ppm`, and side work `side_ucpu`, or what is left.
-fn window(law: &mut Headroom, main_ppm: u64, side_ucpu: u64) -> HeadroomDecision {
-    let main_ns = CPUS * DT_NS / 1_000_000 * main_ppm;
-    let side_ns = (side_ucpu * DT_NS / 1_000_000).min(CPUS * DT_NS - main_ns);
-    law.step(&HeadroomSample {
-        dt_ns: DT_NS,
-        capacity_ns: CPUS * DT_NS,
-        busy_ns: main_ns + side_ns,
-        side_ns,
-        granularity_ns: 0,
-        valid: true,
-    })
+fn step(law: &mut Headroom, main_ppm: u64, side_ucpu: u64) -> HeadroomDecision {
+    let left_ucpu = MACHINE_UCPU - CPUS * main_ppm;
+    law.step(&window(CPUS, 5, main_ppm, side_ucpu.min(left_ucpu)))
 }
 
 /// Side work uses `percent` of what it was given, for `windows`.
@@ -40,7 +32,7 @@ fn run(
 ) -> HeadroomDecision {
     let mut last = HeadroomDecision::default();
     for _ in 0..windows {
-        last = window(law, main_ppm, last.allowance_ucpu * percent / 100);
+        last = step(law, main_ppm, last.allowance_ucpu * percent / 100);
         check(&last);
     }
     last
@@ -57,6 +49,11 @@ fn it_evens_out_an_actuator_within_five_percent() {
         );
         assert!(last.trim_ucpu * sign > 0 && last.trim_ucpu.abs() < MOST_UCPU);
     }
+    // Side work that wants nothing winds nothing up.
+    let mut law = law(300_000);
+    run(&mut law, 200_000, 96, 4_000, |_| {});
+    let last = run(&mut law, 200_000, 0, 4_000, |_| {});
+    assert!(last.trim_ucpu <= 10, "{last:?}");
 }
 
 #[test]
@@ -89,7 +86,7 @@ fn it_stands_still_after_a_step() {
     let mut trims = Vec::new();
     for at in 0..80 {
         let side = if at < 20 { old } else { 0 };
-        let decision = window(&mut law, 500_000, side);
+        let decision = step(&mut law, 500_000, side);
         // The first windows are for noticing the step.
         if at > 4 {
             trims.push(decision.trim_ucpu);

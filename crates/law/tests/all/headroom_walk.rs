@@ -2,17 +2,11 @@
 //! learnt: the bounds hold after each, rises keep their slope, and a sample that cannot be true
 //! leaves nothing behind.
 
-use tidegate_law::{
-    Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
-};
+use crate::support::TERMS;
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, Reason};
 
 const CPUS: u64 = 2;
 const DEPTH: usize = 6;
-const TERMS: HeadroomTerms = HeadroomTerms {
-    headroom_ppm: 300_000,
-    tolerance_ppm: 10_000,
-};
-
 /// Main's part of the machine, and how the window is: as it should be, or not.
 #[derive(Clone, Copy)]
 enum Window {

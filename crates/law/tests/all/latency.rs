@@ -77,17 +77,3 @@ proptest! {
         prop_assert_eq!(hint_of(u64::MAX, base), HINT_LAST);
     }
 }
-
-#[test]
-fn the_kernels_range() {
-    // EEVDF's base slice on eight and more CPUs.
-    let base = 3_000_000;
-    let at = |hint| slice_ns(hint, base);
-    assert_eq!(at(0), base);
-    assert_eq!([at(-20), at(-16)], [SLICE_MIN_NS; 2]);
-    assert_eq!([at(16), at(19), at(i32::MAX)], [SLICE_MAX_NS; 3]);
-    assert_eq!([at(-1), at(1)], [2_400_000, 3_750_000]);
-    for hint in HINT_FIRST..HINT_LAST {
-        assert!(at(hint) <= at(hint + 1));
-    }
-}

@@ -70,18 +70,6 @@ proptest! {
 }
 
 #[test]
-fn the_textbook_case() {
-    // 1 CPU over weights 1:1:2, the first wanting little: 0.1, then 0.3 and 0.6.
-    let all = u64::MAX;
-    let demands = [
-        Demand::new(1, 100_000, 0),
-        Demand::new(1, all, 0),
-        Demand::new(2, all, 0),
-    ];
-    assert_eq!(run(1_000_000, &demands), [100_000, 300_000, 600_000]);
-}
-
-#[test]
 fn a_thousand_targets_and_none() {
     assert!(run(5, &[]).is_empty());
     let demands = vec![Demand::new(1, u64::MAX, 1_000); SHARE_MAX];

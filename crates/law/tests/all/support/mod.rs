@@ -1,8 +1,10 @@
-//! What the exhaustive walks share.
+//! What the exhaustive walks share, and the tests of the headroom law.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+use tidegate_law::{HeadroomSample, HeadroomTerms};
 
 /// Half a gigabyte; a machine that has more states is not small.
 const STATES_MAX: usize = 2_000_000;
@@ -46,4 +48,23 @@ where
         at += 1;
     }
     states.len()
+}
+
+pub const TERMS: HeadroomTerms = HeadroomTerms {
+    headroom_ppm: 300_000,
+    tolerance_ppm: 10_000,
+};
+
+/// One window in which main uses `main_ppm` of `cpus` and side work what it was given.
+pub fn window(cpus: u64, dt_ms: u64, main_ppm: u64, side_ucpu: u64) -> HeadroomSample {
+    let dt_ns = dt_ms * 1_000_000;
+    let side_ns = side_ucpu * dt_ms;
+    HeadroomSample {
+        dt_ns,
+        capacity_ns: cpus * dt_ns,
+        busy_ns: cpus * dt_ns / 1_000_000 * main_ppm + side_ns,
+        side_ns,
+        granularity_ns: 0,
+        valid: true,
+    }
 }
