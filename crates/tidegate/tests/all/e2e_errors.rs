@@ -1,7 +1,7 @@
 //! Failures on their way from the agent to the exit code, each kind by itself.
 
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 
 use crate::common::{Instance, ends_with, or_skip};
 use tidegate_api::{ApiError, ErrorKind};
@@ -39,14 +39,4 @@ fn the_exit_code_follows_from_the_kind_and_the_sentence_is_the_agents() {
         assert!(said.contains(expected), "{kind:?}: {said}");
     }
     std::fs::remove_file(&socket).unwrap();
-}
-
-/// The status line, the headers and the body of a call.
-pub fn call(instance: &Instance, request: &str) -> (String, serde_json::Value) {
-    let mut stream = UnixStream::connect(instance.run_dir().join("tidegate.sock")).unwrap();
-    write!(stream, "{request}\r\nhost: tidegate\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), serde_json::from_str(body).unwrap())
 }

@@ -98,22 +98,6 @@ fn an_objective_is_followed() {
 }
 
 #[test]
-fn quota_burst_and_caps_stand_in_the_gates_group() {
-    let bed = or_skip!(Bed::new("sup-limits"));
-    let quota = ["--quota", "20ms", "--period", "50ms", "--burst", "10ms"];
-    let (_own, group) = bed.sleeper("own", &quota);
-    let stands = bed.stands(&group);
-    assert_eq!((stands.quota_us, stands.period_us), (Some(20_000), 50_000));
-    assert_eq!(stands.burst_us, 10_000);
-    let (_capped, group) = bed.sleeper("capped", &["--cap-hard", "200‰"]);
-    assert_eq!(bed.stands(&group).rate_ucpu(), Some(200_000));
-    let (_soft, group) = bed.sleeper("soft", &["--cap-soft", "0"]);
-    wait_for("the background", || {
-        bed.groups.idle(&group).unwrap() != Some(false)
-    });
-}
-
-#[test]
 fn a_user_beside_an_agent_tightens_their_own_work() {
     let bed = or_skip!(Bed::new("sup-user"));
     let (_keeper, _) = bed.sleeper("keeper", &["--side"]);

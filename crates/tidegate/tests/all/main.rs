@@ -10,7 +10,6 @@ mod e2e_caps;
 mod e2e_errors;
 mod e2e_hints;
 mod e2e_limits;
-mod e2e_reasons;
 mod e2e_run;
 mod e2e_support;
 mod e2e_terms;

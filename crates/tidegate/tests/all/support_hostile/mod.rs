@@ -86,7 +86,7 @@ pub struct Before {
 
 impl Before {
     pub fn new(socket: PathBuf) -> Before {
-        let agent = status(&socket)["pid"].as_u64().unwrap();
+        let agent = get(&socket, "/v1/status")["pid"].as_u64().unwrap();
         let mut before = Before {
             socket,
             agent,
@@ -118,7 +118,7 @@ impl Before {
     /// process.
     pub fn check_root(&self, what: &str) {
         let began = Instant::now();
-        let status = status(&self.socket);
+        let status = get(&self.socket, "/v1/status");
         let body = r#"{"target": "gate:main", "terms": {"headroom": "30%"}}"#;
         let changed = ask(&self.socket, &post("/v1/set", body));
         let waited = began.elapsed();
@@ -138,8 +138,8 @@ impl Before {
     }
 }
 
-pub fn status(socket: &Path) -> serde_json::Value {
-    let answer = ask(socket, &request("GET /v1/status", "", b""));
+pub fn get(socket: &Path, path: &str) -> serde_json::Value {
+    let answer = ask(socket, &request(&format!("GET {path}"), "", b""));
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
