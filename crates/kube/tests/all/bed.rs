@@ -313,7 +313,7 @@ impl Bed {
         ] {
             command.args(["--with", number]);
         }
-        Keeper(command.args(more).spawn().expect("it starts"))
+        Keeper::start(command.args(more))
     }
 
     pub fn tidegate_kube(&self, arguments: &[&str]) -> Command {
@@ -331,10 +331,14 @@ fn until_ready(stdout: &mut BufReader<ChildStdout>) -> PathBuf {
     kubeconfig.into()
 }
 
-/// A running `tidegate-kube`, killed when it is dropped.
+/// A running `tidegate-kube` or other process, killed when it is dropped.
 pub struct Keeper(pub Child);
 
 impl Keeper {
+    pub fn start(command: &mut Command) -> Self {
+        Keeper(command.spawn().expect("it starts"))
+    }
+
     /// Ends it as kubelet does.
     pub fn terminate(mut self) {
         let pid = self.0.id().to_string();

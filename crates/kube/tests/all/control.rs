@@ -8,8 +8,7 @@ use crate::agent::FakeAgent;
 use crate::bed::{Bed, Keeper, NAMESPACE};
 
 fn controller(bed: &Bed, silence: &str) -> Keeper {
-    let mut command = bed.controller(&["control", "--silence", silence]);
-    Keeper(command.spawn().expect("it starts"))
+    Keeper::start(&mut bed.controller(&["control", "--silence", silence]))
 }
 
 #[test]
@@ -198,8 +197,7 @@ fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
     taint(&format!("{KEY}=:NoSchedule"));
     taint("gpu=yes:NoSchedule");
     bed.install(&["tidegate.yaml"]);
-    let mut command = bed.controller(&["control", "--startup-taint", KEY]);
-    let _controller = Keeper(command.spawn().expect("it starts"));
+    let _controller = Keeper::start(&mut bed.controller(&["control", "--startup-taint", KEY]));
     let keys = || bed.field("node node-0", ".spec.taints[*].key");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert!(keys().contains(KEY), "no pod of the DaemonSet is there yet");

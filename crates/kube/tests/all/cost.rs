@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, bed};
+use crate::bed::{Bed, Keeper, bed};
 
 /// The programs of a release build: `cargo xtask kube cost` says where the agent's is.
 const TIDEGATE: &str = "TIDEGATE_PROGRAM";
@@ -44,7 +44,7 @@ fn a_node_full_of_pods() {
         let mut command = Command::new(&tidegate);
         command.env("TIDEGATE_RUN_DIR", folder.path());
         command.env("TIDEGATE_PREFIX", "tgcost-kube");
-        Process::start(command.args(arguments))
+        Keeper::start(command.args(arguments))
     };
     let agent = start(&["agent", "run", "--service"]);
     let socket = folder.path().join("tidegate.sock");
@@ -52,7 +52,7 @@ fn a_node_full_of_pods() {
     let guardian = start(&["guardian"]);
     let mut command = bed.tidegate_kube(&["run", "--node", NODE, "--socket"]);
     command.env("KUBECONFIG", bed.kubeconfig_with(&bed.token(NODE)));
-    let kube = Process::start(command.arg(&socket));
+    let kube = Keeper::start(command.arg(&socket));
 
     std::thread::sleep(WARM_UP);
     println!("published: {}", bed.published(NODE));
@@ -167,36 +167,11 @@ fn child_of(pid: u32) -> u32 {
     first.parse().expect("a number")
 }
 
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        Process(command.spawn().expect("it starts"))
-    }
-
-    /// Lets it end as kubelet does.
-    fn terminate(mut self) {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.expect("kill is there").success());
-        self.0.wait().expect("it ends");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Each pod's group, as kubelet makes them for cpu and cpuacct, with a container and a process in
 /// it.
 struct Groups {
     tops: Vec<PathBuf>,
-    processes: Vec<Process>,
+    processes: Vec<Keeper>,
 }
 
 impl Groups {
@@ -216,7 +191,7 @@ impl Groups {
             true => "while :; do :; done",
             false => "exec sleep 3600",
         };
-        let process = Process::start(Command::new("sh").args(["-c", work]));
+        let process = Keeper::start(Command::new("sh").args(["-c", work]));
         let pid = process.0.id().to_string();
         for top in &self.tops {
             let container = top.join(format!("besteffort/pod{uid}/container"));
