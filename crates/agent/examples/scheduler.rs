@@ -23,8 +23,8 @@ use tidegate_agent::sched_ext::machine;
 use tidegate_cgroup::RealFs;
 use tidegate_cgroup::discover;
 use tidegate_sched_ext::{
-    CapStat, CapTerms, CpuPlace, CpuStats, GateStat, GateTerms, HeadroomStats, Kind, LimitStat,
-    Machine, Options, ProgramCost, RestStat, SchedExt, SchedulerEnd, Stats,
+    CapStat, CapTerms, CpuPlace, CpuStats, GateStat, GateTerms, Kind, LimitStat, Machine, Options,
+    ProgramCost, SchedExt, SchedulerEnd, Stats,
 };
 use tidegate_terms::{Class, Config, RawTerms, Source, Terms};
 
@@ -203,10 +203,8 @@ struct Line<'a> {
     total: &'a CpuStats,
     limits: &'a [LimitStat],
     limits_refused: u32,
-    headroom: Option<&'a HeadroomStats>,
     caps: &'a [CapStat],
     gates: Vec<GateLine<'a>>,
-    rest: &'a RestStat,
     programs: &'a [ProgramCost],
     #[serde(skip_serializing_if = "Option::is_none")]
     miscounted: Option<u32>,
@@ -237,10 +235,8 @@ fn line(
         total: &stats.total,
         limits: &stats.limits,
         limits_refused: stats.limits_refused,
-        headroom: stats.headroom.as_ref(),
         caps: &stats.caps,
         gates: gates.collect(),
-        rest: &stats.rest,
         programs: &stats.programs,
         miscounted,
     })

@@ -48,7 +48,6 @@ s32 select_cpu(u64 *ctx)
 	}
 	/* It comes to compete when it begins to run. */
 	account_woken(t, now_ns());
-	COUNT(cpu_at(bpf_get_smp_processor_id()), direct);
 	dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
 	return cpu;
 }
@@ -57,8 +56,7 @@ s32 select_cpu(u64 *ctx)
  * A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
  * was put back.
  */
-INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
-			 u64 flags)
+INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
 	/* Put back by its CPU, or picked there when a higher class took the CPU (cpu_release): not
@@ -74,7 +72,6 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 	if (caps_on && t->caps[0] && caps_throttles(p, t))
 		return;
 	if (t->kind == EXT_SIDE) {
-		c->counts.queued++;
 		side_wait(p, t, cpu, flags);
 		return;
 	}
@@ -87,14 +84,12 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		return;
 	}
 	if (!again && (was & TASK_IDLE_CPU || scx_bpf_test_and_clear_cpu_idle(cpu))) {
-		c->counts.direct++;
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
 	now = now_ns();
 	other = is_back ? PLACE_NONE : place_victim(p, t, cpu, was & TASK_SYNC, now);
 	if (other >= 0) {
-		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, task_run_ns(t),
 			   CONST(scx_enq_flags, SCX_ENQ_PREEMPT));
 		/*
@@ -105,7 +100,6 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 		return;
 	}
-	c->counts.queued++;
 	if (!again && enqueue_kthread(p, t)) {
 		starvation_watch(now);
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
@@ -141,8 +135,9 @@ int enqueue(u64 *ctx)
 	if (!t)
 		t = task_make(p);
 	if (!t || !c) {
-		COUNT(c, no_context);
-		if (!c)
+		if (c)
+			c->no_context++;
+		else
 			ext_missing(TABLE_CPUS, cpu);
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
 		return 0;
@@ -155,7 +150,7 @@ int enqueue(u64 *ctx)
 		account_woken(t, t->since_ns);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
-	enqueue_task(p, t, cpu, c, ctx[1]);
+	enqueue_task(p, t, cpu, ctx[1]);
 	return 0;
 }
 
@@ -221,7 +216,7 @@ int running(u64 *ctx)
 	account_starts(t, now);
 	c->began_ns = now;
 	c->clock_ns = limits_used ? p->se.exec_start : 0;
-	c->counts.runs++;
+	c->runs++;
 	cpu_publish(t, c, now);
 	resched_timer_run(t, cpu, now);
 	side_cpu_runs(cpu, t->kind, now);

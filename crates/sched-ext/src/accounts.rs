@@ -10,9 +10,8 @@ use crate::delays::Delays;
 use crate::error::{SchedExtError, refused};
 use crate::intf::{ACCOUNTS_LEAST, Account, KINDS, value};
 
-/// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
-const KERNEL: u32 = KINDS as u32;
-const FIRST: u32 = KERNEL + 1;
+/// After that of the kernel's threads (`EXT_ACCOUNT_KERNEL`).
+const FIRST: u32 = 2;
 /// An account for each gate that can be (`EXT_GATES_MAX`), if the machine is small enough.
 const MOST: u32 = 8_192 + FIRST;
 /// What all accounts of all CPUs may take.
@@ -73,18 +72,6 @@ impl From<&Account> for WorkStat {
             },
         }
     }
-}
-
-/// Tasks without a gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RestStat {
-    /// Main and neutral work.
-    pub main: WorkStat,
-    /// Side work; there is none without a gate, but for what a gate that is gone has left running.
-    pub side: WorkStat,
-    /// What is out of a task's own soft cap.
-    pub background: WorkStat,
-    pub kernel: WorkStat,
 }
 
 /// Which gate has which account. What is given back is used again last, for a task that runs on may
@@ -162,16 +149,6 @@ impl Accounts {
     pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, SchedExtError> {
         let index = self.by_gate.get(&cgroup_id);
         index.map(|&index| self.read(index)).transpose()
-    }
-
-    /// Tasks without a gate.
-    pub fn rest(&self) -> Result<RestStat, SchedExtError> {
-        Ok(RestStat {
-            main: self.read(0)?,
-            side: self.read(1)?,
-            background: self.read(2)?,
-            kernel: self.read(KERNEL)?,
-        })
     }
 }
 

@@ -78,32 +78,13 @@ impl Delays {
     }
 }
 
-/// One bucket that is not empty.
-#[derive(Serialize)]
-struct Bucket {
-    below_ns: Option<u64>,
-    count: u64,
-}
-
 impl Serialize for Delays {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let buckets: Vec<Bucket> = self
-            .counts
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0)
-            .map(|(bucket, &count)| Bucket {
-                below_ns: (bucket + 1 < DELAYS).then(|| FIRST_NS << bucket),
-                count,
-            })
-            .collect();
-        let mut out = serializer.serialize_struct("Delays", 6)?;
+        let mut out = serializer.serialize_struct("Delays", 4)?;
         out.serialize_field("wakeups", &self.count())?;
         out.serialize_field("mean_ns", &self.mean_ns())?;
         out.serialize_field("p50_ns", &self.quantile_ns(500))?;
         out.serialize_field("p99_ns", &self.quantile_ns(990))?;
-        out.serialize_field("longest_ns", &self.longest_ns)?;
-        out.serialize_field("buckets", &buckets)?;
         out.end()
     }
 }
@@ -140,15 +121,5 @@ mod tests {
         assert_eq!(delays.quantile_ns(1_000), 100_000);
         let one = of(&[(DELAYS - 1, 1)], 80_000_000_000);
         assert_eq!(one.quantile_ns(500), 80_000_000_000);
-    }
-
-    #[test]
-    fn empty_buckets_are_not_told() {
-        let told = serde_json::to_value(of(&[(1, 3), (DELAYS - 1, 1)], 5)).unwrap();
-        assert_eq!(told["wakeups"], 4);
-        let buckets = told["buckets"].as_array().unwrap();
-        assert_eq!(buckets.len(), 2);
-        assert_eq!(buckets[0]["below_ns"], 2_048);
-        assert!(buckets[1]["below_ns"].is_null());
     }
 }

@@ -32,14 +32,13 @@ mod stats;
 mod support;
 mod terms;
 
-pub use accounts::{RestStat, WorkStat};
+pub use accounts::WorkStat;
 pub use caps::CapStat;
 pub use cost::{CountedCost, ProgramCost, count_cost};
 pub use delays::Delays;
 pub use error::SchedExtError;
 pub use exit::SchedulerEnd;
 pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
-pub use headroom::HeadroomStats;
 pub use intf::CAPS_NESTED_MAX;
 pub use limits::LimitStat;
 pub use load::{Options, SchedExt, verify};

@@ -26,13 +26,9 @@ pub struct LimitStat {
     /// Periods in which more than the quota was used.
     pub nr_bursts: u64,
     pub burst_used_us: u64,
-    /// Times that a task was throttled.
-    pub throttles: u64,
     /// Runs of tasks that had not run for so long that the kernel's watchdog would soon have ended
     /// the scheduler.
     pub min_runs: u64,
-    /// What they took out of quota: the error of the limit.
-    pub min_run_us: u64,
 }
 
 impl From<&Limit> for LimitStat {
@@ -48,9 +44,7 @@ impl From<&Limit> for LimitStat {
             throttled_us: pool.throttled_ns / 1_000,
             nr_bursts: pool.nr_bursts,
             burst_used_us: pool.burst_ns / 1_000,
-            throttles: limit.throttles,
             min_runs: limit.min_runs,
-            min_run_us: limit.min_run_ns / 1_000,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapHandle};
-use tidegate_law::HeadroomConfig;
+use tidegate_law::{HeadroomConfig, HeadroomDecision};
 use tidegate_terms::{Tolerance, combine};
 
 use crate::accounts::{Accounts, WorkStat};
@@ -12,7 +12,7 @@ use crate::caps::{self, CapStat};
 use crate::cost::{self, ProgramCost};
 use crate::error::{SchedExtError, refused};
 use crate::exit::SchedulerEnd;
-use crate::headroom::{self, HeadroomStats};
+use crate::headroom;
 use crate::hints;
 use crate::intf::{Config, Exit, Gate, LIMITS_MAX, MainSkel, TermsAsk};
 use crate::limits::{self, LimitStat};
@@ -270,8 +270,8 @@ impl SchedExt {
         }
     }
 
-    /// The headroom controller's state; None: there has been no side work.
-    pub fn headroom(&self) -> Result<Option<HeadroomStats>, SchedExtError> {
+    /// The headroom controller's last decision; None: there has been no side work.
+    pub fn headroom(&self) -> Result<Option<HeadroomDecision>, SchedExtError> {
         headroom::read(&self.skel.maps.headroom_reports)
     }
 
@@ -300,7 +300,6 @@ impl SchedExt {
             Ok(GateStat {
                 cgroup_id,
                 terms,
-                counted: work.is_some(),
                 work: work.unwrap_or_default(),
                 quota: quota.copied(),
                 cap: cap.copied(),
@@ -311,9 +310,7 @@ impl SchedExt {
         Ok(Stats {
             total: CpuStats::read(&self.skel.maps.cpus)?,
             gates: gates.collect::<Result<_, SchedExtError>>()?,
-            rest: self.accounts.rest()?,
             limits_refused: limits::refused(&self.skel)?,
-            headroom: self.headroom()?,
             programs: cost::programs(self.skel.object())?,
             limits,
             caps,

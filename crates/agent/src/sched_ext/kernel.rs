@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tidegate_api::ApiError;
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::cpus;
+use tidegate_law::HeadroomDecision;
 use tidegate_sched_ext::{
-    CapStat, GateTerms, HeadroomStats, LimitStat, Machine, SchedExt, SchedExtError, SchedulerEnd,
-    WorkStat,
+    CapStat, GateTerms, LimitStat, Machine, SchedExt, SchedExtError, SchedulerEnd, WorkStat,
 };
 
 use super::machine::{self, MachineError};
@@ -56,7 +56,7 @@ pub(crate) trait Scheduler: Send {
     fn misplaced(&self) -> Option<u32>;
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), SchedExtError>;
     fn sees_quotas(&self) -> bool;
-    fn headroom(&self) -> Option<HeadroomStats>;
+    fn headroom(&self) -> Option<HeadroomDecision>;
     fn limits(&self) -> Vec<LimitStat>;
     fn caps(&self) -> Vec<CapStat>;
     fn work(&self, id: u64) -> Option<WorkStat>;
@@ -152,7 +152,7 @@ impl Scheduler for Loaded {
         tidegate_sched_ext::kernel_tells_quotas()
     }
 
-    fn headroom(&self) -> Option<HeadroomStats> {
+    fn headroom(&self) -> Option<HeadroomDecision> {
         self.sched_ext.headroom().ok().flatten()
     }
 

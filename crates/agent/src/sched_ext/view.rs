@@ -5,7 +5,7 @@ use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_engine::control::Use;
 use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
-use tidegate_sched_ext::{CapStat, HeadroomStats};
+use tidegate_sched_ext::CapStat;
 
 use super::backoff::ENDS_MAX;
 use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
@@ -87,41 +87,28 @@ pub(crate) fn sched_ext_decision(
         return None;
     }
     let found = lock(&sched_ext.inner).loaded.as_ref()?.headroom()?;
-    Some(mean_decision(&found, second))
+    Some(mean_decision(found, second))
 }
 
 /// The scheduler's law steps each millisecond: a main that works and sleeps by turns has whole CPUs
 /// at one step and none at the next, and side work the tolerance or the rest. Readers get main and
 /// the allowance as means of a second. They need no trim, which corrects the law's estimate of
 /// main.
-fn mean_decision(found: &HeadroomStats, second: &Use) -> HeadroomDecision {
-    let decision = HeadroomDecision {
-        allowance_ucpu: found.allowance_ucpu,
-        floor_ucpu: found.floor_ucpu,
-        capacity_ucpu: found.capacity_ucpu,
-        asked_ucpu: found.asked_ucpu,
-        main_est_ucpu: found.main_ucpu,
-        main_now_ucpu: found.main_ucpu,
-        side_ucpu: found.side_ucpu,
-        idle_ucpu: found.idle_ucpu,
-        alarms: found.alarms,
-        reason: found.reason,
-        ..HeadroomDecision::default()
-    };
-    if second.capacity_ns == 0 || matches!(found.reason, Reason::Warmup | Reason::Stale) {
+fn mean_decision(decision: HeadroomDecision, second: &Use) -> HeadroomDecision {
+    if second.capacity_ns == 0 || matches!(decision.reason, Reason::Warmup | Reason::Stale) {
         return decision;
     }
     let ucpu = |ns: u64| (second.cpus(ns) * 1e6).round() as u64;
     let main_ns = second.busy_ns.saturating_sub(second.side_ns);
     let left_ns = second.capacity_ns.saturating_sub(main_ns);
-    let room_ucpu = ucpu(left_ns).saturating_sub(found.asked_ucpu);
+    let room_ucpu = ucpu(left_ns).saturating_sub(decision.asked_ucpu);
     HeadroomDecision {
-        allowance_ucpu: room_ucpu.max(found.floor_ucpu),
+        allowance_ucpu: room_ucpu.max(decision.floor_ucpu),
         capacity_ucpu: ucpu(second.capacity_ns),
         main_est_ucpu: ucpu(main_ns),
         side_ucpu: ucpu(second.side_ns),
         idle_ucpu: ucpu(second.idle_ns()),
-        reason: match room_ucpu > found.floor_ucpu {
+        reason: match room_ucpu > decision.floor_ucpu {
             true => Reason::Track,
             false => Reason::Floor,
         },
@@ -241,28 +228,16 @@ pub(crate) fn sched_ext_alerts(decision: &Decision, tolerance_ratio: f64) -> Opt
 mod tests {
     use super::*;
 
-    fn found(reason: Reason) -> HeadroomStats {
-        HeadroomStats {
+    fn found(reason: Reason) -> HeadroomDecision {
+        HeadroomDecision {
             reason,
             allowance_ucpu: 10_000,
             floor_ucpu: 10_000,
             capacity_ucpu: 1_000_000,
             asked_ucpu: 300_000,
-            idle_ucpu: 0,
-            main_ucpu: 1_000_000,
-            side_ucpu: 0,
-            trim_ucpu: 7_000,
-            cpus: 0,
-            running: 0,
-            waiting: 0,
-            alarms: 0,
-            steps: 1,
-            longest_ns: 0,
-            forced: 0,
-            capacity_ns: 0,
-            idle_ns: 0,
-            side_ns: 0,
-            floor_ns: 0,
+            main_est_ucpu: 1_000_000,
+            main_now_ucpu: 1_000_000,
+            ..HeadroomDecision::default()
         }
     }
 
@@ -278,18 +253,18 @@ mod tests {
 
     #[test]
     fn the_decision_is_a_mean_while_main_works_by_turns() {
-        let by_turns = mean_decision(&found(Reason::Floor), &second(400, 300));
+        let by_turns = mean_decision(found(Reason::Floor), &second(400, 300));
         assert_eq!(by_turns.allowance_ucpu, 300_000);
         assert_eq!(by_turns.main_est_ucpu, 400_000);
         assert_eq!(by_turns.idle_ucpu, 300_000);
         assert_eq!(by_turns.reason, Reason::Track);
 
-        let full = mean_decision(&found(Reason::Floor), &second(990, 10));
+        let full = mean_decision(found(Reason::Floor), &second(990, 10));
         assert_eq!(full.allowance_ucpu, 10_000);
         assert_eq!(full.main_est_ucpu, 990_000);
         assert_eq!(full.reason, Reason::Floor);
 
-        let warmup = mean_decision(&found(Reason::Warmup), &second(0, 0));
+        let warmup = mean_decision(found(Reason::Warmup), &second(0, 0));
         assert_eq!(warmup.allowance_ucpu, 10_000);
         assert_eq!(warmup.reason, Reason::Warmup);
     }

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::sync::lock;
-use tidegate_sched_ext::{
-    CapStat, GateTerms, HeadroomStats, LimitStat, SchedExtError, SchedulerEnd, WorkStat,
-};
+use tidegate_law::HeadroomDecision;
+use tidegate_sched_ext::{CapStat, GateTerms, LimitStat, SchedExtError, SchedulerEnd, WorkStat};
 
 use crate::sched_ext::kernel::{Kernel, Scheduler, SchedulerError};
 
@@ -132,7 +131,7 @@ impl Scheduler for FakeScheduler {
     fn sees_quotas(&self) -> bool {
         true
     }
-    fn headroom(&self) -> Option<HeadroomStats> {
+    fn headroom(&self) -> Option<HeadroomDecision> {
         None
     }
     fn limits(&self) -> Vec<LimitStat> {

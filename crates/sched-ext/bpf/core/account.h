@@ -6,10 +6,9 @@
  *	starts to run		account_starts: the wait counts by its power of two
  *	ran until now		account_charge
  *
- * A task counts for the nearest gate at or above its group and for no other, so the sum over all
- * accounts is what all tasks had. Without a gate it counts for its kind of work, a kernel thread for
- * the kernel's account. Each CPU has its own copy, written with interrupts off: no lock, nothing
- * shared; the loader adds them up. A wait includes the time that a quota or cap throttled the task.
+ * A task counts for the nearest gate at or above its group and for no other; a kernel thread counts
+ * for none. Each CPU has its own copy, written with interrupts off: no lock, nothing shared; the
+ * loader adds them up. A wait includes the time that a quota or cap throttled the task.
  */
 #ifndef TIDEGATE_EXT_ACCOUNT_H
 #define TIDEGATE_EXT_ACCOUNT_H
@@ -23,17 +22,14 @@ struct {
 	MAP_TYPE(value, struct ext_account);
 } accounts SEC(".maps");
 
-INLINE struct ext_account *account_of(struct task_ctx *t)
-{
-	u32 index = t->account ? t->account : t->kind;
-
-	return bpf_map_lookup_elem(&accounts, &index);
-}
-
 INLINE void account_charge(struct task_ctx *t, u64 ran_ns)
 {
-	struct ext_account *a = account_of(t);
+	struct ext_account *a;
+	u32 index = t->account;
 
+	if (!index)
+		return;
+	a = bpf_map_lookup_elem(&accounts, &index);
 	if (a && t->kind < EXT_KINDS)
 		a->ran_ns[t->kind] += ran_ns;
 }
@@ -86,7 +82,8 @@ INLINE void account_starts(struct task_ctx *t, u64 now)
 		return;
 	t->woken_ns = 0;
 	/* CPUs' clocks may differ by a hair. */
-	account_waited(t->account ? t->account : t->kind, now > woken_ns ? now - woken_ns : 0);
+	if (t->account)
+		account_waited(t->account, tg_sub0(now, woken_ns));
 }
 
 #endif

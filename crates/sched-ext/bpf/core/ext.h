@@ -84,7 +84,7 @@ struct task_ctx {
 	s32 hint;
 	u32 flags;
 	u32 allowed;	    /* CPUs that it may run on */
-	u32 account;	    /* account.h; 0: that of its kind */
+	u32 account;	    /* account.h; 0: none */
 	u32 limit;	    /* the nearest limited group (pool.h); as of its last start */
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
 	s32 own_hint;	    /* what its own slice stands for .. */
@@ -230,13 +230,6 @@ INLINE struct ext_cpu *cpu_at(u32 cpu)
 {
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
-
-#define COUNT(cpu, what)                                                                           \
-	do {                                                                                       \
-		struct ext_cpu *count_in = (cpu);                                                  \
-		if (count_in)                                                                      \
-			count_in->counts.what++;                                                   \
-	} while (0)
 
 /* ---- what cannot be ---- */
 

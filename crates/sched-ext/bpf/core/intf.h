@@ -91,13 +91,6 @@ struct ext_control {
 /* Shared memory, one element: the headroom controller's state, written at each step. */
 struct ext_headroom {
 	u64 steps;
-	u64 at_ns; /* of the last, by the scheduler's clock */
-	u64 idle_ns;
-	u64 side_ns;
-	u64 capacity_ns;
-	u64 floor_ns;	/* time in which main left no more than the floor */
-	u64 longest_ns; /* step */
-	u64 forced;	/* stretches that side work had at main's cost */
 	u64 allowance_ucpu;
 	u64 floor_ucpu; /* the tolerance, or what the watchdog makes necessary */
 	u64 capacity_ucpu;
@@ -105,13 +98,8 @@ struct ext_headroom {
 	u64 main_ucpu;
 	u64 side_ucpu;
 	u64 idle_ucpu;
-	s64 trim_ucpu;
 	u32 reason; /* enum tg_reason */
 	u32 alarms;
-	u32 cpus; /* that side work may use now */
-	u32 running;
-	u32 waiting;
-	u32 unused;
 };
 
 /* What the program set_cap is asked: the cap of a gate. */
@@ -123,10 +111,8 @@ struct ext_cap_ask {
 	u32 bucket; /* the answer: where its counts are; 0: it has none (any more) */
 };
 
-/* Accounts below EXT_KINDS are those of tasks without a gate, by kind of work; then the kernel's
- * threads'; the rest are gates'. */
-#define EXT_ACCOUNT_KERNEL EXT_KINDS
-#define EXT_ACCOUNT_FIRST (EXT_KINDS + 1)
+/* Account 0 is none, the next that of the kernel's threads; the rest are gates'. */
+#define EXT_ACCOUNT_KERNEL 1
 #define EXT_ACCOUNTS_LEAST 64
 /* The shortest is below 1,024 ns, each of the others below twice the one before, the last for all
  * from 69 s on. */
@@ -138,20 +124,6 @@ struct ext_account {
 	u64 delay_ns;	/* from wakeup to run, added up */
 	u64 longest_ns; /* of those */
 	u64 delays[EXT_DELAYS];
-};
-
-/* Counts of one CPU; each has one writer. */
-struct ext_counts {
-	u64 ran_ns[EXT_KINDS];
-	u64 runs;
-	u64 direct;	/* put on an idle CPU at once */
-	u64 queued;	/* put into a queue */
-	u64 preempted;	/* wakeups that displaced the running task */
-	u64 kept;	/* slices that were followed by another of the same task */
-	u64 stolen;	/* tasks taken out of another cache's queue */
-	u64 no_context; /* tasks without a context, which are run as they come */
-	u64 min_runs;	/* least runs: for the watchdog, or of tasks inside the kernel */
-	u64 min_run_ns; /* what they took */
 };
 
 #define EXT_CACHE_LINE 64
@@ -184,9 +156,11 @@ struct ext_cpu {
 	u64 reweigh_ns; /* it looks next then at the weights of those that come first */
 	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
 	u64 hidden_dsq; /* more wait there than a pick passes over (pick_sort); 0: nowhere */
-	struct ext_counts counts;
+	u64 runs;
+	u64 no_context; /* tasks without a context, which are run as they come */
+	u64 min_runs;	/* least runs: for the watchdog, or of tasks inside the kernel */
 } __attribute__((aligned(EXT_CACHE_LINE)));
-_Static_assert(sizeof(struct ext_cpu) == 4 * EXT_CACHE_LINE, "four cache lines");
+_Static_assert(sizeof(struct ext_cpu) == 3 * EXT_CACHE_LINE, "three cache lines");
 
 /* A cache, as seen from another. */
 struct ext_near {

@@ -309,10 +309,8 @@ INLINE void limit_charge(struct task_ctx *t, u32 cpu, u64 ran_ns)
 		return;
 	limit_charge_up(t->limit, cpu, ran_ns);
 	l = t->min_runtime_ns ? limit_at(t->limit) : NULL;
-	if (l) {
+	if (l)
 		__sync_fetch_and_add(&l->min_runs, 1);
-		__sync_fetch_and_add(&l->min_run_ns, ran_ns);
-	}
 }
 
 /* `stopping` */

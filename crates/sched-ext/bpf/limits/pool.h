@@ -22,8 +22,7 @@ struct limit {
 	u32 depth;
 	u64 armed_ns;	     /* when the timer is due; 0: it is not set */
 	u64 throttles;	     /* times that a task was throttled */
-	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel .. */
-	u64 min_run_ns;	     /* .. and what they took, out of quota */
+	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel */
 	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
 	u32 seen;	     /* `throttles` when the timer last fired */
 	u32 used;
@@ -128,7 +127,6 @@ INLINE u32 pool_begin(struct group *g, u32 at, u64 now)
 	bpf_spin_unlock(&l->lock);
 	l->throttles = 0;
 	l->min_runs = 0;
-	l->min_run_ns = 0;
 	return index;
 }
 

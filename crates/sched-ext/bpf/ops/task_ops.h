@@ -22,9 +22,9 @@ INLINE void activate(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 how
 INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now,
 		   bool on)
 {
-	u64 ran_ns = task_charge(t, c, now);
+	u64 ran_ns = task_charge(t, now);
 
-	min_runtime_charge(t, c, ran_ns);
+	c->min_runs += t->min_runtime_ns != 0;
 	if (t->limit)
 		limit_charge(t, cpu, cpu_ran_by_kernel(p, c, ran_ns));
 	if (t->caps[0])

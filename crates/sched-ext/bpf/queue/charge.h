@@ -14,14 +14,12 @@
 #include "queue/runqueue.h"
 
 /* A task ran until now on this CPU. */
-INLINE u64 task_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
+INLINE u64 task_charge(struct task_ctx *t, u64 now)
 {
 	u64 ran_ns = tg_sub0(now, t->since_ns);
 
 	t->since_ns = now;
 	runqueue_charge(t, ran_ns);
-	if (t->kind < EXT_KINDS)
-		c->counts.ran_ns[t->kind] += ran_ns;
 	account_charge(t, ran_ns);
 	return ran_ns;
 }

@@ -31,7 +31,6 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 		    run_ns, caps_bound(t, throttle_exempt(prev), task_reads_rcu(prev), cpu, now));
 	if (!run_ns)
 		return false;
-	c->counts.kept++;
 	set_slice(prev, run_ns);
 	/* It may have come to another run queue since it began. */
 	task_set_running(t, now);
@@ -94,10 +93,8 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 	if (!c)
 		return false;
 	runqueue = runqueue_index(c->llc, kind);
-	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now)) {
-		c->counts.stolen++;
+	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now))
 		return true;
-	}
 	if (c->hidden_dsq)
 		pick_sort(cpu);
 	if (kind == EXT_MAIN && now >= c->reweigh_ns)
@@ -122,11 +119,7 @@ u32 dispatch_kind(s32 cpu, struct task_struct *prev TRUSTED NULLABLE, struct tas
 		if (dispatch_take(runqueue, first.dsq, cpu) || dispatch_own(cpu, c->llc, kind, now))
 			return true;
 	}
-	if (config.llcs > 1 && pick_steal(cpu, c->llc, kind)) {
-		c->counts.stolen++;
-		return true;
-	}
-	return false;
+	return config.llcs > 1 && pick_steal(cpu, c->llc, kind);
 }
 
 #endif

@@ -38,7 +38,6 @@ struct headroom {
 struct headroom headroom;
 s32 side_members;      /* tasks of side work that run or want to */
 s32 nr_side_cpus;      /* CPUs that may run it */
-u32 side_forces;       /* stretches that it had at main's cost */
 u32 side_cpus_allowed; /* as many of them as it may use now */
 
 struct headroom_timer {
@@ -206,7 +205,7 @@ __attribute__((noinline)) int headroom_allow(u64 dt_ns, u64 before_ucpu)
 	return 0;
 }
 
-INLINE void headroom_report(u64 now)
+INLINE void headroom_report(void)
 {
 	u32 zero = 0;
 	struct ext_headroom *to = bpf_map_lookup_elem(&headroom_reports, &zero);
@@ -215,12 +214,6 @@ INLINE void headroom_report(u64 now)
 	if (!to)
 		return;
 	to->steps++;
-	to->idle_ns += headroom.idle_ns;
-	to->side_ns += headroom.side_ns;
-	to->capacity_ns += headroom.sample.capacity_ns;
-	to->floor_ns += d->reason == TG_REASON_FLOOR ? headroom.sample.dt_ns : 0;
-	to->forced = side_forces;
-	to->longest_ns = tg_max(to->longest_ns, headroom.sample.dt_ns);
 	to->allowance_ucpu = d->allowance_ucpu;
 	to->floor_ucpu = tg_side_floor_ucpu(d, side_members_now());
 	to->capacity_ucpu = d->capacity_ucpu;
@@ -228,13 +221,8 @@ INLINE void headroom_report(u64 now)
 	to->main_ucpu = d->main_est_ucpu;
 	to->side_ucpu = d->side_ucpu;
 	to->idle_ucpu = d->idle_ucpu;
-	to->trim_ucpu = d->trim_ucpu;
 	to->reason = d->reason;
 	to->alarms = d->alarms;
-	to->cpus = side_cpus_allowed;
-	to->running = headroom.runs;
-	to->waiting = side_waiting();
-	to->at_ns = now;
 }
 
 INLINE void headroom_step(u64 now)
@@ -263,7 +251,7 @@ INLINE void headroom_step(u64 now)
 	headroom.sample.valid = 1;
 	headroom_law();
 	headroom_allow(dt_ns, before_ucpu);
-	headroom_report(now);
+	headroom_report();
 }
 
 /* Whether there is side work, or was a moment ago; if not, the timer is off. */

@@ -196,7 +196,6 @@ INLINE void side_force_cpu(u32 cpu, struct cpu_time *s, u64 now)
 {
 	s->forced_ns = now + TG_SIDE_FORCED_NS;
 	s->forced = 1;
-	side_forces++;
 	scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 

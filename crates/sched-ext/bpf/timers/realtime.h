@@ -51,7 +51,7 @@ u32 realtime_check_cpu(u32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	struct cpu_time *s = cpu_time_at(cpu);
-	u64 runs = c ? c->counts.runs : 0;
+	u64 runs = c ? c->runs : 0;
 	bool here = realtime_waits_here(cpu);
 
 	if (!c || !s)

@@ -288,14 +288,6 @@ INLINE void min_runtime_start(struct task_ctx *t, u32 cpu, u64 now)
 		slice_timer_set(cpu, now + t->min_runtime_ns, now);
 }
 
-INLINE void min_runtime_charge(struct task_ctx *t, struct ext_cpu *c, u64 ran_ns)
-{
-	if (!t->min_runtime_ns)
-		return;
-	c->counts.min_runs++;
-	c->counts.min_run_ns += ran_ns;
-}
-
 /* It has had it. */
 INLINE void min_runtime_stop(struct task_ctx *t, u32 cpu)
 {
