@@ -1,6 +1,5 @@
 //! Refusals: what, where, why; and the remedy.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::refusal::Refusal;
@@ -123,22 +122,14 @@ impl TermError {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
 pub struct ConfigErrors(pub Vec<TermError>);
 
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{error}")?;
-        }
-        Ok(())
-    }
+fn lines(errors: &[TermError]) -> String {
+    let lines: Vec<String> = errors.iter().map(TermError::to_string).collect();
+    lines.join("\n")
 }
-
-impl std::error::Error for ConfigErrors {}
 
 /// The longest piece of a user's text that a message repeats.
 const QUOTED_CHARS_MAX: usize = 80;
@@ -177,26 +168,10 @@ fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = name.to_lowercase().replace('-', "_");
     known
         .iter()
-        .map(|candidate| (distance(&plain, candidate), *candidate))
+        .map(|candidate| (strsim::levenshtein(&plain, candidate), *candidate))
         .filter(|(d, candidate)| *d <= 2 && *d * 2 < candidate.len())
         .min()
         .map(|(_, candidate)| candidate)
-}
-
-/// Edits (insert, delete, replace) between two words, by the usual table, one row at a time.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -210,7 +185,6 @@ mod tests {
         assert_eq!(nearest("Tolerence", &known), Some("tolerance"));
         assert_eq!(nearest("quota", &known), None);
         assert_eq!(nearest("", &known), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 
     #[test]
