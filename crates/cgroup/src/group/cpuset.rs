@@ -122,11 +122,7 @@ impl Groups {
                 .tree
                 .write(&parent, "cgroup.subtree_control", "+cpuset");
         }
-        let dir = self.cpuset_dir(group);
-        match self.tree.fs.mkdir(&dir) {
-            Err(error) if error.errno != libc::EEXIST => return Err(GroupError::kfs(group)(error)),
-            _ => {}
-        }
+        self.tree.make_dir(group, &self.cpuset_dir(group))?;
         // A group without memory nodes or CPUs takes no process in.
         let mems = self.read_cpuset(&parent, "cpuset.effective_mems")?;
         self.write_cpuset_file(group, "cpuset.mems", mems.trim())?;
@@ -172,11 +168,8 @@ impl Groups {
                 gathered.others += 1;
                 continue;
             }
-            match self.enter_cpuset(group, pid) {
-                Ok(()) => gathered.moved += 1,
-                Err(error) if error.errno == libc::ESRCH => {}
-                Err(error) => return Err(GroupError::kfs(group)(error)),
-            }
+            let is_moved = self.enter_cpuset(group, pid);
+            gathered.moved += u32::from(is_moved.map_err(GroupError::kfs(group))?);
         }
         Ok(gathered)
     }
@@ -188,13 +181,11 @@ impl Groups {
             Err(error) if error.is_gone() => false,
             Err(error) => return Err(error),
         };
-        if !has_left {
-            return Ok(());
+        if has_left {
+            self.enter_cpuset(parent, pid)
+                .map_err(GroupError::kfs(group))?;
         }
-        match self.enter_cpuset(parent, pid) {
-            Err(error) if error.errno != libc::ESRCH => Err(GroupError::kfs(group)(error)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     pub fn close_cpuset(&self, group: &GroupPath) -> GroupResult<()> {
@@ -218,12 +209,8 @@ impl Groups {
         for _ in 0..DEPTH_MAX {
             let members = self.cpuset_members(group)?;
             for pid in &members {
-                match self.enter_cpuset(&parent, *pid) {
-                    Err(error) if error.errno != libc::ESRCH => {
-                        return Err(GroupError::kfs(group)(error));
-                    }
-                    _ => {}
-                }
+                self.enter_cpuset(&parent, *pid)
+                    .map_err(GroupError::kfs(group))?;
             }
             match self.tree.fs.rmdir(&self.cpuset_dir(group)) {
                 Ok(()) => return Ok(()),
@@ -255,9 +242,13 @@ impl Groups {
         self.every_cpu().is_ok_and(|all| all == cpus)
     }
 
-    fn enter_cpuset(&self, group: &GroupPath, pid: i32) -> Result<(), KfsError> {
+    /// False: it has ended.
+    fn enter_cpuset(&self, group: &GroupPath, pid: i32) -> Result<bool, KfsError> {
         let file = self.cpuset_dir(group).join("cgroup.procs");
-        self.tree.fs.write(&file, &pid.to_string())
+        match self.tree.fs.write(&file, &pid.to_string()) {
+            Err(error) if error.errno == libc::ESRCH => Ok(false),
+            done => done.map(|()| true),
+        }
     }
 
     fn cpuset_members(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {

@@ -90,29 +90,28 @@ impl GroupError {
         }
     }
 
-    pub fn is_gone(&self) -> bool {
+    fn kernel(&self) -> Option<&KfsError> {
         match self {
-            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_gone(),
-            Self::Discover(DiscoverError::Kfs(source)) => source.is_gone(),
-            _ => false,
+            Self::Kfs { source, .. }
+            | Self::HalfBandwidth { source, .. }
+            | Self::Discover(DiscoverError::Kfs(source)) => Some(source),
+            _ => None,
         }
     }
 
+    pub fn is_gone(&self) -> bool {
+        self.kernel().is_some_and(KfsError::is_gone)
+    }
+
     pub fn is_denied(&self) -> bool {
-        match self {
-            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => source.is_denied(),
-            Self::Discover(DiscoverError::Kfs(source)) => source.is_denied(),
-            _ => false,
-        }
+        self.kernel().is_some_and(KfsError::is_denied)
     }
 
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Kfs { source, .. } | Self::HalfBandwidth { source, .. } => Some(source.errno),
-            Self::Discover(DiscoverError::Kfs(source)) => Some(source.errno),
             Self::Busy { .. } => Some(libc::EBUSY),
             Self::RealTime { .. } => Some(libc::EINVAL),
-            _ => None,
+            _ => self.kernel().map(|error| error.errno),
         }
     }
 }

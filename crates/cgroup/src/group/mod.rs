@@ -111,8 +111,8 @@ trait Files: Send + Sync {
     fn weight_of_raw(&self, raw: u64) -> u32;
     fn populated(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool>;
     fn is_frozen(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool>;
-    /// Lets children of `parent` have cpu files. True when that had to be enabled.
-    fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool>;
+    /// Lets children of `parent` have cpu files.
+    fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<()>;
 }
 
 pub struct Groups {
@@ -287,11 +287,7 @@ impl Groups {
 
     /// The threads in the group itself (not those in groups in it).
     pub fn tids(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
-        let file = match self.version() {
-            CgroupVersion::V1 => "tasks",
-            CgroupVersion::V2 => "cgroup.threads",
-        };
-        Ok(numbers(&self.tree.read(group, file)?).collect())
+        Ok(numbers(&self.tree.read(group, self.members_file(true))?).collect())
     }
 
     pub fn populated(&self, group: &GroupPath) -> GroupResult<bool> {

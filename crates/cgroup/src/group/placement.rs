@@ -46,6 +46,23 @@ impl Groups {
     /// refuses, those already done are taken back: the process is never half moved, unless even the
     /// way back fails ([`GroupError::HalfMoved`]).
     pub fn place(&self, group: &GroupPath, pid: i32) -> GroupResult<Placement> {
+        Ok(Placement {
+            pid,
+            group: group.clone(),
+            from: self.enter_all(group, pid, false)?,
+            made_group: false,
+            enabled_cpu_in: None,
+            is_of_thread: false,
+        })
+    }
+
+    /// Says where it was, in each hierarchy.
+    pub(super) fn enter_all(
+        &self,
+        group: &GroupPath,
+        pid: i32,
+        is_of_thread: bool,
+    ) -> GroupResult<Vec<Origin>> {
         check_pid(group, pid)?;
         let mut from = Vec::new();
         for (hierarchy, _) in self.tree.places(group) {
@@ -56,19 +73,12 @@ impl Groups {
             });
         }
         for (done, (hierarchy, here)) in self.tree.places(group).enumerate() {
-            if let Err(source) = self.enter(hierarchy, &here, pid, false) {
+            if let Err(source) = self.enter(hierarchy, &here, pid, is_of_thread) {
                 let refusal = self.explain_refusal(group, pid, source);
-                return Err(self.take_back(group, pid, &from[..done], refusal));
+                return Err(self.take_back(group, (pid, is_of_thread), &from[..done], refusal));
             }
         }
-        Ok(Placement {
-            pid,
-            group: group.clone(),
-            from,
-            made_group: false,
-            enabled_cpu_in: None,
-            is_of_thread: false,
-        })
+        Ok(from)
     }
 
     /// What placing a process in place is going to do, for the ledger; nothing is touched. Undoing
@@ -191,19 +201,13 @@ impl Groups {
     /// v2: makes `group` below `own`, which has processes of its own, for some of these to be
     /// limited in it: threaded, so that they stay in `own`, or plain where that is the root group.
     pub fn make_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
-        match self.tree.fs.mkdir(&self.tree.cpu.dir(group)) {
-            Err(error) if error.errno != libc::EEXIST => {
-                return Err(GroupError::kfs(group)(error));
-            }
-            _ => {}
-        }
+        self.tree.make_dir(group, &self.dir(group))?;
         // Only the real root has no type, and takes any child beside its processes; a namespace's
         // root does not.
         if self.tree.fs.exists(&self.tree.cpu_file(own, "cgroup.type")) {
             self.make_threaded(own, group)?;
         }
-        v2::V2.enable_cpu_below(&self.tree, own)?;
-        Ok(())
+        v2::V2.enable_cpu_below(&self.tree, own)
     }
 
     /// v2: removes what [`Groups::make_below`] made. Where that was the last group below `own`, the
@@ -301,22 +305,19 @@ impl Groups {
         pid: i32,
         is_of_thread: bool,
     ) -> Result<(), KfsError> {
-        let file = match (is_of_thread, self.tree.version) {
+        let file = hierarchy.file(group, self.members_file(is_of_thread));
+        self.tree.fs.write(&file, &pid.to_string())
+    }
+
+    pub(super) fn members_file(&self, is_of_thread: bool) -> &'static str {
+        match (is_of_thread, self.tree.version) {
             (false, _) => "cgroup.procs",
             (true, CgroupVersion::V1) => "tasks",
             (true, CgroupVersion::V2) => "cgroup.threads",
-        };
-        self.tree
-            .fs
-            .write(&hierarchy.file(group, file), &pid.to_string())
+        }
     }
 
-    pub(super) fn explain_refusal(
-        &self,
-        group: &GroupPath,
-        pid: i32,
-        source: KfsError,
-    ) -> GroupError {
+    fn explain_refusal(&self, group: &GroupPath, pid: i32, source: KfsError) -> GroupError {
         if source.errno == libc::EINVAL && self.tree.version == CgroupVersion::V1 {
             let tids = real_time_threads(&self.tree, pid);
             if !tids.is_empty() {
@@ -333,7 +334,7 @@ impl Groups {
     fn take_back(
         &self,
         group: &GroupPath,
-        pid: i32,
+        (pid, is_of_thread): (i32, bool),
         done: &[Origin],
         refusal: GroupError,
     ) -> GroupError {
@@ -345,11 +346,11 @@ impl Groups {
                 .group
                 .clone()
                 .unwrap_or_else(|| hierarchy.base.clone());
-            match self.enter(hierarchy, &home, pid, false) {
+            match self.enter(hierarchy, &home, pid, is_of_thread) {
                 Ok(()) => {}
                 Err(back) if back.errno == libc::ESRCH => {}
                 Err(back) => {
-                    let file = hierarchy.file(&home, "cgroup.procs");
+                    let file = hierarchy.file(&home, self.members_file(is_of_thread));
                     let (why, back) = (Box::new(refusal), Box::new(back));
                     return GroupError::HalfMoved {
                         pid,
@@ -397,7 +398,7 @@ impl Groups {
     }
 }
 
-pub(super) fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
+fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
     // "0" written to cgroup.procs means the writer itself, which would move the agent.
     if pid > 0 {
         return Ok(());

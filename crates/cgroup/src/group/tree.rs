@@ -51,6 +51,14 @@ impl Tree {
         GroupPath::parse(&format!("{}{below}", other.base)).unwrap_or_else(|_| group.clone())
     }
 
+    /// What is there already is kept.
+    pub fn make_dir(&self, group: &GroupPath, dir: &Path) -> GroupResult<()> {
+        match self.fs.mkdir(dir) {
+            Err(error) if error.errno != libc::EEXIST => Err(GroupError::kfs(group)(error)),
+            _ => Ok(()),
+        }
+    }
+
     pub fn cpu_file(&self, group: &GroupPath, name: &str) -> PathBuf {
         self.cpu.file(group, name)
     }

@@ -103,8 +103,8 @@ impl Files for V1 {
         Ok(false)
     }
 
-    fn enable_cpu_below(&self, _tree: &Tree, _parent: &GroupPath) -> GroupResult<bool> {
-        Ok(false)
+    fn enable_cpu_below(&self, _tree: &Tree, _parent: &GroupPath) -> GroupResult<()> {
+        Ok(())
     }
 }
 

@@ -115,34 +115,30 @@ impl Files for V2 {
         Ok(field(tree, group, &text, "frozen").unwrap_or(0) != 0)
     }
 
-    fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool> {
+    fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<()> {
         if hands_down(tree, parent, "cpu")? {
-            return Ok(false);
+            return Ok(());
         }
         let refused = |errno: i32| match errno {
             libc::ENOENT => Some((
                 "its own parent does not hand the cpu controller down to it",
-                "enable cpu in the \
-                parent's cgroup.subtree_control, or have the group delegated",
+                "enable cpu in the parent's cgroup.subtree_control, or have the group delegated",
             )),
             libc::EBUSY | libc::EOPNOTSUPP => Some((
                 "it holds processes, so cpu cannot be enabled below it",
-                "move its \
-                processes into a child group first",
+                "move its processes into a child group first",
             )),
             _ => None,
         };
-        match tree.write(parent, "cgroup.subtree_control", "+cpu") {
-            Ok(()) => Ok(true),
-            Err(error) => match error.errno().and_then(refused) {
-                Some((why, remedy)) => Err(GroupError::NotPossible {
-                    group: parent.clone(),
-                    why: why.to_owned(),
-                    remedy: remedy.to_owned(),
-                }),
-                None => Err(error),
+        let enabled = tree.write(parent, "cgroup.subtree_control", "+cpu");
+        enabled.map_err(|error| match error.errno().and_then(refused) {
+            Some((why, remedy)) => GroupError::NotPossible {
+                group: parent.clone(),
+                why: why.to_owned(),
+                remedy: remedy.to_owned(),
             },
-        }
+            None => error,
+        })
     }
 }
 

@@ -98,8 +98,9 @@ impl State {
     fn v1_enter(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
         let pid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
         let real_time = self.procs.get(&pid).is_some_and(|process| {
-            let facts = &process.facts;
-            facts.real_time || facts.threads.iter().any(|(_, real_time)| *real_time)
+            process
+                .tids()
+                .any(|tid| process.is_real_time(tid) == Some(true))
         });
         if real_time && self.refuses_real_time(mount, dir) {
             return Err(libc::EINVAL);
@@ -110,10 +111,8 @@ impl State {
 
     fn v1_enter_alone(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
         let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
-        let real_time = self.procs.values().any(|process| {
-            let first = process.facts.pid == tid && process.facts.real_time;
-            first || process.facts.threads.contains(&(tid, true))
-        });
+        let mut procs = self.procs.values();
+        let real_time = procs.any(|process| process.is_real_time(tid) == Some(true));
         if real_time && self.refuses_real_time(mount, dir) {
             return Err(libc::EINVAL);
         }

@@ -47,6 +47,16 @@ impl Process {
         std::iter::once(self.facts.pid).chain(others)
     }
 
+    /// Of one of its threads, by policy; `None` if it is another process'.
+    pub fn is_real_time(&self, tid: i32) -> Option<bool> {
+        let facts = &self.facts;
+        let mut threads = facts.threads.iter();
+        match threads.find(|(own, _)| *own == tid) {
+            Some((_, real_time)) => Some(*real_time),
+            None => (facts.pid == tid).then_some(facts.real_time),
+        }
+    }
+
     pub fn place(&self, tid: i32, mount: usize) -> &Path {
         &self.apart.get(&tid).unwrap_or(&self.at)[mount]
     }

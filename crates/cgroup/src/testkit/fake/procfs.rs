@@ -39,13 +39,7 @@ impl<'a> Procfs<'a> {
         let parts: Vec<&str> = rest.split('/').collect();
         let process = self.process_of(parts.first()?)?;
         let ["task"] = &parts[1..] else { return None };
-        let threads = process.facts.threads.iter().map(|(tid, _)| *tid);
-        Some(
-            std::iter::once(process.facts.pid)
-                .chain(threads)
-                .map(|tid| tid.to_string())
-                .collect(),
-        )
+        Some(process.tids().map(|tid| tid.to_string()).collect())
     }
 
     /// By number; the number of a thread also leads to its process, as in the kernel.
@@ -55,8 +49,7 @@ impl<'a> Procfs<'a> {
         } else {
             name.parse().ok()?
         };
-        let has_thread =
-            |process: &&Process| process.facts.threads.iter().any(|(tid, _)| *tid == pid);
+        let has_thread = |process: &&Process| process.tids().any(|tid| tid == pid);
         self.procs
             .get(&pid)
             .or_else(|| self.procs.values().find(has_thread))
@@ -120,15 +113,9 @@ fn status(process: &Process) -> String {
 /// Fields 1 to 41 of proc_pid_stat(5).
 fn stat(process: &Process, tid: i32) -> String {
     let facts = &process.facts;
-    let by_tid = facts
-        .threads
-        .iter()
-        .find(|(own, _)| *own == tid)
-        .map(|(_, real_time)| *real_time);
-    let policy = if by_tid.unwrap_or(facts.real_time) {
-        SCHED_FIFO
-    } else {
-        0
+    let policy = match process.is_real_time(tid) {
+        Some(true) => SCHED_FIFO,
+        _ => 0,
     };
     let flags: u64 = if facts.kernel_thread { 0x0020_0000 } else { 0 };
     let mut fields = vec!["0".to_owned(); 41];

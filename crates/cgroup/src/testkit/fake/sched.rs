@@ -31,17 +31,10 @@ impl Sched {
     /// A task by its number; 0 is the caller. What was never written to is ordinary, or real-time
     /// as the process says.
     fn task(&self, procs: &BTreeMap<i32, Process>, tid: i32) -> Result<Task, i32> {
-        let by_tid = |process: &Process| {
-            let facts = &process.facts;
-            let mut threads = facts.threads.iter();
-            match threads.find(|(own, _)| *own == tid) {
-                Some((_, real_time)) => Some(*real_time),
-                None => (facts.pid == tid).then_some(facts.real_time),
-            }
-        };
+        let found = procs.values().find_map(|process| process.is_real_time(tid));
         let real_time = match tid {
             0 => false,
-            _ => procs.values().find_map(by_tid).ok_or(libc::ESRCH)?,
+            _ => found.ok_or(libc::ESRCH)?,
         };
         let fresh = Task {
             policy: if real_time { FIFO } else { NORMAL },
