@@ -260,16 +260,16 @@ impl Bed {
     }
 
     /// `tidegate-kube` of a node, with the numbers of the rule made short.
-    pub fn keeper(&self, node: &str, socket: &Path, cgroups: &Path, more: &[&str]) -> Keeper {
+    pub fn keeper(&self, node: &str, agent: &FakeAgent, more: &[&str]) -> Keeper {
         let command = self.tidegate_kube(&["run", "--node", node]);
-        self.started(command, socket, cgroups, more)
+        started(command, agent, more)
     }
 
     /// The same with the rights that the manifests give it.
     pub fn keeper_of_node(&self, node: &str, agent: &FakeAgent, more: &[&str]) -> Keeper {
         let mut command = self.tidegate_kube(&["run", "--node", node]);
         command.env("KUBECONFIG", self.kubeconfig_with(&self.token(node)));
-        self.started(command, &agent.socket(), agent.cgroups(), more)
+        started(command, agent, more)
     }
 
     /// `tidegate-kube` as the cluster's controller, with the rights that the manifests give it.
@@ -290,37 +290,28 @@ impl Bed {
         path
     }
 
-    fn started(
-        &self,
-        mut command: Command,
-        socket: &Path,
-        cgroups: &Path,
-        more: &[&str],
-    ) -> Keeper {
-        command
-            .arg("--socket")
-            .arg(socket)
-            .arg("--cgroups")
-            .arg(cgroups);
-        for number in [
-            "warm_up_s=2",
-            "mean_s=2",
-            "window_s=4",
-            "write_gap_s=1",
-            "settle_s=1",
-            "short_gap_s=1",
-            "rise_gap_s=1",
-        ] {
-            command.args(["--with", number]);
-        }
-        Keeper::start(command.args(more))
-    }
-
     pub fn tidegate_kube(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate-kube"));
         command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
         command
     }
+}
+
+fn started(mut command: Command, agent: &FakeAgent, more: &[&str]) -> Keeper {
+    command.arg("--socket").arg(agent.socket());
+    command.arg("--cgroups").arg(agent.cgroups());
+    for number in [
+        "warm_up_s=2",
+        "mean_s=2",
+        "window_s=4",
+        "write_gap_s=1",
+        "settle_s=1",
+        "short_gap_s=1",
+        "rise_gap_s=1",
+    ] {
+        command.args(["--with", number]);
+    }
+    Keeper::start(command.args(more))
 }
 
 /// The kubeconfig of a control plane that says that it is ready.

@@ -335,7 +335,7 @@ fn the_examples_give_their_pods_terms_and_policies_report() {
     for (group, _) in &wanted {
         std::fs::create_dir_all(agent.cgroups().join(group)).expect("a folder");
     }
-    let _keeper = bed.keeper("node-0", &agent.socket(), agent.cgroups(), &[]);
+    let _keeper = bed.keeper("node-0", &agent, &[]);
     for (group, terms) in &wanted {
         bed.until(|| agent.terms_of(group).join(" ") == *terms, terms);
     }

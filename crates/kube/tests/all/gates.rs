@@ -25,7 +25,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
     std::fs::create_dir_all(agent.cgroups().join(&group)).expect("a folder");
     let holds = "its group was limited to 0.5 CPUs by another program, which holds";
     agent.with(|state| state.notes = vec![format!("binds: {holds}")]);
-    let keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
+    let keeper = bed.keeper("node-3", &agent, &[]);
 
     let gate_terms = || agent.terms_of(&group);
     bed.until(
@@ -39,7 +39,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
 
     drop(keeper);
     agent.with(|state| state.calls.clear());
-    let _keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
+    let _keeper = bed.keeper("node-3", &agent, &[]);
     bed.until(
         || agent.with(|state| !state.calls.is_empty()),
         "another process gives it again",

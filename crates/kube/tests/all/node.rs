@@ -493,7 +493,7 @@ fn upgraded(bed: &Bed, machine: &Machine, diary: &Diary<'_>, side: &str) {
 /// Main takes all; side work that has nothing but its tolerance moves to a node that has room.
 fn starved(bed: &Bed, diary: &Diary<'_>) {
     let room = FakeAgent::start(4.0);
-    let _keeper = bed.keeper(ELSEWHERE, &room.socket(), room.cgroups(), &[]);
+    let _keeper = bed.keeper(ELSEWHERE, &room, &[]);
     bed.until(
         || !bed.published(ELSEWHERE).is_empty(),
         "another node has room",

@@ -70,7 +70,7 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
         "--with",
         "evict_gap_s=2",
     ];
-    let keeper = bed.keeper("node-0", &agent.socket(), agent.cgroups(), &starved);
+    let keeper = bed.keeper("node-0", &agent, &starved);
     bed.until(
         || runs_on("node-0"),
         "the pod is placed where there is side CPU",
@@ -90,7 +90,7 @@ fn a_side_pod_waits_is_placed_stays_when_main_comes_and_moves_when_starved() {
     );
 
     let other = FakeAgent::start(4.0);
-    let other_keeper = bed.keeper("node-4", &other.socket(), other.cgroups(), &[]);
+    let other_keeper = bed.keeper("node-4", &other, &[]);
     bed.until(|| bed.published("node-4") == "12k", "another node has room");
     agent.with(|state| state.is_starved = true);
     bed.until(
@@ -156,7 +156,7 @@ fn a_disruption_budget_keeps_a_starved_pod_and_an_event_says_so() {
     bed.namespace("kept", "");
     let agent = FakeAgent::start(8.0);
     let enabled = ["--evict", "enabled", "--with", "starved_s=2"];
-    let _keeper = bed.keeper("node-6", &agent.socket(), agent.cgroups(), &enabled);
+    let _keeper = bed.keeper("node-6", &agent, &enabled);
     bed.until(|| bed.published("node-6") == "8k", "the node publishes");
     bed.apply(KEPT);
     bed.until(
@@ -174,12 +174,7 @@ fn a_disruption_budget_keeps_a_starved_pod_and_an_event_says_so() {
 fn without_its_agent_a_node_publishes_nothing_and_remove_clears_a_crash() {
     let bed = bed();
     let agent = FakeAgent::start(4.0);
-    let keeper = bed.keeper(
-        "node-2",
-        &agent.socket(),
-        agent.cgroups(),
-        &["--with", "stale_s=3"],
-    );
+    let keeper = bed.keeper("node-2", &agent, &["--with", "stale_s=3"]);
     bed.until(|| bed.published("node-2") == "12k", "the node publishes");
     agent.leave();
     bed.until(
@@ -189,7 +184,7 @@ fn without_its_agent_a_node_publishes_nothing_and_remove_clears_a_crash() {
 
     let agent = FakeAgent::start(4.0);
     drop(keeper);
-    let keeper = bed.keeper("node-2", &agent.socket(), agent.cgroups(), &[]);
+    let keeper = bed.keeper("node-2", &agent, &[]);
     bed.until(
         || bed.published("node-2") == "12k",
         "the node publishes again",
@@ -213,7 +208,7 @@ fn what_main_needs_during_an_outage_of_the_api_server_is_written_after_it() {
     let bed = bed();
     bed.namespace("outage", "");
     let agent = FakeAgent::start(4.0);
-    let _keeper = bed.keeper("node-5", &agent.socket(), agent.cgroups(), &[]);
+    let _keeper = bed.keeper("node-5", &agent, &[]);
     bed.until(|| bed.published("node-5") == "12k", "the node publishes");
     bed.apply(&side_pod("outage", "stays", 3_000, "node-5"));
     bed.until(
