@@ -2,7 +2,7 @@
 
 use tidegate_api::{ExplainView, UserView, WriteView};
 
-use super::{BOLD, cpus, cpus_or_unknown, fit, gates, span, status, styled, wrapped};
+use super::{BOLD, cpus, cpus_or_unknown, fit, gates, label, span, status, styled, wrapped};
 
 /// Lists longer than this are cut, so that the page stays on one screen; `--json` has all.
 const USERS_MAX: usize = 6;
@@ -27,12 +27,7 @@ pub fn page(view: &ExplainView) -> String {
         text.push_str(&wrapped("    Engine: ", &engine));
     }
     for (index, line) in view.arithmetic.iter().enumerate() {
-        let label = if index == 0 {
-            "Arithmetic: "
-        } else {
-            "            "
-        };
-        text.push_str(&aligned(label, line));
+        text.push_str(&aligned(&label("Arithmetic", index), line));
     }
     if let Some(cap) = &view.gate.cap {
         text.push_str(&wrapped("  Soft cap: ", &gates::cap_line(cap)));
@@ -87,11 +82,7 @@ fn users(view: &ExplainView) -> String {
     sorted.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
     let mut text = String::new();
     for (index, user) in sorted.iter().take(USERS_MAX).enumerate() {
-        let label = if index == 0 {
-            " CPU users: "
-        } else {
-            "            "
-        };
+        let label = label("CPU users", index);
         let class = if user.class.is_empty() {
             String::new()
         } else {
@@ -121,11 +112,6 @@ fn users(view: &ExplainView) -> String {
 fn writes(writes: &[WriteView]) -> String {
     let mut text = String::new();
     for (index, write) in writes.iter().take(WRITES_MAX).enumerate() {
-        let label = if index == 0 {
-            "    Writes: "
-        } else {
-            "            "
-        };
         let was = write
             .was
             .as_ref()
@@ -137,7 +123,7 @@ fn writes(writes: &[WriteView]) -> String {
             write.value,
             write.reason
         );
-        text.push_str(&wrapped(label, &line));
+        text.push_str(&wrapped(&label("Writes", index), &line));
     }
     text
 }

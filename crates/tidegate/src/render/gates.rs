@@ -2,7 +2,7 @@
 
 use tidegate_api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermView};
 
-use super::{BOLD, count, cpus, cpus_or_unknown, fit, span, styled, wrapped};
+use super::{BOLD, count, cpus, cpus_or_unknown, fit, label, span, styled, wrapped};
 
 pub fn list(gates: &[GateView]) -> String {
     if gates.is_empty() {
@@ -200,16 +200,11 @@ pub fn held_line(cap: &CapCounts) -> String {
 pub fn terms(terms: &[TermView]) -> String {
     let mut text = String::new();
     for (index, term) in terms.iter().enumerate() {
-        let label = if index == 0 {
-            "     Terms: "
-        } else {
-            "            "
-        };
         let mut line = format!("{} = {} ({})", term.name, term.value, term.source);
         if !term.overrode.is_empty() {
             line.push_str(&format!(", over {}", term.overrode.join(", ")));
         }
-        text.push_str(&wrapped(label, &line));
+        text.push_str(&wrapped(&label("Terms", index), &line));
     }
     text
 }

@@ -20,6 +20,13 @@ pub fn cpus_or_unknown(amount: Option<f64>) -> String {
     amount.map_or_else(|| "unknown".to_owned(), cpus)
 }
 
+/// Before a line of a list: the first alone has its name.
+pub fn label(name: &str, index: usize) -> String {
+    let name = if index == 0 { name } else { "" };
+    let end = if index == 0 { ": " } else { "  " };
+    format!("{name:>10}{end}")
+}
+
 pub fn show<T: Serialize>(
     json: bool,
     report: &T,

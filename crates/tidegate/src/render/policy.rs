@@ -2,17 +2,13 @@
 
 use tidegate_api::{ObservedView, PolicyChangeView, PolicyView, RuleView};
 
-use super::{BAD, BOLD, GOOD};
+use super::{BAD, BOLD, GOOD, count};
 use tidegate_api::cli::escaped;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tense {
     Did,
     Would,
-}
-
-fn count(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
 pub fn page(view: &PolicyView) -> String {
@@ -126,11 +122,11 @@ pub fn changes(view: &PolicyChangeView, tense: Tense) -> String {
         Tense::Did => "changed",
         Tense::Would => "would change",
     };
-    let gates = count(view.gates.len(), "gate");
+    let gates = count(view.gates.len() as u64, "gate", "gates");
     match view.gates.is_empty() && view.writes.is_empty() {
         true => out += &format!("no gate {verb}\n"),
         false if tense == Tense::Would => {
-            let writes = count(view.writes.len(), "kernel file");
+            let writes = count(view.writes.len() as u64, "kernel file", "kernel files");
             out += &format!("{gates} and {writes} {verb}\n");
         }
         false => out += &format!("{gates} {verb}\n"),
