@@ -91,11 +91,6 @@ impl Pool {
         )
     }
 
-    /// A pool that keeps the law but for slices, which expire: the comparison.
-    pub fn expiring() -> Self {
-        Self::with_flags(ffi::TG_BW_EXPIRE, 0)
-    }
-
     /// A pool of which a silo keeps only this much when it goes idle: tests walk every state of
     /// machines that count in single ns.
     #[doc(hidden)]

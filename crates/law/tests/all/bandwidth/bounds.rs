@@ -95,7 +95,7 @@ proptest! {
     /// CPUs * slice; what went idle holds 1 ms; and no more than the granularity is ever owed.
     #[test]
     fn between_changes_every_stretch_keeps_the_bound(
-        kind in prop_oneof![4 => Just(Kind::Law), 1 => Just(Kind::Kernel), 1 => Just(Kind::Expiring)],
+        kind in prop_oneof![4 => Just(Kind::Law), 1 => Just(Kind::Kernel)],
         terms in terms(),
         ops in prop::collection::vec(op(), 1..150),
     ) {

@@ -122,8 +122,9 @@ fn bursts_are_counted_as_the_kernel_does() {
 #[test]
 fn a_slice_outlives_the_period_unless_slices_expire() {
     let terms = Terms::new(10 * MS, 100 * MS);
-    for (mut pool, left) in [(pool(terms), 4 * MS), (Pool::expiring(), 0)] {
-        pool.set(&terms, 0);
+    let mut expiring = Pool::kernel(0, true);
+    expiring.set_kernel(&terms, 0);
+    for (mut pool, left) in [(pool(terms), 4 * MS), (expiring, 0)] {
         let mut silo = Silo::default();
         assert_eq!(pool.run(&mut silo, 0, MS), Verdict::Run);
         assert!(pool.charge(&mut silo, MS));

@@ -7,7 +7,6 @@ pub const MS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Law,
-    Expiring,
     Kernel,
 }
 
@@ -53,7 +52,6 @@ impl Machine {
     pub fn new(kind: Kind, cpus: usize, now: u64, phase: u64) -> Self {
         let pool = match kind {
             Kind::Law => Pool::new(),
-            Kind::Expiring => Pool::expiring(),
             Kind::Kernel => Pool::kernel(phase, false),
         };
         Self {
