@@ -248,11 +248,10 @@ int stopping(u64 *ctx)
 		cpu_switch_begins(c, now, (bool)ctx[1] && p->scx.slice);
 	cpu_time_set_kind(cpu, EXT_MAIN, now);
 	charge(p, t, cpu, c, now, false);
-	min_runtime_stop(t, cpu);
-	if (t->limit)
-		limit_stop(t, cpu);
-	if (t->caps[0])
-		caps_stop(t, cpu);
+	if (t->min_runtime_ns || t->limit || t->caps[0]) {
+		t->min_runtime_ns = 0;
+		slice_timer_clear(cpu);
+	}
 	if ((bool)ctx[1]) {
 		/* Also one that was throttled while it ran: it may be unable to migrate. */
 		t->flags |= TASK_PREEMPTED;

@@ -176,6 +176,14 @@ struct {
 	MAP_TYPE(value, struct ext_control);
 } control SEC(".maps");
 
+/* What the loader and the scheduler tell each other. */
+INLINE struct ext_control *ext_shared(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
 /* ---- run queues: one for each cache and kind of work ---- */
 
 struct runqueue {

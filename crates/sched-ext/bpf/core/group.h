@@ -33,7 +33,6 @@ struct {
 } idle_groups SEC(".maps");
 
 u32 groups_used; /* the root is index 0 */
-u64 groups_refused;
 
 /* An index for a new group; 0: there is none left. */
 INLINE u32 group_take(void)
@@ -83,7 +82,6 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 	index = above && above->depth < EXT_LEVELS_MAX - 1 ? group_take() : 0;
 	g = index ? group_at(index) : NULL;
 	if (!g || !above) {
-		__sync_fetch_and_add(&groups_refused, 1);
 		bpf_map_update_elem(&cgroups, &id, &parent, 0);
 		return 0;
 	}
@@ -93,12 +91,11 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 		flags = GROUP_IDLE;
 	group_fill(g, id, parent, above->depth + 1, tg_group_weight(args->weight), flags);
 	if (bpf_map_update_elem(&cgroups, &id, &index, 0)) {
-		__sync_fetch_and_add(&groups_refused, 1);
 		bpf_map_push_elem(&free_groups, &index, 0);
 		return 0;
 	}
 	if (__builtin_preserve_field_info(args->bw_quota_us, 2))
-		pool_set(g, index, args->bw_period_us, args->bw_quota_us, args->bw_burst_us);
+		pool_set(g, args->bw_period_us, args->bw_quota_us, args->bw_burst_us);
 	return 0;
 }
 
@@ -109,36 +106,6 @@ INLINE struct group *group_own(struct cgroup *cgroup)
 	struct group *g = index && *index ? group_at(*index) : NULL;
 
 	return g && g->id == cgroup->kn->id ? g : NULL;
-}
-
-INLINE void group_free(struct group *g, u32 at)
-{
-	pool_end(g);
-	bpf_map_push_elem(&free_groups, &at, 0);
-}
-
-/* Its index is given back once its last task (one that is exiting) is gone. */
-INLINE void group_exit(struct cgroup *cgroup)
-{
-	u32 *index = cgroup_index(cgroup);
-	struct group *g = group_own(cgroup);
-	u64 id = cgroup->kn->id;
-	bool unused;
-	u32 at = index ? *index : GROUP_ROOT;
-
-	bpf_map_delete_elem(&cgroups, &id);
-	if (!g)
-		return;
-	bpf_spin_lock(&g->lock);
-	unused = !hweight_competes(g);
-	g->flags |= GROUP_GONE;
-	if (unused) {
-		g->id = 0;
-		g->flags = 0;
-	}
-	bpf_spin_unlock(&g->lock);
-	if (unused)
-		group_free(g, at);
 }
 
 /* A group whose cgroup is gone gives its index back with its last task. */
@@ -156,8 +123,27 @@ INLINE void group_reap(u32 at)
 		g->flags = 0;
 	}
 	bpf_spin_unlock(&g->lock);
-	if (last)
-		group_free(g, at);
+	if (!last)
+		return;
+	pool_end(g);
+	bpf_map_push_elem(&free_groups, &at, 0);
+}
+
+/* Its index is given back once its last task (one that is exiting) is gone. */
+INLINE void group_exit(struct cgroup *cgroup)
+{
+	u32 *index = cgroup_index(cgroup);
+	struct group *g = group_own(cgroup);
+	u64 id = cgroup->kn->id;
+	u32 at = index ? *index : GROUP_ROOT;
+
+	bpf_map_delete_elem(&cgroups, &id);
+	if (!g)
+		return;
+	bpf_spin_lock(&g->lock);
+	g->flags |= GROUP_GONE;
+	bpf_spin_unlock(&g->lock);
+	group_reap(at);
 }
 
 /* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and updates the groups above. */
@@ -165,8 +151,7 @@ INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 {
 	u32 *index = cgroup_index(cgroup);
 	struct group *g = group_own(cgroup);
-	u32 zero = 0;
-	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
+	struct ext_control *shared = ext_shared();
 
 	if (!g || !index)
 		return;
@@ -304,7 +289,7 @@ int group_resolve_once(u32 index, u64 generation)
  */
 int group_resolve(u32 index, u64 generation)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 
 	group_resolve_once(index, generation);
 	if (shared && *(volatile u64 *)&shared->gates_generation != generation)
@@ -327,7 +312,7 @@ INLINE struct group *group_of_task(struct task_ctx *t)
 /* The nearest limited group of a task of this group; 0: none. */
 u32 group_limit(u32 at, u64 id)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 	struct group *g = group_at(at);
 
 	if (!g || !shared || g->id != id)
@@ -341,9 +326,8 @@ u32 group_limit(u32 at, u64 id)
 INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	struct group *g = group_own(cgroup);
-	u32 *index = cgroup_index(cgroup);
 
-	return g && index ? pool_set(g, *index, period_us, quota_us, burst_us) : 0;
+	return g ? pool_set(g, period_us, quota_us, burst_us) : 0;
 }
 
 /*
@@ -363,7 +347,7 @@ INLINE u32 group_remirror(u64 id)
 	g = at ? group_at(at) : NULL;
 	if (g && g->id == id) {
 		g->mirror = pool_is_mirror(id);
-		looked_at = pool_apply(g, at);
+		looked_at = pool_apply(g);
 	}
 	bpf_cgroup_release(cgroup);
 	return looked_at;
@@ -371,7 +355,7 @@ INLINE u32 group_remirror(u64 id)
 
 INLINE u64 gates_generation(void)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 
 	return shared ? shared->gates_generation : 0;
 }
@@ -401,8 +385,8 @@ INLINE u32 group_kind(struct task_struct *p, struct task_ctx *t)
 /* Reads what a task is by itself and by its group; before it begins to compete. */
 INLINE u32 task_describe(struct task_struct *p, struct task_ctx *t)
 {
-	u32 zero = 0, flags = t->flags & ~TASK_YIELDS;
-	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
+	u32 flags = t->flags & ~TASK_YIELDS;
+	struct ext_control *shared = ext_shared();
 	struct group *g = group_of_task(t);
 
 	t->weight = task_weight(p);

@@ -33,7 +33,6 @@ typedef _Bool bool;
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 #define ENOENT 2
-#define EEXIST 17
 #define ENOMEM 12
 #define CLOCK_MONOTONIC 1
 
@@ -185,7 +184,6 @@ struct scx_exit_info {
 /* kernel/sched/ext.c. Numbers are 6.18's; CONST asks the running kernel. */
 enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1ULL,
-	SCX_ENQ_HEAD = 16ULL,
 	SCX_ENQ_PREEMPT = 1ULL << 32,
 	SCX_ENQ_IMMED = 1ULL << 33, /* 7.1 */
 	SCX_ENQ_REENQ = 1ULL << 40,

@@ -85,7 +85,7 @@ u32 cap_worst(struct task_ctx *t NONNULL, u64 now)
  */
 INLINE bool cap_exempt(struct task_struct *p)
 {
-	return throttle_exempt(p) || task_reads_rcu(p);
+	return group_exempt(p) || task_reads_rcu(p);
 }
 
 /* What a task's buckets let it do: the strictest, which becomes its throttler. */

@@ -102,7 +102,7 @@ int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation
 /* Before it begins to compete, and when its CPU looks again: it has no loans. */
 INLINE void caps_update(struct task_struct *p, struct task_ctx *t, u64 now)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 	struct group *g;
 	u64 generation;
 
@@ -288,7 +288,7 @@ INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 	if (state == TG_CAP_PARKED || (state == TG_CAP_BACKGROUND && t->kind == EXT_MAIN))
 		slice_timer_set(cpu, now, now);
 	else
-		caps_bound(t, throttle_exempt(p), task_reads_rcu(p), cpu, now);
+		caps_bound(t, group_exempt(p), task_reads_rcu(p), cpu, now);
 }
 
 /* It ran; whether as something that yields, the CPU knows, for it may have turned since. */
@@ -319,13 +319,6 @@ INLINE void caps_switch_away(struct ext_cpu *c, u64 now)
 	t = task_of(p);
 	if (t && t->caps[0])
 		caps_charge(t, took_ns, now, t->kind != EXT_MAIN);
-}
-
-/* `stopping` */
-INLINE void caps_stop(struct task_ctx *t, u32 cpu)
-{
-	t->min_runtime_ns = 0;
-	slice_timer_clear(cpu);
 }
 
 #endif

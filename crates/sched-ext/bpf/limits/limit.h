@@ -189,7 +189,7 @@ INLINE u32 limit_out(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now
 {
 	u32 limit = group_limit(t->group, t->group_id);
 
-	if (!limit || t->min_runtime_ns || throttle_exempt(p) || task_reads_rcu(p))
+	if (!limit || t->min_runtime_ns || group_exempt(p) || task_reads_rcu(p))
 		return 0;
 	return limit_closed(limit, cpu, now);
 }
@@ -284,7 +284,7 @@ u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how, u64 floor_ns)
 
 INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
-	u32 how = throttle_exempt(p) ? LIMIT_EXEMPT : 0;
+	u32 how = group_exempt(p) ? LIMIT_EXEMPT : 0;
 
 	if (task_reads_rcu(p))
 		how |= LIMIT_READS;
@@ -311,13 +311,6 @@ INLINE void limit_charge(struct task_ctx *t, u32 cpu, u64 ran_ns)
 	l = t->min_runtime_ns ? limit_at(t->limit) : NULL;
 	if (l)
 		__sync_fetch_and_add(&l->min_runs, 1);
-}
-
-/* `stopping` */
-INLINE void limit_stop(struct task_ctx *t, u32 cpu)
-{
-	t->min_runtime_ns = 0;
-	slice_timer_clear(cpu);
 }
 
 /* `update_idle`: what the CPU holds of a quota goes back. */

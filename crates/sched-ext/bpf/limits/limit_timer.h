@@ -64,7 +64,7 @@ int limit_release(u32 at, u64 now)
 			/* Even where there is quota: another may use it up before this one runs. */
 			if (task_starved(t, now))
 				t->min_runtime_ns = MIN_RUNTIME_NS;
-			else if (!limit_has(l) && !throttle_exempt(p))
+			else if (!limit_has(l) && !group_exempt(p))
 				continue;
 			unthrottle(&it, p, t, now);
 		}

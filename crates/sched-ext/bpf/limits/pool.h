@@ -18,7 +18,6 @@ struct limit {
 	struct tg_bw_pool pool;
 	struct bpf_timer timer; /* limit.h: set only while a task or a silo is throttled */
 	u64 group_id;
-	u32 group;
 	u32 depth;
 	u64 armed_ns;	     /* when the timer is due; 0: it is not set */
 	u64 throttles;	     /* times that a task was throttled */
@@ -76,17 +75,10 @@ INLINE struct tg_bw_silo *silo_at(u32 limit, u32 cpu)
 	return cpu < config.cpus ? bpf_map_lookup_elem(&silos, &index) : NULL;
 }
 
-INLINE struct ext_control *pool_shared(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&control, &zero);
-}
-
 /* A place for a group that gets its first quota; 0: there is none left. */
 INLINE u32 pool_take(void)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 	u32 index = 0;
 
 	if (!bpf_map_pop_elem(&free_limits, &index) && index)
@@ -103,7 +95,7 @@ INLINE u32 pool_take(void)
 	return 0;
 }
 
-INLINE u32 pool_begin(struct group *g, u32 at, u64 now)
+INLINE u32 pool_begin(struct group *g, u64 now)
 {
 	u32 index = pool_take(), cpu;
 	struct limit *l = limit_at(index);
@@ -121,7 +113,6 @@ INLINE u32 pool_begin(struct group *g, u32 at, u64 now)
 	tg_bw_init(&l->pool, 0, now);
 	l->above = 0;
 	l->group_id = g->id;
-	l->group = at;
 	l->depth = g->depth;
 	l->used = 1;
 	bpf_spin_unlock(&l->lock);
@@ -152,12 +143,12 @@ INLINE void pool_end(struct group *g)
  * Its index in the table, taken with its first quota. The kernel and the loader (of mirrors) may
  * report at the same moment: one of the two indexes goes back.
  */
-INLINE struct limit *pool_of(struct group *g, u32 at, u64 now)
+INLINE struct limit *pool_of(struct group *g, u64 now)
 {
 	u32 index;
 
 	if (!g->pool) {
-		index = pool_begin(g, at, now);
+		index = pool_begin(g, now);
 		if (index && __sync_val_compare_and_swap(&g->pool, 0, index)) {
 			struct limit *spare = limit_at(index);
 
@@ -184,16 +175,16 @@ INLINE bool pool_is_mirror(u64 id)
  * are read under the lock, so the last caller has the newest. Returns the limit to look at, for
  * throttled tasks may run.
  */
-INLINE u32 pool_apply(struct group *g, u32 at)
+INLINE u32 pool_apply(struct group *g)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 	struct tg_bw_terms terms = {.slice_ns = config.quota_slice_ns};
 	u64 now = now_ns();
 	struct limit *l;
 
 	if (!g->pool && !pool_limited(g))
 		return 0;
-	l = pool_of(g, at, now);
+	l = pool_of(g, now);
 	if (!l)
 		return 0;
 	bpf_spin_lock(&l->lock);
@@ -209,12 +200,12 @@ INLINE u32 pool_apply(struct group *g, u32 at)
 }
 
 /* A group without a place of its own in the tree counts in its parent's. */
-INLINE u32 pool_set(struct group *g, u32 at, u64 period_us, u64 quota_us, u64 burst_us)
+INLINE u32 pool_set(struct group *g, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	g->period_us = period_us;
 	g->burst_us = burst_us;
 	g->quota_us = quota_us;
-	return pool_apply(g, at);
+	return pool_apply(g);
 }
 
 #endif

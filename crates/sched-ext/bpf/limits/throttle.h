@@ -26,12 +26,6 @@
 #define STARVATION_NS 10000000000ULL
 #define MIN_RUNTIME_NS 50000ULL
 
-/* Exiting tasks, those that are being killed, and the kernel's own are not kept from running. */
-INLINE bool throttle_exempt(struct task_struct *p)
-{
-	return group_exempt(p);
-}
-
 /*
  * A task that was preempted while it reads under RCU holds up the whole machine's grace period, and
  * after 21 s of that the kernel ejects the scheduler ("RCU CPU stall"). It goes on, a least run at
@@ -128,7 +122,7 @@ u32 throttled_due(u64 dsq, u64 now)
 		struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 		struct task_ctx *t = p ? task_of(p) : NULL;
 
-		more = p && t && (throttle_exempt(p) || task_starved(t, now));
+		more = p && t && (group_exempt(p) || task_starved(t, now));
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return more;

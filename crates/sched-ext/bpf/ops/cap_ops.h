@@ -66,7 +66,7 @@ int set_cap(struct ext_cap_ask *ask)
 	    .granularity_ns = TG_CAP_RUN_MIN_NS,
 	};
 	bool none = terms.hard_ppt == TG_CAP_NONE && terms.soft_ppt == TG_CAP_NONE;
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 	u64 now = now_ns();
 	u32 family = caps_of_gate(ask->cgroup_id, none);
 

@@ -67,7 +67,7 @@ int set_mirror(struct ext_mirror_ask *ask)
 SEC("syscall")
 int set_terms(struct ext_terms_ask *ask)
 {
-	struct ext_control *shared = pool_shared();
+	struct ext_control *shared = ext_shared();
 
 	if (!shared)
 		return 0;

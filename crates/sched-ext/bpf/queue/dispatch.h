@@ -27,8 +27,8 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 	if (limits_used)
 		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
 	if (t->caps[0])
-		run_ns = tg_min(
-		    run_ns, caps_bound(t, throttle_exempt(prev), task_reads_rcu(prev), cpu, now));
+		run_ns = tg_min(run_ns,
+				caps_bound(t, group_exempt(prev), task_reads_rcu(prev), cpu, now));
 	if (!run_ns)
 		return false;
 	set_slice(prev, run_ns);

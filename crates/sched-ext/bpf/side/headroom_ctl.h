@@ -23,7 +23,6 @@ struct headroom {
 	struct tg_headroom law;
 	struct tg_headroom_sample sample;
 	struct tg_headroom_decision decision;
-	u64 now_ns;
 	u64 last_ns; /* of the step before; 0: there was none */
 	u64 quiet_ns;
 	u64 fired_ns; /* when the timer last fired, or was set again */
@@ -168,8 +167,7 @@ INLINE void headroom_init(u32 headroom_ppm, u32 tolerance_ppm)
 /* Takes in what the loader asks. */
 INLINE void headroom_terms(void)
 {
-	u32 zero = 0;
-	struct ext_control *asked = bpf_map_lookup_elem(&control, &zero);
+	struct ext_control *asked = ext_shared();
 
 	if (!asked)
 		return;

@@ -82,8 +82,7 @@ INLINE bool side_comes_first(s32 cpu)
 /* Whether a task that wakes is side work; one that is not may be sent to an idle CPU at once. */
 INLINE bool task_is_side(struct task_struct *p)
 {
-	u32 zero = 0;
-	struct ext_control *asked = bpf_map_lookup_elem(&control, &zero);
+	struct ext_control *asked = ext_shared();
 	struct task_ctx *t = asked && asked->side_gates ? task_of(p) : NULL;
 
 	if (!t)
