@@ -22,8 +22,7 @@ pub fn accounts_for(cpus: u32) -> u32 {
     (ROOM_BYTES / (size_of::<Account>() as u32 * cpus)).clamp(ACCOUNTS_LEAST, MOST)
 }
 
-/// CPU time used, and delays, since the gate was set (or, of tasks without one, since the scheduler
-/// was loaded).
+/// CPU time used, and delays, since the gate was set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkStat {
     /// CPU time as main or neutral work.
