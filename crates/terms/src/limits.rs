@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::refusal::Refusal;
 use crate::units::{CpuAmount, Share, TimeSpan, is_decimal};
-use crate::values::{Value, words};
+use crate::values::{Value, shown, words};
 
 /// The kernel refuses quotas below this (`min_cfs_quota_period`).
 const QUOTA_MIN: TimeSpan = TimeSpan::from_millis(1);
@@ -39,15 +39,7 @@ impl Quota {
     }
 }
 
-impl fmt::Display for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Quota::None => f.write_str("none"),
-            Quota::Time(span) => span.fmt(f),
-            Quota::Cpus(cpus) => cpus.fmt(f),
-        }
-    }
-}
+shown!(Quota: None = "none"; Time, Cpus);
 
 impl Value for Quota {
     fn parse(text: &str) -> Result<Quota, Refusal> {
@@ -90,14 +82,7 @@ impl Burst {
     pub const NONE: Burst = Burst::Of(TimeSpan::from_nanos(0));
 }
 
-impl fmt::Display for Burst {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Burst::Of(span) => span.fmt(f),
-            Burst::Max => f.write_str("max"),
-        }
-    }
-}
+shown!(Burst: Max = "max"; Of);
 
 impl Value for Burst {
     fn parse(text: &str) -> Result<Burst, Refusal> {

@@ -59,6 +59,21 @@ macro_rules! words {
 }
 pub(crate) use words;
 
+/// How an enum is shown whose values are words, and values of other types.
+macro_rules! shown {
+    ($Type:ident: $($Word:ident = $word:literal),+; $($Of:ident),+) => {
+        impl std::fmt::Display for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $($Type::$Word => f.write_str($word),)+
+                    $($Type::$Of(value) => value.fmt(f),)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use shown;
+
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -90,14 +105,7 @@ impl Headroom {
     }
 }
 
-impl fmt::Display for Headroom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Headroom::None => f.write_str("none"),
-            Headroom::Of(share) => share.fmt(f),
-        }
-    }
-}
+shown!(Headroom: None = "none"; Of);
 
 impl Value for Headroom {
     fn parse(text: &str) -> Result<Headroom, Refusal> {
@@ -155,14 +163,7 @@ pub enum Weight {
     Idle,
 }
 
-impl fmt::Display for Weight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Weight::Of(weight) => weight.fmt(f),
-            Weight::Idle => f.write_str("idle"),
-        }
-    }
-}
+shown!(Weight: Idle = "idle"; Of);
 
 impl Value for Weight {
     fn parse(text: &str) -> Result<Weight, Refusal> {
@@ -259,14 +260,7 @@ pub enum ApiListen {
     At(SocketAddr),
 }
 
-impl fmt::Display for ApiListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ApiListen::Off => f.write_str("off"),
-            ApiListen::At(address) => address.fmt(f),
-        }
-    }
-}
+shown!(ApiListen: Off = "off"; At);
 
 impl Value for ApiListen {
     fn parse(text: &str) -> Result<ApiListen, Refusal> {
@@ -289,14 +283,7 @@ pub enum LoopPeriod {
     Every(TimeSpan),
 }
 
-impl fmt::Display for LoopPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoopPeriod::Auto => f.write_str("auto"),
-            LoopPeriod::Every(span) => span.fmt(f),
-        }
-    }
-}
+shown!(LoopPeriod: Auto = "auto"; Every);
 
 /// A whole number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
