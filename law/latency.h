@@ -12,14 +12,9 @@
  * A hint decides when CPU time comes and not how much: runqueue.h counts it only for a
  * task that is not ahead of its share by more than a quarter of a slice.
  *
- * The offset is not divided by the weight: every task of a hint is moved equally. A forked
- * task has its parent's hint, or 0 with `latency_inherit = no`.
- *
  * On a stock kernel the same hint becomes a slice for sched_setattr (6.12 and
- * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range (from a
- * base slice of 3 ms it ends at -16 and 16); a slice changes how long a task runs as well
- * as when, which the offset does not. A task that has a slice of its own, from any
- * program, has asked for that hint.
+ * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range;
+ * and a task that has a slice of its own, from any program, has asked for that hint.
  *
  * Virtual time wraps, as in the kernel: two times compare by their difference,
  * right while they are less than 2^63 ns apart. Periods up to TG_LATENCY_PERIOD_MAX_NS

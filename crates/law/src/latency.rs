@@ -1,4 +1,5 @@
-//! Latency hints: -20 (first) to 19 (last), a bounded offset of the deadline (`law/latency.h`).
+//! Latency hints: -20 (first) to 19 (last), a bounded offset of the deadline (`law/latency.h`,
+//! `law/latency.md`).
 //!
 //! A hint says when a task gets its CPU time, never how much. Virtual times are `u64` that wrap, as
 //! in the kernel.
