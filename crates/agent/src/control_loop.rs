@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::control::{Control, Demand};
-use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
+use tidegate_engine::quota_planner::{PERIOD_US, bandwidth_for};
 use tidegate_engine::sense::Meters;
 use tidegate_engine::sync::lock;
 
@@ -98,6 +98,5 @@ impl ControlLoop {
 }
 
 fn quota_of(rate_ucpu: u64) -> Bandwidth {
-    let periods = QuotaPlannerConfig::default();
-    bandwidth_for(rate_ucpu, periods.period_us, periods.period_max_us)
+    bandwidth_for(rate_ucpu, PERIOD_US)
 }

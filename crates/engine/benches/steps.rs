@@ -7,7 +7,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError, Control, Demand, QuotaTarget};
-use tidegate_engine::quota_planner::{QuotaPlanner, QuotaPlannerConfig, WriteBudget};
+use tidegate_engine::quota_planner::{QuotaPlanner, WriteBudget};
 use tidegate_engine::sense::{Counters, Group, SenseError, Sensor};
 use tidegate_law::HeadroomDecision;
 
@@ -124,9 +124,8 @@ fn control_step(criterion: &mut Criterion) {
 
 fn planner(criterion: &mut Criterion) {
     criterion.bench_function("planner", |bencher| {
-        let config = QuotaPlannerConfig::default();
-        let mut budget = WriteBudget::new(config.writes_per_s_max);
-        let mut planner = QuotaPlanner::new(config);
+        let mut budget = WriteBudget::default();
+        let mut planner = QuotaPlanner::new(TICK_NS);
         let mut now_ns = 0;
         bencher.iter(|| {
             now_ns += STEP_NS;

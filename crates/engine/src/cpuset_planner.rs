@@ -12,9 +12,9 @@
 //!   (`core_order.rs`), and each set of `n` cores is part of that of `n + 1`, so that a change
 //!   moves as few threads as it can.
 //! - It grows as soon as the allowance has outgrown it, since side work could not use what it is
-//!   given, and shrinks when less has been enough for [`CpusetPlannerConfig::shrink_after_ns`]: a
+//!   given, and shrinks when less has been enough for [`SHRINK_AFTER_NS`]: a
 //!   change moves threads and takes locks of the whole machine, and main's step is answered by the
-//!   quota. A growth waits for [`CpusetPlannerConfig::grow_gap_ns`] after the last change.
+//!   quota. A growth waits for [`GROW_GAP_NS`] after the last change.
 //! - Only CPUs that are `allowed` (others' cpusets, hotplug) are taken, and never none of them:
 //!   where nothing is allowed there is no plan.
 //!
@@ -25,21 +25,10 @@ use tidegate_cgroup::topology::{Core, Topology};
 
 pub const POLL_NS: u64 = 100_000_000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpusetPlannerConfig {
-    /// A smaller set must have been enough for this long.
-    pub shrink_after_ns: u64,
-    pub grow_gap_ns: u64,
-}
-
-impl Default for CpusetPlannerConfig {
-    fn default() -> Self {
-        Self {
-            shrink_after_ns: 1_000_000_000,
-            grow_gap_ns: 100_000_000,
-        }
-    }
-}
+/// A smaller set must have been enough for this long.
+const SHRINK_AFTER_NS: u64 = 1_000_000_000;
+/// Least time from any change to a growth.
+pub const GROW_GAP_NS: u64 = 100_000_000;
 
 /// Whether side work may have every CPU: no idle was to be kept for a while. A level that comes and
 /// goes with main would else move every process each time.
@@ -63,9 +52,8 @@ impl Release {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CpusetPlanner {
-    config: CpusetPlannerConfig,
     /// Cores in the order in which side work gets them.
     order: CoreOrder,
     cores: Vec<Core>,
@@ -78,18 +66,6 @@ pub struct CpusetPlanner {
 }
 
 impl CpusetPlanner {
-    pub fn new(config: CpusetPlannerConfig) -> Self {
-        Self {
-            config,
-            order: CoreOrder::default(),
-            cores: Vec::new(),
-            allowed: Vec::new(),
-            standing: 0,
-            changed_ns: 0,
-            slack: None,
-        }
-    }
-
     /// The machine, and which of its CPUs side work may have (ascending): at the start, after a
     /// hotplug, when another program's cpuset changed. What stands is planned again where that
     /// makes a difference.
@@ -136,13 +112,13 @@ impl CpusetPlanner {
         }
         if needed >= self.standing {
             self.slack = None;
-            let rested = now_ns.saturating_sub(self.changed_ns) >= self.config.grow_gap_ns;
+            let rested = now_ns.saturating_sub(self.changed_ns) >= GROW_GAP_NS;
             return (needed > self.standing && rested).then(|| self.change(now_ns, needed));
         }
         let (since_ns, most) = self.slack.unwrap_or((now_ns, needed));
         let most = most.max(needed);
         self.slack = Some((since_ns, most));
-        let due = now_ns.saturating_sub(since_ns) >= self.config.shrink_after_ns;
+        let due = now_ns.saturating_sub(since_ns) >= SHRINK_AFTER_NS;
         due.then(|| self.change(now_ns, most))
     }
 

@@ -7,9 +7,9 @@
 //!
 //! - one quota stands; the same value is never written twice in a row, least of all the floor;
 //! - when main steps, it is cut at once (at most one rewrite every
-//!   [`QuotaPlannerConfig::rewrite_min_ns`]);
-//! - raises wait for [`QuotaPlannerConfig::raise_gap_ns`], and lowerings that no detector saw for
-//!   [`QuotaPlannerConfig::lower_gap_ns`], and both for the write budget; they want the change to
+//!   [`REWRITE_MIN_NS`]);
+//! - raises wait for [`RAISE_GAP_NS`], and lowerings that no detector saw for
+//!   [`LOWER_GAP_NS`], and both for the write budget; they want the change to
 //!   be worth a write (the deadband);
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
@@ -26,53 +26,28 @@ use tidegate_law::{HeadroomDecision, Reason};
 /// An allowance of this much is no limit: side work is kept back by its CPUs.
 pub const FREE_UCPU: u64 = u64::MAX;
 
-/// Tuning of a planner; `law/headroom.md` gives the reason for each default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaPlannerConfig {
-    /// The kernel's tick (1/HZ): how late enforcement is after a write.
-    pub tick_ns: u64,
-    /// Period of quotas large enough for it.
-    pub period_us: u64,
-    /// Longest period near the floor.
-    pub period_max_us: u64,
-    /// Least time between two writes, cuts included.
-    pub rewrite_min_ns: u64,
-    /// Least time from any write to a lowering that is not a cut.
-    pub lower_gap_ns: u64,
-    /// Least time from any write to a raise.
-    pub raise_gap_ns: u64,
-    /// A change smaller than this is not worth a write, least and most (noise decides); of the
-    /// domain.
-    pub deadband_min_ppm: u32,
-    /// See [`QuotaPlannerConfig::deadband_min_ppm`].
-    pub deadband_max_ppm: u32,
-    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and
-    /// once it has lasted for 50 ms; of the domain.
-    pub correct_ppm: u32,
-    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the
-    /// domain.
-    pub large_ppm: u32,
-    /// Writes in any second, above which only cuts and their taking back pass.
-    pub writes_per_s_max: u32,
-}
+// `law/headroom.md` gives the reason for each of these.
 
-impl Default for QuotaPlannerConfig {
-    fn default() -> Self {
-        Self {
-            tick_ns: 4_000_000,
-            period_us: 10_000,
-            period_max_us: 100_000,
-            rewrite_min_ns: 10_000_000,
-            lower_gap_ns: 100_000_000,
-            raise_gap_ns: 250_000_000,
-            deadband_min_ppm: 4_000,
-            deadband_max_ppm: 15_000,
-            correct_ppm: 30_000,
-            large_ppm: 100_000,
-            writes_per_s_max: 5,
-        }
-    }
-}
+/// Period of quotas large enough for it.
+pub const PERIOD_US: u64 = 10_000;
+/// Longest period near the floor.
+const PERIOD_MAX_US: u64 = 100_000;
+/// Least time between two writes, cuts included.
+const REWRITE_MIN_NS: u64 = 10_000_000;
+/// Least time from any write to a lowering that is not a cut.
+const LOWER_GAP_NS: u64 = 100_000_000;
+/// Least time from any write to a raise.
+const RAISE_GAP_NS: u64 = 250_000_000;
+/// A change smaller than this is not worth a write, least and most (noise decides); of the domain.
+const DEADBAND_MIN_PPM: u32 = 4_000;
+const DEADBAND_MAX_PPM: u32 = 15_000;
+/// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it
+/// has lasted for 50 ms; of the domain.
+const CORRECT_PPM: u32 = 30_000;
+/// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
+const LARGE_PPM: u32 = 100_000;
+/// Writes in any second, above which only cuts and their taking back pass.
+const WRITES_PER_S_MAX: u32 = 5;
 
 /// Writes of a second that small corrections leave for a cut and its taking back.
 const SMALL_KEEP: u32 = 2;
@@ -115,7 +90,7 @@ pub fn free_bandwidth(period_us: u64) -> Bandwidth {
     }
 }
 
-/// One step of the planner, at least [`QuotaPlannerConfig::rewrite_min_ns`] after the last write.
+/// One step of the planner, at least [`REWRITE_MIN_NS`] after the last write.
 struct Step<'a> {
     now_ns: u64,
     since_ns: u64,
@@ -130,7 +105,9 @@ fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
 /// Decides when the standing quota of one group is rewritten, and to what.
 #[derive(Clone, Debug)]
 pub struct QuotaPlanner {
-    cfg: QuotaPlannerConfig,
+    /// The kernel's tick (1/HZ): how late enforcement is after a write.
+    tick_ns: u64,
+    period_us: u64,
     standing: Option<Bandwidth>,
     /// The allowance for which it was written. Changes are judged against this, not against the
     /// quota: what a write gave away must not be the reason for the next write.
@@ -152,9 +129,10 @@ pub struct QuotaPlanner {
 
 impl QuotaPlanner {
     /// A planner under which nothing stands yet: its first step writes.
-    pub fn new(cfg: QuotaPlannerConfig) -> Self {
+    pub fn new(tick_ns: u64) -> Self {
         Self {
-            cfg,
+            tick_ns,
+            period_us: PERIOD_US,
             standing: None,
             standing_for_ucpu: 0,
             last_write_ns: None,
@@ -192,7 +170,7 @@ impl QuotaPlanner {
 
     /// The period of quotas large enough for it, from the next write on.
     pub fn set_period_us(&mut self, period_us: u64) {
-        self.cfg.period_us = period_us.min(self.cfg.period_max_us);
+        self.period_us = period_us.min(PERIOD_MAX_US);
     }
 
     /// The limit that the group's own gate asks for (`None` for none), from the next write on; the
@@ -235,14 +213,14 @@ impl QuotaPlanner {
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
-            FREE_UCPU => free_bandwidth(self.cfg.period_us),
-            _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
+            FREE_UCPU => free_bandwidth(self.period_us),
+            _ => bandwidth_for(quota_ucpu, self.period_us),
         });
         self.follow(want_ucpu, decision.reason);
         let since_ns = self
             .last_write_ns
             .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
-        if since_ns < self.cfg.rewrite_min_ns {
+        if since_ns < REWRITE_MIN_NS {
             return None;
         }
         let step = Step {
@@ -295,46 +273,39 @@ impl QuotaPlanner {
     fn deadband_ucpu(&self, decision: &HeadroomDecision) -> u64 {
         decision
             .noise_ucpu
-            .min(part_ucpu(decision, self.cfg.deadband_max_ppm))
-            .max(part_ucpu(decision, self.cfg.deadband_min_ppm))
+            .min(part_ucpu(decision, DEADBAND_MAX_PPM))
+            .max(part_ucpu(decision, DEADBAND_MIN_PPM))
     }
 
     /// Why a drop of the allowance, larger than noise, is to be written now, if it is.
     fn lowering(&self, step: &Step<'_>, drop_ucpu: u64) -> Option<QuotaReason> {
-        let cfg = &self.cfg;
         let part = |ppm| part_ucpu(step.decision, ppm);
-        let corrects =
-            self.last_reason == Some(QuotaReason::Cut) && step.since_ns < cfg.lower_gap_ns;
-        let large_ppm = if corrects {
-            cfg.correct_ppm
-        } else {
-            cfg.large_ppm
-        };
+        let corrects = self.last_reason == Some(QuotaReason::Cut) && step.since_ns < LOWER_GAP_NS;
+        let large_ppm = if corrects { CORRECT_PPM } else { LARGE_PPM };
         // A window that main's step begins in, or a pulse of main, looks like a lowering: later
         // ones tell.
         let lasted_ns = self
             .low_since_ns
             .map_or(0, |since| step.now_ns.saturating_sub(since));
-        let clear = drop_ucpu > part(cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+        let clear = drop_ucpu > part(CORRECT_PPM) && lasted_ns >= CLEAR_NS;
         if self.urgent || clear || drop_ucpu > part(large_ppm) {
             return Some(QuotaReason::Cut);
         }
         let rested =
-            step.since_ns >= cfg.lower_gap_ns && step.budget.may_spend(step.now_ns, SMALL_KEEP);
+            step.since_ns >= LOWER_GAP_NS && step.budget.may_spend(step.now_ns, SMALL_KEEP);
         (lasted_ns > 0 && rested).then_some(QuotaReason::Lower)
     }
 
     /// Why a rise of the allowance is to be written now, if it is. A refuted cut is taken back at
     /// once, and like the cut whatever the budget. What is worth much may use it up.
     fn raising(&self, step: &Step<'_>, rise_ucpu: u64) -> Option<QuotaReason> {
-        let large = rise_ucpu > part_ucpu(step.decision, self.cfg.large_ppm);
+        let large = rise_ucpu > part_ucpu(step.decision, LARGE_PPM);
         let keep = if large { 0 } else { SMALL_KEEP };
         // The law's slope ends within a third of a second: one write at its end, not several on it.
         if step.decision.reason == Reason::Ramp {
             return None;
         }
-        let rested =
-            step.since_ns >= self.cfg.raise_gap_ns && step.budget.may_spend(step.now_ns, keep);
+        let rested = step.since_ns >= RAISE_GAP_NS && step.budget.may_spend(step.now_ns, keep);
         let counts = rise_ucpu > self.deadband_ucpu(step.decision);
         (counts && (self.refuted || rested)).then_some(QuotaReason::Raise)
     }
@@ -344,7 +315,7 @@ impl QuotaPlanner {
     /// at the floor to 7 ms on two CPUs, 23 to 31 ms on eight).
     fn charge(&mut self, decision: &HeadroomDecision, cpus: u32, bandwidth: Bandwidth) {
         let quota_ns = bandwidth.quota_us.unwrap_or(0).saturating_mul(1_000);
-        let tick_ns = (self.cfg.tick_ns / 2).saturating_mul(u64::from(cpus));
+        let tick_ns = (self.tick_ns / 2).saturating_mul(u64::from(cpus));
         let given_ns = tick_ns + (quota_ns / 2).min(tick_ns / 4 * 3);
         let free_ucpu = decision
             .capacity_ucpu
@@ -369,24 +340,23 @@ impl QuotaPlanner {
 /// A budget of writes in any second, for all planners.
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
-    per_s_max: u32,
     times_ns: [Option<u64>; WriteBudget::REMEMBERED],
     next: usize,
 }
 
-impl WriteBudget {
-    /// Writes that are remembered; more than this in a second count as this many.
-    pub const REMEMBERED: usize = 128;
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    /// At most `per_s_max` writes in any second before raises are refused.
-    pub fn new(per_s_max: u32) -> Self {
+impl Default for WriteBudget {
+    fn default() -> Self {
         Self {
-            per_s_max,
             times_ns: [None; Self::REMEMBERED],
             next: 0,
         }
     }
+}
+
+impl WriteBudget {
+    /// Writes that are remembered; more than this in a second count as this many.
+    const REMEMBERED: usize = 128;
+    const SECOND_NS: u64 = 1_000_000_000;
 
     /// Writes in the second before `now_ns`.
     pub fn used(&self, now_ns: u64) -> u32 {
@@ -401,7 +371,7 @@ impl WriteBudget {
 
     /// Whether a write that is not a cut may pass and still leave `kept` writes of this second.
     pub fn may_spend(&self, now_ns: u64, kept: u32) -> bool {
-        self.used(now_ns).saturating_add(kept) < self.per_s_max
+        self.used(now_ns).saturating_add(kept) < WRITES_PER_S_MAX
     }
 
     /// Counts one write. Cuts are counted too, but never refused.
@@ -414,15 +384,15 @@ impl WriteBudget {
 /// The limit without burst that comes nearest to `rate_ucpu` from below.
 ///
 /// The period is `period_us` where the quota is at least 1 ms in it; for smaller rates the quota
-/// is 1 ms and the period stretches, up to `period_max_us` (smaller rates than 1 ms in that get
+/// is 1 ms and the period stretches, up to [`PERIOD_MAX_US`] (smaller rates than 1 ms in that get
 /// 1 ms in that: the kernel has nothing less). Off by at most 1 µs in the period, which is 0.01 %
 /// of a CPU at 10 ms.
-pub fn bandwidth_for(rate_ucpu: u64, period_us: u64, period_max_us: u64) -> Bandwidth {
+pub fn bandwidth_for(rate_ucpu: u64, period_us: u64) -> Bandwidth {
     let quota_us = rate_ucpu.saturating_mul(period_us) / 1_000_000;
     if quota_us >= QUOTA_MIN_US {
         return Bandwidth::limit(quota_us, period_us);
     }
     // 1 ms at `rate_ucpu` lasts 10^9 / rate_ucpu µs; rounded up, so that it gives no more.
     let stretched_us = (QUOTA_MIN_US * 1_000_000).div_ceil(rate_ucpu.max(1));
-    Bandwidth::limit(QUOTA_MIN_US, stretched_us.clamp(period_us, period_max_us))
+    Bandwidth::limit(QUOTA_MIN_US, stretched_us.clamp(period_us, PERIOD_MAX_US))
 }

@@ -18,7 +18,7 @@ use tidegate_cgroup::cpus::format_list;
 use tidegate_cgroup::group::{GatherReport, GroupPath, Groups};
 use tidegate_cgroup::topology::Topology;
 use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
-use tidegate_engine::cpuset_planner::{CpusetPlanner, CpusetPlannerConfig, POLL_NS, Release};
+use tidegate_engine::cpuset_planner::{CpusetPlanner, POLL_NS, Release};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
 use tidegate_terms::{self as terms, Settings};
@@ -76,7 +76,7 @@ impl CpusetController {
             (terms::CpusetMode::Auto, None) => (true, "cpuset = auto".to_owned()),
         };
         Self {
-            planner: CpusetPlanner::new(CpusetPlannerConfig::default()),
+            planner: CpusetPlanner::default(),
             topology,
             wanted,
             why,

@@ -16,7 +16,7 @@ use tidegate_cgroup::sched::tasks::process_lives;
 use tidegate_cgroup::target::HeldProcess;
 use tidegate_engine::ledger::{Entry, Fallback};
 use tidegate_engine::limit::tighter;
-use tidegate_engine::quota_planner::{QuotaPlannerConfig, free_bandwidth};
+use tidegate_engine::quota_planner::{PERIOD_US, free_bandwidth};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::{info, warn};
@@ -157,7 +157,7 @@ fn first_quota(runtime: &Runtime, gate: &Gate) -> FirstQuota {
     } else if headroom_ppm > 0 {
         runtime.control_loop.first(headroom_ppm)
     } else {
-        free_bandwidth(QuotaPlannerConfig::default().period_us)
+        free_bandwidth(PERIOD_US)
     };
     FirstQuota {
         quota,

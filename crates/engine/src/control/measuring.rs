@@ -10,7 +10,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use super::apply::Apply;
 use super::{Control, Quotas};
 use crate::measure::{Experiment, Window};
-use crate::quota_planner::{QuotaPlannerConfig, bandwidth_for};
+use crate::quota_planner::{PERIOD_US, bandwidth_for};
 use crate::sense::WAIT_BUCKETS;
 
 pub(super) struct Measuring {
@@ -140,9 +140,8 @@ impl Control {
             return;
         };
         let is_running = measuring.experiment.is_running();
-        let periods = QuotaPlannerConfig::default();
         let each_ucpu = floor_ucpu / measuring.gates.len().max(1) as u64;
-        let floor = bandwidth_for(each_ucpu, periods.period_us, periods.period_max_us);
+        let floor = bandwidth_for(each_ucpu, PERIOD_US);
         for at in 0..measuring.gates.len() {
             let is_held = is_running && measuring.experiment.holds(at);
             let gate = &mut measuring.gates[at];

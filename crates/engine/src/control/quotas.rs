@@ -10,7 +10,7 @@ use super::apply::Apply;
 use super::meter::Use;
 use super::write_error::WriteError;
 use super::write_log::{Write, WriteLog, describe};
-use crate::quota_planner::{FREE_UCPU, QuotaPlanner, QuotaPlannerConfig, WriteBudget};
+use crate::quota_planner::{FREE_UCPU, PERIOD_US, QuotaPlanner, WriteBudget};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 
@@ -39,10 +39,6 @@ pub struct Target {
 impl Target {
     /// A target about which nothing is known yet: it wants all it gets.
     pub fn new(group: GroupPath, weight: u32, tick_ns: u64) -> Self {
-        let config = QuotaPlannerConfig {
-            tick_ns,
-            ..QuotaPlannerConfig::default()
-        };
         Self {
             group,
             weight,
@@ -50,7 +46,7 @@ impl Target {
             is_awake: true,
             cap_ucpu: u64::MAX,
             before_ucpu: u64::MAX,
-            planner: QuotaPlanner::new(config),
+            planner: QuotaPlanner::new(tick_ns),
             relief: Relief::default(),
             is_held: false,
             class_error: WriteError::default(),
@@ -116,13 +112,10 @@ pub struct QuotaTarget {
 /// a period of 10 ms, gates of 100 and 300 get nearly equal parts; with 100 ms, nearly theirs
 /// (quota-weights in `lab/sim/tests/kernel.txt`).
 fn period_us(unequal: bool) -> u64 {
-    if unequal {
-        50_000
-    } else {
-        QuotaPlannerConfig::default().period_us
-    }
+    if unequal { 50_000 } else { PERIOD_US }
 }
 
+#[derive(Default)]
 pub struct Quotas {
     targets: Vec<Target>,
     wanted: Vec<Wanted>,
@@ -135,21 +128,6 @@ pub struct Quotas {
     /// Groups whose quota another program insists on, until their gate is set again or ends.
     left_alone: BTreeSet<GroupPath>,
     pub log: WriteLog,
-}
-
-impl Default for Quotas {
-    fn default() -> Self {
-        Self {
-            targets: Vec::new(),
-            wanted: Vec::new(),
-            given_ucpu: Vec::new(),
-            budget: WriteBudget::new(QuotaPlannerConfig::default().writes_per_s_max),
-            floor_span: Use::default(),
-            failed_cuts: 0,
-            left_alone: BTreeSet::new(),
-            log: WriteLog::default(),
-        }
-    }
 }
 
 impl Quotas {

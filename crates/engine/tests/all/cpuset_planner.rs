@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidegate_cgroup::topology::{Core, Topology};
-use tidegate_engine::cpuset_planner::{CpusetPlanner, CpusetPlannerConfig};
+use tidegate_engine::cpuset_planner::{CpusetPlanner, GROW_GAP_NS};
 
 const MS: u64 = 1_000_000;
 const CPU: u64 = 1_000_000;
@@ -18,7 +18,7 @@ fn machine(llcs: u32, cores: u32, threads: u32) -> Topology {
 }
 
 fn planner_of(topology: &Topology, allowed: &[u32]) -> CpusetPlanner {
-    let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
+    let mut planner = CpusetPlanner::default();
     planner.set_cpus(topology, allowed);
     planner
 }
@@ -63,14 +63,6 @@ fn what_is_forgotten_is_planned_anew() {
     assert_eq!(planner.step(4 * MS, 2 * CPU).unwrap(), [0, 1]);
 }
 
-#[test]
-fn where_no_cpu_is_allowed_there_is_no_plan() {
-    let topology = machine(1, 4, 1);
-    let mut planner = planner_of(&topology, &[]);
-    assert_eq!(planner.step(0, CPU), None);
-    assert!(planner.standing().is_empty());
-}
-
 /// Main's time by CPU after `looks` seconds: all of it on the CPUs `on`.
 fn main_ns(on: std::ops::Range<usize>, looks: u64) -> Vec<u64> {
     let mut times = vec![0; 16];
@@ -81,17 +73,12 @@ fn main_ns(on: std::ops::Range<usize>, looks: u64) -> Vec<u64> {
 #[test]
 fn side_work_gets_the_cores_of_other_caches_than_mains() {
     // Cores 0 to 3 in one cache, 4 to 7 in the other; no siblings.
-    let core = |nth: u32| Core {
-        llc: nth / 4 * 4,
-        cpus: vec![nth],
-    };
-    let topology = Topology::new((0..8).map(core).collect());
+    let topology = machine(2, 4, 1);
     let first = |planner: &mut CpusetPlanner, now_ns| {
         planner.step(now_ns, 2 * CPU);
         planner.standing()
     };
-    let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
-    planner.set_cpus(&topology, &topology.cpus());
+    let mut planner = planner_of(&topology, &topology.cpus());
     assert_eq!(first(&mut planner, 0), [6, 7], "nobody tells");
     planner.note_main(&main_ns(4..8, 0));
     planner.note_main(&main_ns(4..8, 1));
@@ -112,13 +99,8 @@ fn side_work_gets_the_cores_of_other_caches_than_mains() {
 
 #[test]
 fn caches_that_main_uses_alike_are_not_exchanged() {
-    let core = |nth: u32| Core {
-        llc: nth / 4 * 4,
-        cpus: vec![nth],
-    };
-    let topology = Topology::new((0..8).map(core).collect());
-    let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
-    planner.set_cpus(&topology, &topology.cpus());
+    let topology = machine(2, 4, 1);
+    let mut planner = planner_of(&topology, &topology.cpus());
     let mut times = vec![0_u64; 8];
     let mut changes = 0;
     for look in 0..50_u64 {
@@ -154,7 +136,7 @@ proptest! {
             now_ns += wait_ns;
             let plan = planner.step(now_ns, allowance_ucpu);
             if allowed.is_empty() {
-                prop_assert!(plan.is_none());
+                prop_assert!(plan.is_none() && planner.standing().is_empty());
                 continue;
             }
             if let Some(cpus) = plan {
@@ -171,14 +153,14 @@ proptest! {
                 let shrunk = cpus.iter().all(|cpu| stands.contains(cpu));
                 prop_assert!(grown || shrunk);
                 prop_assert!(cpus != stands);
-                let rested = now_ns - changed_ns >= CpusetPlannerConfig::default().grow_gap_ns;
+                let rested = now_ns - changed_ns >= GROW_GAP_NS;
                 prop_assert!(stands.is_empty() || rested);
                 changed_ns = now_ns;
                 stands = cpus;
             }
             prop_assert_eq!(&planner.standing(), &stands);
             let room_ucpu = stands.len() as u64 * CPU;
-            let rested = now_ns - changed_ns >= CpusetPlannerConfig::default().grow_gap_ns;
+            let rested = now_ns - changed_ns >= GROW_GAP_NS;
             let full = stands.len() == allowed.len();
             prop_assert!(room_ucpu >= allowance_ucpu || full || !rested, "{stands:?}");
         }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_engine::quota_planner::{
-    QuotaPlan, QuotaPlanner, QuotaPlannerConfig, QuotaReason, WriteBudget, bandwidth_for,
+    QuotaPlan, QuotaPlanner, QuotaReason, WriteBudget, bandwidth_for,
 };
 use tidegate_law::{HeadroomDecision, Reason};
 
@@ -35,8 +35,8 @@ struct Alone {
 impl Alone {
     fn new() -> Self {
         Self {
-            planner: QuotaPlanner::new(QuotaPlannerConfig::default()),
-            budget: WriteBudget::new(5),
+            planner: QuotaPlanner::new(4 * MS),
+            budget: WriteBudget::default(),
         }
     }
 
@@ -165,7 +165,7 @@ fn whoever_writes_beside_us_is_answered_once_told() {
 #[test]
 fn a_shared_budget_is_one_for_all() {
     let mut planners: Vec<QuotaPlanner> = (0..8).map(|_| standing(100_000).0.planner).collect();
-    let mut budget = WriteBudget::new(5);
+    let mut budget = WriteBudget::default();
     let mut step = |planner: &mut QuotaPlanner, at_ms: u64, decision: &HeadroomDecision| {
         planner.step(at_ms * MS, decision, 2, &mut budget).is_some()
     };
@@ -186,7 +186,7 @@ proptest! {
     /// periods that every kernel takes.
     #[test]
     fn quota_and_period_give_the_rate(rate_ucpu in 0..8_192_000_000u64) {
-        let got = bandwidth_for(rate_ucpu, 10_000, 100_000);
+        let got = bandwidth_for(rate_ucpu, 10_000);
         let quota_us = got.quota_us.unwrap();
         prop_assert!(quota_us >= 1_000 && (10_000..=100_000).contains(&got.period_us));
         let rate = quota_us as f64 / got.period_us as f64 * 1e6;

@@ -3,7 +3,7 @@
 
 use tidegate_cgroup::topology::{Core, Topology};
 use tidegate_engine::control::Control;
-use tidegate_engine::cpuset_planner::{CpusetPlanner, CpusetPlannerConfig, POLL_NS, Release};
+use tidegate_engine::cpuset_planner::{CpusetPlanner, POLL_NS, Release};
 
 use super::terms::Side;
 use crate::machine::Machine;
@@ -38,7 +38,7 @@ impl Cores {
         };
         let topology = Topology::new((0..topology.cores()).map(core).collect());
         let allowed = side.cpus.as_ref().map_or_else(|| topology.cpus(), numbers);
-        let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
+        let mut planner = CpusetPlanner::default();
         planner.set_cpus(&topology, &allowed);
         Some(Self {
             side: side.group,

@@ -17,7 +17,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Control, QuotaTarget, SHARED_CORES_PPM, SoftCapped};
 use tidegate_engine::limit::tighter;
 use tidegate_engine::measure::{Experiment, Findings, State, Switched};
-use tidegate_engine::quota_planner::{QuotaPlannerConfig, bandwidth_for};
+use tidegate_engine::quota_planner::{PERIOD_US, bandwidth_for};
 
 use crate::controller::Controller;
 use crate::machine::Machine;
@@ -192,8 +192,7 @@ impl CgroupEngine {
         let cpus = machine.cpus();
         let demand = self.control.demand();
         let floor_ucpu = (u64::from(cpus) * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        let periods = QuotaPlannerConfig::default();
-        let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
+        let floor = bandwidth_for(floor_ucpu, PERIOD_US);
         let mut limited = Vec::new();
         for side in &self.side {
             self.yields.set(machine, side.group, true)?;
