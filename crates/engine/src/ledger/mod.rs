@@ -54,13 +54,6 @@ pub enum LedgerError {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    pub adopted: usize,
-    pub other_boot: usize,
-    pub gone: Vec<Entry>,
-    /// Entries whose group is another by now (same path, another inode), dropped.
-    pub replaced: Vec<Entry>,
-    /// Entries that this version cannot read, kept as they are.
-    pub unread: usize,
     pub set_aside: Option<PathBuf>,
     pub alerts: Vec<String>,
 }
@@ -114,14 +107,9 @@ impl Ledger {
                 let keep = |id: u64| id >= next_id || ledger.has(id);
                 ledger.moving.retain(keep);
             }
-            Some(stored) => {
-                report.other_boot = stored.entries.len();
-                ledger.moving.retain(|_| false);
-            }
-            None if report.set_aside.is_some() => ledger.moving.retain(|_| false),
-            None => {}
+            None if report.set_aside.is_none() => {}
+            Some(_) | None => ledger.moving.retain(|_| false),
         }
-        report.adopted = ledger.entries.all().len();
         Ok((ledger, report))
     }
 
@@ -179,15 +167,14 @@ impl Ledger {
             {
                 if process_lives(&*self.fs, task.tid, task.start_ticks) {
                     self.entries.put(entry);
-                } else {
-                    report.gone.push(entry);
                 }
                 continue;
             }
             match groups.id(&entry.group) {
                 Ok(id) if id == entry.group_id => self.entries.put(entry),
-                Ok(_) => report.replaced.push(entry),
-                Err(error) if error.is_gone() => report.gone.push(entry),
+                // Another group of that name, or none.
+                Ok(_) => {}
+                Err(error) if error.is_gone() => {}
                 Err(error) => {
                     // It may be ours: kept, and tried again when it is restored.
                     report
@@ -207,7 +194,6 @@ impl Ledger {
             if entry.has_lost_its_group(groups) {
                 continue;
             }
-            report.unread += 1;
             report.alerts.push(format!(
                 "ledger: {entry} was made by another version and cannot be undone by this one; kept for that version"
             ));
@@ -338,15 +324,8 @@ impl Ledger {
         wanted.map(|entry| entry.id).collect()
     }
 
-    /// Puts back everything, newest first (so that a group is emptied before it is removed, and
-    /// parents come after their children), and forgets what is settled.
-    pub fn restore_all(&mut self, groups: &Groups) -> Vec<(Entry, Outcome)> {
-        let all = self.ids_where(|_| true);
-        self.restore(groups, &all)
-    }
-
-    /// Puts back the entries with these numbers, the last first, and forgets those that are
-    /// settled.
+    /// Puts back the entries with these numbers, the last first (so that a group is emptied before
+    /// it is removed, and parents come after their children), and forgets those that are settled.
     pub fn restore(&mut self, groups: &Groups, ids: &[u64]) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
         let mut order = RestoreOrder::default();

@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use crate::in_place::PlaceInPlace;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::ProcessRef;
@@ -77,11 +76,11 @@ fn life(bed: &Bed, group: &GroupPath, batched: bool) -> Option<()> {
         placement,
     };
     ledger.record(entry(group, change)?).ok()?;
-    bed.groups
-        .place_in_place(7, "tidegate-job", &path("/tidegate-side/job"))
+    bed.place_in_place(7, "tidegate-job", &path("/tidegate-side/job"))
         .ok()?;
+    let all = ledger.ids_where(|_| true);
     let unsettled = ledger
-        .restore_all(&bed.groups)
+        .restore(&bed.groups, &all)
         .into_iter()
         .any(|(_, outcome)| !outcome.is_settled());
     (!unsettled).then_some(())?;
@@ -105,7 +104,7 @@ fn repaired(bed: &Bed, group: &GroupPath, when: &str) {
         report.set_aside.is_none(),
         "{when}: a reader sees the old or the new file whole"
     );
-    for (entry, outcome) in ledger.restore_all(&bed.groups) {
+    for (entry, outcome) in ledger.restore(&bed.groups, &ledger.ids_where(|_| true)) {
         assert!(outcome.is_settled(), "{when}: {entry:?}: {outcome:?}");
         assert!(
             !matches!(outcome, Outcome::NotOurs { .. }),
@@ -122,7 +121,11 @@ fn repaired(bed: &Bed, group: &GroupPath, when: &str) {
     assert_eq!(home.as_ref(), Some(group), "{when}");
     assert_eq!(own_groups(&bed.groups, "tidegate").unwrap(), [], "{when}");
     let (mut ledger, _) = bed.open();
-    assert_eq!(ledger.restore_all(&bed.groups), [], "{when}: idempotent");
+    assert_eq!(
+        ledger.restore(&bed.groups, &ledger.ids_where(|_| true)),
+        [],
+        "{when}: idempotent"
+    );
 }
 
 /// Machines, and whether the ledger is kept in a batch.
