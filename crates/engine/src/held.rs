@@ -189,11 +189,9 @@ mod tests {
             window_ns: 1_000_000_000,
             tasks: TaskCounts {
                 runnable: 1,
-                stopped: 0,
                 run_ns,
                 delay_ns,
-                is_partial: false,
-                is_complete: true,
+                ..TaskCounts::default()
             },
             ..Counted::default()
         }

@@ -307,19 +307,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn parts_of_a_change_are_ours() {
-        let moved = MovingSlot {
-            previous: Bandwidth::limit(1_000, 100_000),
-            intended: Bandwidth::limit(5_000, 10_000),
-        };
-        assert!(moved.may_be(&Bandwidth::limit(1_000, 10_000)));
-        assert!(moved.may_be(&Bandwidth::limit(5_000, 100_000)));
-        assert!(!moved.may_be(&Bandwidth::limit(5_001, 10_000)));
-        assert!(!moved.may_be(&Bandwidth {
-            burst_us: 1,
-            ..Bandwidth::limit(5_000, 10_000)
-        }));
-    }
 }

@@ -163,13 +163,6 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_never_see_an_idle_cpu_do_not_matter_where_there_are_switches() {
-        let mut cpu = Cpu::default();
-        assert_eq!(cpu.advance(38 * MS, (5, 0), 50 * MS), 38 * MS);
-        assert_eq!(cpu.advance(76 * MS, (10, 0), 50 * MS), 38 * MS);
-    }
-
-    #[test]
     fn lines_of_cpus_are_read_and_others_left() {
         let text = b"version 17\ncpu0 1 0 3 4 5 6 700 8 9\ndomain0 MC 3 1 2\ncpu12 0 0 0 0 0 0 12 0 0\ncpu3 1\n";
         let ran: Vec<_> = lines::<9>(text)

@@ -93,24 +93,13 @@ mod tests {
 
     #[test]
     fn a_counter_that_went_back_counts_as_none() {
-        let (old, new) = (
-            Waits {
-                runs: 9,
-                late: 3,
-                wait_ns: 5,
-                unknown: 0,
-            },
-            Waits {
-                runs: 12,
-                late: 1,
-                wait_ns: 9,
-                unknown: 1,
-            },
-        );
-        let since = new.since(&old);
-        assert_eq!(
-            (since.runs, since.late, since.wait_ns, since.unknown),
-            (3, 0, 4, 1)
-        );
+        let waits = |runs, late, wait_ns, unknown| Waits {
+            runs,
+            late,
+            wait_ns,
+            unknown,
+        };
+        let since = waits(12, 1, 9, 1).since(&waits(9, 3, 5, 0));
+        assert_eq!(since, waits(3, 0, 4, 1));
     }
 }

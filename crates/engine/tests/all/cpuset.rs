@@ -9,45 +9,41 @@ use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::{GatherReport, GroupPath, Groups};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess};
 use tidegate_cgroup::{KernelFs, RealFs};
-use tidegate_engine::ledger::{Change, Fallback, Ledger, Moving, NewEntry, Outcome};
+use tidegate_engine::ledger::{Change, Fallback, Outcome};
+
+use crate::support::{Bed, path};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const PIDS: [i32; 3] = [201, 202, 203];
 
-fn path(text: &str) -> GroupPath {
-    GroupPath::parse(text).unwrap()
-}
-
 /// A machine of 8 CPUs with a side root that has two gates and a process in each; one process is
 /// elsewhere.
-fn bed(fake: FakeFs) -> (Arc<FakeFs>, Groups, GroupPath) {
-    let fake = Arc::new(fake);
+fn bed(fake: FakeFs) -> (Bed, GroupPath) {
     fake.set_file(ONLINE, "0-7\n");
     for pid in PIDS {
         fake.add_process(FakeProcess::new(pid));
     }
-    let machine = discover(&*fake, None).unwrap();
-    let groups = Groups::new(Arc::clone(&fake) as Arc<dyn KernelFs>, &machine);
-    assert_eq!(groups.cpuset_refusal(), None);
-    let root = path("/tg-side");
+    let bed = Bed::new(fake);
+    assert_eq!(bed.groups.cpuset_refusal(), None);
     for (gate, pid) in [("/tg-side/a", PIDS[0]), ("/tg-side/b", PIDS[1])] {
-        groups.create(&path(gate)).unwrap();
-        groups.place(&path(gate), pid).unwrap();
+        bed.groups.create(&path(gate)).unwrap();
+        bed.groups.place(&path(gate), pid).unwrap();
     }
-    (fake, groups, root)
+    (bed, path("/tg-side"))
 }
 
-fn v1() -> (Arc<FakeFs>, Groups, GroupPath) {
+fn v1() -> (Bed, GroupPath) {
     bed(FakeFs::mixed_with_cpuset())
 }
 
-fn v2() -> (Arc<FakeFs>, Groups, GroupPath) {
+fn v2() -> (Bed, GroupPath) {
     bed(FakeFs::v2())
 }
 
 #[test]
 fn v1_leaves_a_process_in_the_cpuset_that_somebody_gave_it() {
-    let (fake, groups, root) = v1();
+    let (bed, root) = v1();
+    let (fake, groups) = (bed.fs.inner(), &bed.groups);
     let theirs = "/sys/fs/cgroup/cpuset/theirs";
     fake.mkdir(Path::new(theirs)).unwrap();
     for (name, value) in [
@@ -72,7 +68,8 @@ fn v1_leaves_a_process_in_the_cpuset_that_somebody_gave_it() {
 
 #[test]
 fn v1_lets_out_who_has_left_the_group() {
-    let (fake, groups, root) = v1();
+    let (bed, root) = v1();
+    let (fake, groups) = (bed.fs.inner(), &bed.groups);
     groups.open_cpuset(&root).unwrap();
     groups.gather_cpuset(&root).unwrap();
     let confined = "/sys/fs/cgroup/cpuset/tg-side/cgroup.procs";
@@ -88,7 +85,8 @@ fn v1_lets_out_who_has_left_the_group() {
 
 #[test]
 fn v2_confines_the_group_itself_within_what_its_parent_has() {
-    let (fake, groups, root) = v2();
+    let (bed, root) = v2();
+    let (fake, groups) = (bed.fs.inner(), &bed.groups);
     assert!(!groups.has_cpuset(&root));
     groups.open_cpuset(&root).unwrap();
     assert!(
@@ -117,9 +115,9 @@ fn v2_confines_the_group_itself_within_what_its_parent_has() {
 
 #[test]
 fn nobody_is_confined_to_nothing() {
-    for (_, groups, root) in [v1(), v2()] {
-        groups.open_cpuset(&root).unwrap();
-        let message = groups.set_cpuset(&root, &[]).unwrap_err().to_string();
+    for (bed, root) in [v1(), v2()] {
+        bed.groups.open_cpuset(&root).unwrap();
+        let message = bed.groups.set_cpuset(&root, &[]).unwrap_err().to_string();
         assert!(message.contains("without CPUs"), "{message}");
     }
 }
@@ -135,33 +133,20 @@ fn a_machine_without_the_controller_says_so() {
 /// The ledger of an agent that died while it confined a group restores the group's earlier cpuset.
 #[test]
 fn what_stood_before_us_comes_back() {
-    let (fake, groups, root) = v2();
-    groups.open_cpuset(&root).unwrap();
-    groups.set_cpuset(&root, &[0, 1, 2]).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let open = || {
-        let moving = Moving::open(&dir.path().join("moving")).unwrap();
-        let fs = Arc::clone(&fake) as Arc<dyn KernelFs>;
-        Ledger::open(fs, Path::new("/run/tg"), moving, &groups)
-            .unwrap()
-            .0
-    };
+    let (bed, root) = v2();
+    bed.groups.open_cpuset(&root).unwrap();
+    bed.groups.set_cpuset(&root, &[0, 1, 2]).unwrap();
     let change = Change::Cpuset {
         was: vec![0, 1, 2],
         previous: vec![0, 1, 2],
         ours: vec![6, 7],
     };
-    let entry = NewEntry {
-        gate: String::new(),
-        group: root.clone(),
-        group_id: groups.id(&root).unwrap(),
-        change,
-        fallback: Fallback::Stay,
-    };
-    open().record(entry).unwrap();
-    groups.set_cpuset(&root, &[6, 7]).unwrap();
-    assert_eq!(open().restore_all(&groups)[0].1, Outcome::Restored);
-    assert_eq!(groups.cpuset(&root).unwrap(), [0, 1, 2]);
+    let entry = bed.entry(&root, change, Fallback::Stay);
+    let id = bed.open().0.record(entry).unwrap();
+    bed.groups.set_cpuset(&root, &[6, 7]).unwrap();
+    let outcomes = bed.open().0.restore(&bed.groups, &[id]);
+    assert_eq!(outcomes[0].1, Outcome::Restored);
+    assert_eq!(bed.groups.cpuset(&root).unwrap(), [0, 1, 2]);
 }
 
 /// On this machine, as root: a process is confined, as its own affinity tells, and let go.

@@ -56,24 +56,6 @@ fn a_change_of_quota_is_one_write() {
     }
 }
 
-#[test]
-fn idle_and_weight_come_back_in_order() {
-    for fake in [FakeFs::mixed(), FakeFs::v2()] {
-        let bed = Bed::new(fake);
-        let group = path("/g");
-        bed.groups.create(&group).unwrap();
-        bed.groups.set_weight(&group, 250).unwrap();
-        let saved = bed.groups.class(&group).unwrap();
-        bed.groups.set_idle(&group, true).unwrap();
-        assert!(bed.groups.set_weight(&group, 5).is_err());
-        class::restore_class(&bed.groups, &group, &saved).unwrap();
-        assert_eq!(bed.groups.class(&group).unwrap(), saved);
-        assert_eq!(bed.groups.weight(&group).unwrap(), 250);
-        let nothing = bed.written(|| class::restore_class(&bed.groups, &group, &saved).unwrap());
-        assert!(nothing.is_empty(), "{nothing:?}");
-    }
-}
-
 /// From 7.3 on a task that waits keeps the weight that it had, until it is put into the queue anew.
 #[test]
 fn tasks_that_wait_take_up_a_weight_that_changed() {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::in_place::PlaceInPlace;
 use tidegate_cgroup::group::{GroupError, GroupPath, PlacementUndo};
 use tidegate_cgroup::testkit::{FakeFs, FakeProcess, Fault, Rule};
 use tidegate_cgroup::{KernelFs, Op};
@@ -99,7 +98,6 @@ fn v2_cannot_split_a_group_that_hands_down_memory() {
     fs.write(Path::new("/sys/fs/cgroup/app/inner/cgroup.procs"), "8")
         .unwrap();
     let error = bed
-        .groups
         .place_in_place(7, "tidegate-job", &path("/unused"))
         .unwrap_err();
     assert!(error.to_string().contains("cgroup:/app"), "{error}");
@@ -114,7 +112,6 @@ fn v2_in_the_root_group_takes_a_plain_child() {
     let bed = Bed::new(FakeFs::v2());
     bed.fs.inner().add_process(FakeProcess::new(7));
     let placed = bed
-        .groups
         .place_in_place(7, "tidegate-job", &path("/unused"))
         .unwrap();
     assert_eq!(placed.group, path("/tidegate-job"));
@@ -132,7 +129,6 @@ fn v2_in_the_root_group_takes_a_plain_child() {
 fn others_limits_below_survive_our_leaving() {
     let bed = service();
     let placed = bed
-        .groups
         .place_in_place(7, "tidegate-job", &path("/unused"))
         .unwrap();
     bed.fs
@@ -158,7 +154,6 @@ fn a_process_whose_home_has_no_name_here_is_not_borrowed() {
             .inner()
             .set_file("/proc/7/cgroup", "2:cpuacct:/../x\n1:cpu:/../x\n0::/../x\n");
         let error = bed
-            .groups
             .place_in_place(7, "job", &path("/tidegate-side/job"))
             .unwrap_err();
         assert!(
@@ -177,7 +172,6 @@ fn a_v1_process_goes_to_the_side_root_and_back() {
     bed.groups.create(&path("/app")).unwrap();
     bed.groups.place(&path("/app"), 7).unwrap();
     let placed = bed
-        .groups
         .place_in_place(7, "unused", &path("/tidegate-side/job"))
         .unwrap();
     assert_eq!(
@@ -192,7 +186,6 @@ fn a_v1_process_goes_to_the_side_root_and_back() {
 
     // Its old group is gone meanwhile: the nearest ancestor that is there.
     let placed = bed
-        .groups
         .place_in_place(7, "unused", &path("/tidegate-side/job"))
         .unwrap();
     bed.groups.remove(&path("/app")).unwrap();
@@ -201,7 +194,6 @@ fn a_v1_process_goes_to_the_side_root_and_back() {
 
     // It has exited.
     let placed = bed
-        .groups
         .place_in_place(7, "unused", &path("/tidegate-side/job"))
         .unwrap();
     bed.fs.inner().end_process(7);

@@ -9,7 +9,6 @@ mod fake_is_true;
 mod groups;
 mod groups_faults;
 mod groups_placement;
-mod in_place;
 mod ledger;
 mod ledger_batch;
 mod ledger_death;

@@ -131,21 +131,6 @@ fn beside_others_it_gets_its_cap_and_alone_all() {
 }
 
 #[test]
-fn zero_is_the_background_for_good() {
-    let machine = std::cell::RefCell::new(Machine::new());
-    let mut soft_caps = capped(0);
-    assert!(!soft_caps.is_idle());
-    assert_eq!(go(&mut soft_caps, &machine, (0, 1_000 * MS), true), 0);
-    assert!(soft_caps.is_idle());
-    assert_eq!(machine.borrow().writes, 1);
-    soft_caps.invalidate(&path("/a"));
-    assert!(
-        !soft_caps.is_idle(),
-        "another program ended it: it is written again"
-    );
-}
-
-#[test]
 fn a_cap_rests_once_the_use_was_unknown_for_a_second() {
     let machine = std::cell::RefCell::new(Machine::new());
     let mut soft_caps = capped(10);

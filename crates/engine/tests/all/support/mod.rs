@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
-use tidegate_cgroup::group::{GroupPath, Groups};
+use tidegate_cgroup::group::{GroupPath, GroupResult, Groups, Placement};
 use tidegate_cgroup::testkit::{FakeFs, FaultFs};
 use tidegate_engine::ledger::{Change, Fallback, Ledger, Moving, NewEntry, OpenReport};
 
@@ -71,6 +71,18 @@ impl Bed {
     /// The hierarchies and groups of a process.
     pub fn places_of(&self, pid: i32) -> String {
         self.fs.inner().text(&format!("/proc/{pid}/cgroup"))
+    }
+
+    /// Places a process in place, whole: as the agent does it, without what it writes in between.
+    pub fn place_in_place(&self, pid: i32, name: &str, v1: &GroupPath) -> GroupResult<Placement> {
+        let plan = self.groups.plan_in_place(pid, name, v1)?;
+        let made = self.groups.make_planned(&plan);
+        if let Err(error) = made.and_then(|()| self.groups.place(&plan.group, pid)) {
+            // As an agent's journal does it; what stays is looked at by the test.
+            let _ = self.groups.place_back(&plan);
+            return Err(error);
+        }
+        Ok(plan)
     }
 
     pub fn moving(&self) -> Moving {
