@@ -9,17 +9,17 @@ use std::path::Path;
 use std::process::Stdio;
 
 use tidegate_api::client::Client;
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 
 use crate::paths::{RunDir, open_lock, remedy};
 use crate::process::liveness::{agent_lives, next_agent_lives};
 use crate::process::program::own_program;
 
-pub fn connect(run_dir: &RunDir) -> Result<Client, ApiError> {
+pub fn connect(run_dir: &RunDir) -> ApiResult<Client> {
     Ok(Client::connect(run_dir.socket())?.with_log(run_dir.log()))
 }
 
-pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
+pub fn connect_or_start(run_dir: &RunDir) -> ApiResult<Client> {
     let client = match connect(run_dir) {
         Err(error) if error.kind == ErrorKind::Unreachable => {
             start_agent(run_dir, None)?;
@@ -36,7 +36,7 @@ pub fn connect_or_start(run_dir: &RunDir) -> Result<Client, ApiError> {
 /// The caller may exec another program next, so the agent must not stay its child: `agent run
 /// --on-demand` forks and its first process, which is waited for here, leaves at once. The agent
 /// reports over its standard output, which it then turns into its log.
-pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ApiError> {
+pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> ApiResult<()> {
     run_dir.make().map_err(|why| failed(&why.to_string()))?;
     // Two `run`s at once: the second waits here and then finds the first one's agent.
     let lock_path = run_dir.start_lock();

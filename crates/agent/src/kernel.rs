@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::{CgroupVersion, Machine};
@@ -144,11 +144,7 @@ impl Kernel {
     }
 
     /// PID reuse between the look-up and the move is detected: the later process goes back.
-    pub(crate) fn check_moved(
-        &self,
-        placement: &Placement,
-        held: &HeldProcess,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn check_moved(&self, placement: &Placement, held: &HeldProcess) -> ApiResult<()> {
         let pid = placement.pid;
         if held.is_same(&*self.fs) {
             return Ok(());
@@ -162,7 +158,7 @@ impl Kernel {
     }
 
     /// Refuses one of our top groups that an agent with another run directory has.
-    pub(crate) fn own_root(&self, root: &GroupPath) -> Result<(), ApiError> {
+    pub(crate) fn own_root(&self, root: &GroupPath) -> ApiResult<()> {
         // Only the machine has other agents.
         if !self.fs.is_machine() || !self.groups.exists(root) {
             return Ok(());
@@ -183,7 +179,7 @@ impl Kernel {
     }
 
     /// A group of ours, in the journal as soon as it has an identity.
-    pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
+    pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> ApiResult<()> {
         self.make(group, gate)?;
         let is_root = *group == self.side_root() || *group == self.main_root();
         if is_root {
@@ -193,7 +189,7 @@ impl Kernel {
         }
     }
 
-    fn make(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
+    fn make(&self, group: &GroupPath, gate: &str) -> ApiResult<()> {
         if self.groups.exists(group) {
             return Ok(());
         }
@@ -286,7 +282,7 @@ impl Kernel {
     }
 
     /// The gate of a target, which may also be its name.
-    pub(crate) fn find(&self, gates: &[Gate], target: &str) -> Result<usize, ApiError> {
+    pub(crate) fn find(&self, gates: &[Gate], target: &str) -> ApiResult<usize> {
         find_in(gates, target, |pid, start_ticks| {
             self.process_gone(pid, start_ticks)
         })

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, HeaderValue};
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 
 /// Whether a request names this machine as its host, and comes from no other site's page: a page in
 /// a browser may send it to a loopback address, also under a name of its own.
-pub fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
+pub fn check_host(headers: &HeaderMap) -> ApiResult<()> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if !matches!(site, None | Some(b"same-origin" | b"none")) {
         let error = ApiError::new(ErrorKind::Denied, "tcp: another site's page asks");
@@ -26,7 +26,7 @@ pub fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-fn check_local(address: IpAddr, host: &str) -> Result<(), ApiError> {
+fn check_local(address: IpAddr, host: &str) -> ApiResult<()> {
     match address.is_loopback() {
         true => Ok(()),
         false => Err(wrong_host(host)),

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::target::has_exited;
 use tidegate_terms::{RawTerms, Term};
@@ -192,11 +192,7 @@ pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
 
 /// The target as this process numbers it: a caller in another PID namespace means the process that
 /// it sees under the number.
-pub(crate) fn as_numbered_here(
-    fs: &dyn KernelFs,
-    peer: &Peer,
-    target: &str,
-) -> Result<String, ApiError> {
+pub(crate) fn as_numbered_here(fs: &dyn KernelFs, peer: &Peer, target: &str) -> ApiResult<String> {
     let Some((kind @ ("pid" | "tid"), asked)) = target.split_once(':') else {
         return Ok(target.to_owned());
     };
@@ -266,7 +262,7 @@ pub fn may_give(
     admin: bool,
     owner_uid: u32,
     terms: &BTreeMap<String, String>,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     if admin {
         return Ok(());
     }

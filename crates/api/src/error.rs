@@ -136,6 +136,8 @@ pub struct ApiError {
     pub remedy: Option<String>,
 }
 
+pub type ApiResult<T> = Result<T, ApiError>;
+
 impl ApiError {
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self {

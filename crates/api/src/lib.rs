@@ -26,7 +26,7 @@ pub use calls::{
     UnsetRequest,
 };
 pub use decision::{Decision, GroupDecision, HeldView, Limit};
-pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
+pub use error::{ApiError, ApiResult, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use openapi::openapi;
 pub use table::CALLS;

@@ -1,14 +1,14 @@
 //! Measurements of what side work costs main: started by root or the group `tidegate`, one at a
 //! time, for as long as their client asks after them.
 
-use tidegate_api::{ApiError, ErrorKind, MeasureRequest, MeasureView};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, MeasureRequest, MeasureView};
 
 use crate::agent::Agent;
 use crate::api::reads::admit;
 use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::runtime::measurement;
 
-fn check_admin(peer: &Peer) -> Result<(), ApiError> {
+fn check_admin(peer: &Peer) -> ApiResult<()> {
     match is_admin(peer) {
         true => Ok(()),
         false => {
@@ -18,7 +18,7 @@ fn check_admin(peer: &Peer) -> Result<(), ApiError> {
     }
 }
 
-fn view(agent: &Agent) -> Result<MeasureView, ApiError> {
+fn view(agent: &Agent) -> ApiResult<MeasureView> {
     measurement::view(&agent.runtime).ok_or_else(measurement::none_yet)
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn start(
     agent: &Agent,
     peer: &Peer,
     request: &MeasureRequest,
-) -> Result<MeasureView, ApiError> {
+) -> ApiResult<MeasureView> {
     check_admin(peer)?;
     let gates = agent.gates.lock();
     agent.admit(peer)?;
@@ -36,11 +36,7 @@ pub(crate) fn start(
 }
 
 /// `id`: the number of the caller's own measurement.
-pub(crate) fn read(
-    agent: &Agent,
-    peer: Option<&Peer>,
-    id: Option<u64>,
-) -> Result<MeasureView, ApiError> {
+pub(crate) fn read(agent: &Agent, peer: Option<&Peer>, id: Option<u64>) -> ApiResult<MeasureView> {
     admit(agent, peer)?;
     if let Some(id) = id.filter(|_| peer.is_some_and(is_admin)) {
         measurement::heard(&agent.runtime, id);
@@ -48,7 +44,7 @@ pub(crate) fn read(
     view(agent)
 }
 
-pub(crate) fn end(agent: &Agent, peer: &Peer) -> Result<MeasureView, ApiError> {
+pub(crate) fn end(agent: &Agent, peer: &Peer) -> ApiResult<MeasureView> {
     check_admin(peer)?;
     measurement::end(&agent.runtime)?;
     view(agent)

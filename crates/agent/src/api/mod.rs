@@ -8,7 +8,7 @@ mod targets;
 
 use std::sync::Arc;
 
-use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
+use tidegate_api::{ApiError, ApiResult, Done, ErrorKind, ExplainView, StatusView};
 
 use crate::agent::Agent;
 use crate::kept_policy;
@@ -36,7 +36,7 @@ impl Agent {
         shared.snapshot(detail, now_ns, || self.status_in(detail))
     }
 
-    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
+    pub fn explain(&self, target: &str) -> ApiResult<ExplainView> {
         explain(&self.gates, &self.runtime, &self.life, target)
     }
 
@@ -54,7 +54,7 @@ impl Agent {
         hand_over(&self.gates, &self.runtime, &self.life);
     }
 
-    pub fn stop(&self, peer: &Peer) -> Result<Done, ApiError> {
+    pub fn stop(&self, peer: &Peer) -> ApiResult<Done> {
         if !is_admin(peer) {
             let detail = "stop: without privilege you cannot end the agent";
             return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidegate_api::{ApiError, ErrorKind, EventsView, ExplainView, GateView, StatusView};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, EventsView, ExplainView, GateView, StatusView};
 
 use crate::agent::Agent;
 use crate::peer::{Peer, as_numbered_here, is_admin};
@@ -13,7 +13,7 @@ pub(crate) fn status_for(
     agent: &Agent,
     peer: Option<&Peer>,
     detail: Detail,
-) -> Result<StatusView, ApiError> {
+) -> ApiResult<StatusView> {
     if peer.is_some_and(is_admin) {
         return Ok(agent.status_in(detail));
     }
@@ -31,7 +31,7 @@ pub(crate) fn shared_status_for(agent: &Agent, peer: Option<&Peer>, detail: Deta
 }
 
 /// What metrics are made of: no command is in it.
-pub(crate) fn figures_for(agent: &Agent, peer: Option<&Peer>) -> Result<Arc<StatusView>, ApiError> {
+pub(crate) fn figures_for(agent: &Agent, peer: Option<&Peer>) -> ApiResult<Arc<StatusView>> {
     if peer.is_some_and(is_admin) {
         return Ok(Arc::new(agent.status_in(Detail::Figures)));
     }
@@ -40,7 +40,7 @@ pub(crate) fn figures_for(agent: &Agent, peer: Option<&Peer>) -> Result<Arc<Stat
 }
 
 /// Whether the control loop has made a step, and is not late beyond its lease.
-pub(crate) fn check_ready(agent: &Agent) -> Result<(), ApiError> {
+pub(crate) fn check_ready(agent: &Agent) -> ApiResult<()> {
     let control_loop = &agent.runtime.control_loop;
     let steps = control_loop.lock().steps;
     let now_ns = agent.runtime.kernel.clock.now_ns();
@@ -61,7 +61,7 @@ pub(crate) fn explain_for(
     agent: &Agent,
     peer: Option<&Peer>,
     target: &str,
-) -> Result<ExplainView, ApiError> {
+) -> ApiResult<ExplainView> {
     let is_admin = peer.is_some_and(is_admin);
     if !is_admin {
         admit(agent, peer)?;
@@ -79,17 +79,13 @@ pub(crate) fn explain_for(
 }
 
 /// What has happened after event number `since`: no command is in it.
-pub(crate) fn events_for(
-    agent: &Agent,
-    peer: Option<&Peer>,
-    since: u64,
-) -> Result<EventsView, ApiError> {
+pub(crate) fn events_for(agent: &Agent, peer: Option<&Peer>, since: u64) -> ApiResult<EventsView> {
     admit(agent, peer)?;
     Ok(agent.runtime.events.after(since))
 }
 
 /// Refuses one who asks too often; root and the group `tidegate` may.
-pub(crate) fn admit(agent: &Agent, peer: Option<&Peer>) -> Result<(), ApiError> {
+pub(crate) fn admit(agent: &Agent, peer: Option<&Peer>) -> ApiResult<()> {
     if peer.is_some_and(is_admin) {
         return Ok(());
     }

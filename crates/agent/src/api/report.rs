@@ -1,6 +1,6 @@
 //! Main's latency as its operator measures it, held against the objective of its gate.
 
-use tidegate_api::{ApiError, Done, ErrorKind, ReportRequest};
+use tidegate_api::{ApiError, ApiResult, Done, ErrorKind, ReportRequest};
 use tidegate_engine::control::Figure;
 use tidegate_terms::{Objective, TimeSpan, quoted};
 
@@ -9,11 +9,7 @@ use crate::errors::usage;
 use crate::peer::{Peer, as_numbered_here, ask_an_admin, is_admin};
 
 /// Takes one figure, from the gate's owner or an administrator.
-pub(crate) fn report(
-    agent: &Agent,
-    peer: &Peer,
-    request: &ReportRequest,
-) -> Result<Done, ApiError> {
+pub(crate) fn report(agent: &Agent, peer: &Peer, request: &ReportRequest) -> ApiResult<Done> {
     let text = &request.latency;
     let latency = TimeSpan::parse(text).map_err(|why| {
         usage(format!("latency: \"{}\" {why}", quoted(text))).with_remedy("write 4.2ms")

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, RunReply, RunRequest};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{GateName, HeldProcess, ProcessRef};
@@ -31,7 +31,7 @@ use crate::systemd::own_unit::bring_in;
 impl Agent {
     /// Called with the gates locked: leaving begins under that lock, so an admitted call ends
     /// before the agent does.
-    pub(crate) fn admit(&self, peer: &Peer) -> Result<(), ApiError> {
+    pub(crate) fn admit(&self, peer: &Peer) -> ApiResult<()> {
         if self.life.leaving.load(Ordering::Acquire) {
             return Err(
                 ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_remedy("try again")
@@ -48,7 +48,7 @@ impl Agent {
     }
 
     /// A new gate around the calling process, which then becomes the command.
-    pub fn run(&self, peer: &Peer, request: &RunRequest) -> Result<RunReply, ApiError> {
+    pub fn run(&self, peer: &Peer, request: &RunRequest) -> ApiResult<RunReply> {
         let kernel = &self.runtime.kernel;
         let pid = if request.pid == 0 {
             peer.pid
@@ -139,7 +139,7 @@ impl Agent {
         gates: &[Gate],
         process: &ProcessRef,
         request: &RunRequest,
-    ) -> Result<Option<usize>, ApiError> {
+    ) -> ApiResult<Option<usize>> {
         let name = request.name.as_ref().filter(|_| request.join);
         let found = name.and_then(|name| gates.iter().position(|gate| gate.record.name == *name));
         let Some(index) = found else {
@@ -179,7 +179,7 @@ impl Agent {
         }
     }
 
-    fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
+    fn name_for(&self, gates: &[Gate], request: &RunRequest) -> ApiResult<GateName> {
         let mut names = self.runtime.unread_names();
         names.extend(gates.iter().map(|gate| gate.record.name.clone()));
         let taken = |name: &str| names.contains(name);
@@ -206,7 +206,7 @@ impl Agent {
         held: &HeldProcess,
         request: &RunRequest,
         asked: &RawTerms,
-    ) -> Result<(), ApiError> {
+    ) -> ApiResult<()> {
         let kernel = &self.runtime.kernel;
         let process = &held.process;
         let mut record = gate.record.clone();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
+use tidegate_api::{ApiError, ApiResult, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{HeldProcess, Target, threads_of};
@@ -29,7 +29,7 @@ use crate::view::gate_named;
 
 /// A group that Tidegate made holds what gates have in common, or one task of a gate: terms there
 /// would be taken for the planner's own.
-fn check_not_made(kernel: &Kernel, target: &Target) -> Result<(), ApiError> {
+fn check_not_made(kernel: &Kernel, target: &Target) -> ApiResult<()> {
     let Target::Cgroup(group) = target else {
         return Ok(());
     };
@@ -41,7 +41,7 @@ fn check_not_made(kernel: &Kernel, target: &Target) -> Result<(), ApiError> {
 }
 
 impl Agent {
-    pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
+    pub fn set(&self, peer: &Peer, request: &SetRequest) -> ApiResult<GateView> {
         let request = &SetRequest {
             target: as_numbered_here(&*self.runtime.kernel.fs, peer, &request.target)?,
             ..request.clone()
@@ -162,7 +162,7 @@ impl Agent {
         index: usize,
         request: &SetRequest,
         effective: &BTreeMap<String, String>,
-    ) -> Result<(), ApiError> {
+    ) -> ApiResult<()> {
         let gate = &gates[index];
         let becomes_side = effective.get("class").is_some_and(|class| class == "side");
         if gate.is_limited() || !becomes_side {
@@ -180,7 +180,7 @@ impl Agent {
         index: usize,
         asked: &RawTerms,
         privileged: Option<BTreeSet<String>>,
-    ) -> Result<String, ApiError> {
+    ) -> ApiResult<String> {
         let own_group = gates[index].record.attachment.group().clone();
         self.runtime.control().quotas.take_again(&own_group);
         let name = self.change(gates, index, asked, privileged)?;
@@ -207,7 +207,7 @@ impl Agent {
         peer: &Peer,
         target: &Target,
         request: &SetRequest,
-    ) -> Result<Option<GroupPath>, ApiError> {
+    ) -> ApiResult<Option<GroupPath>> {
         let Target::Unit(unit) = target else {
             return Ok(None);
         };
@@ -222,7 +222,7 @@ impl Agent {
         group_of_unit(&self.runtime.kernel, unit).map(Some)
     }
 
-    fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
+    fn shown(&self, name: &str, target: &str) -> ApiResult<GateView> {
         gate_named(&self.gates, &self.runtime, name).ok_or_else(|| {
             ApiError::new(ErrorKind::NotFound, format!("{target}: it has just ended"))
         })
@@ -236,7 +236,7 @@ impl Agent {
         gates: &[Gate],
         held: &HeldProcess,
         hint_only: bool,
-    ) -> Result<(), ApiError> {
+    ) -> ApiResult<()> {
         let kernel = &self.runtime.kernel;
         match kernel.groups.version() {
             CgroupVersion::V1 if !hint_only => {
@@ -246,7 +246,7 @@ impl Agent {
         }
     }
 
-    fn uid_of(&self, target: &Target, text: &str) -> Result<u32, ApiError> {
+    fn uid_of(&self, target: &Target, text: &str) -> ApiResult<u32> {
         match target {
             Target::Cgroup(group) => {
                 let groups = &self.runtime.kernel.groups;
@@ -270,7 +270,7 @@ impl Agent {
         index: usize,
         asked: &RawTerms,
         by_admin: Option<BTreeSet<String>>,
-    ) -> Result<String, ApiError> {
+    ) -> ApiResult<String> {
         let gate = &gates[index];
         let mut record = gate.record.clone();
         record.raw.merge(asked);
@@ -286,7 +286,7 @@ impl Agent {
     }
 
     /// Takes terms back; all of them ends the gate.
-    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, ApiError> {
+    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> ApiResult<Done> {
         let kernel = &self.runtime.kernel;
         let target = as_numbered_here(&*kernel.fs, peer, &request.target)?;
         let mut gates = self.gates.lock();

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::ledger::MOVING_LIMITS_MAX;
 use tidegate_terms::{Setting, Settings};
@@ -45,7 +45,7 @@ pub(crate) fn check_room(
     (user, moves): (u32, bool),
     side_root: &GroupPath,
     settings: &Settings,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let is_root = user == 0;
     let own = || gates.iter().filter(|gate| gate.record.charged_to() == user);
     let (most, of_user) = (
@@ -71,7 +71,7 @@ pub(crate) fn check_room(
 }
 
 /// The journal has room for so many limits that move.
-fn check_moving(gates: &[Gate], user: u32, side_root: &GroupPath) -> Result<(), ApiError> {
+fn check_moving(gates: &[Gate], user: u32, side_root: &GroupPath) -> ApiResult<()> {
     let moving = || {
         gates
             .iter()
@@ -121,7 +121,7 @@ pub(crate) fn subgroups_left(user: u32, held: impl Iterator<Item = (u32, usize)>
 pub(crate) fn check_subgroups(
     user: u32,
     held: impl Iterator<Item = (u32, usize)>,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     match subgroups_left(user, held) {
         0 => Err(full(
             subgroups_full(user),
@@ -140,7 +140,7 @@ pub(crate) fn subgroups_full(user: u32) -> String {
 
 /// Whether a gate of `user` leaves enough descriptors free: side work and main hold one for each
 /// sensed file.
-pub(crate) fn check_descriptors(user: u32) -> Result<(), ApiError> {
+pub(crate) fn check_descriptors(user: u32) -> ApiResult<()> {
     let spare = match user {
         0 => SPARE_DESCRIPTORS_OF_ROOT,
         _ => SPARE_DESCRIPTORS,
@@ -169,7 +169,7 @@ fn full(detail: String, remedy: &str) -> ApiError {
 }
 
 /// Refuses names and values that no term has.
-pub(crate) fn check_size(terms: &BTreeMap<String, String>) -> Result<(), ApiError> {
+pub(crate) fn check_size(terms: &BTreeMap<String, String>) -> ApiResult<()> {
     let long = |(name, value): &(&String, &String)| name.len().max(value.len()) > TERM_BYTES_MAX;
     let Some((name, _)) = terms.iter().find(long) else {
         return Ok(());

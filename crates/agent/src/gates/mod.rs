@@ -11,7 +11,7 @@ pub(crate) mod stored;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::target::{GateName, Target};
 use tidegate_engine::sync::lock;
 use tidegate_terms::Config;
@@ -70,7 +70,7 @@ impl Gates {
 }
 
 /// The first name like that of this program, group or unit that is not taken.
-pub(crate) fn free_name(like: &str, taken: impl Fn(&str) -> bool) -> Result<GateName, ApiError> {
+pub(crate) fn free_name(like: &str, taken: impl Fn(&str) -> bool) -> ApiResult<GateName> {
     // Endless, but for a machine with 2^32 gates of one name.
     (0..=u32::MAX)
         .filter(|number| *number != 1)
@@ -85,7 +85,7 @@ pub(crate) fn find_in(
     gates: &[Gate],
     target: &str,
     is_gone: impl Fn(i32, u64) -> bool,
-) -> Result<usize, ApiError> {
+) -> ApiResult<usize> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
     // `unit:nginx` is `unit:nginx.service`, and a gate is also found by its group.
     let parsed = Target::parse(target).ok();

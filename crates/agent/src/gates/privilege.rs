@@ -1,6 +1,6 @@
 //! What was set on a gate with privilege may be tightened without, and never loosened.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::WEIGHT_DEFAULT;
 use tidegate_engine::limit::{at_once_us, with_burst};
@@ -34,7 +34,7 @@ pub fn is_bounded_by_admin(gate: &Gate) -> bool {
 
 /// Whether `changed`, asked for without privilege, is nowhere looser than what was set with
 /// privilege.
-pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
+pub fn only_tightens(gate: &Gate, changed: &Gate) -> ApiResult<()> {
     let by_admin = |terms: &[Term]| is_by_admin(gate, terms);
     let looser = |what: &str, stands: String| {
         let detail = format!(

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_api::{
-    ApiError, ApplyRequest, Done, ErrorKind, PolicyChangeView, PolicyView, RuleView,
+    ApiError, ApiResult, ApplyRequest, Done, ErrorKind, PolicyChangeView, PolicyView, RuleView,
 };
 use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, ConfigErrors};
@@ -26,7 +26,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// The longest trial: a week.
 const TRIAL_MAX_S: u64 = 7 * 24 * 3600;
 
-fn may(peer: &Peer, what: &str) -> Result<(), ApiError> {
+fn may(peer: &Peer, what: &str) -> ApiResult<()> {
     if is_admin(peer) {
         return Ok(());
     }
@@ -40,13 +40,13 @@ fn refused(errors: &ConfigErrors) -> ApiError {
     ApiError::new(ErrorKind::Usage, errors.to_string()).with_remedy(remedy)
 }
 
-fn read(agent: &Agent) -> Result<(Texts, Config), ApiError> {
+fn read(agent: &Agent) -> ApiResult<(Texts, Config)> {
     let texts = agent.policy.roots.read().map_err(|why| refused(&why))?;
     let config = Config::from_texts(&texts).map_err(|why| refused(&why))?;
     Ok((texts, config))
 }
 
-pub(crate) fn diff(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
+pub(crate) fn diff(agent: &Agent, peer: &Peer) -> ApiResult<PolicyChangeView> {
     may(peer, "diff")?;
     let (_, config) = read(agent)?;
     let gates = agent.gates.lock();
@@ -78,7 +78,7 @@ pub(crate) fn apply(
     agent: &Agent,
     peer: &Peer,
     asked: &ApplyRequest,
-) -> Result<PolicyChangeView, ApiError> {
+) -> ApiResult<PolicyChangeView> {
     may(peer, "apply")?;
     let trial_s = asked.for_seconds;
     if trial_s.is_some_and(|trial_s| trial_s == 0 || trial_s > TRIAL_MAX_S) {
@@ -153,7 +153,7 @@ fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPol
     }
 }
 
-pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
+pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> ApiResult<Done> {
     may(peer, "confirm")?;
     let mut state = agent.policy.lock();
     if state.kept.trial_until_ns.is_none() {
@@ -172,7 +172,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
     })
 }
 
-pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
+pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> ApiResult<PolicyChangeView> {
     may(peer, "rollback")?;
     go_back(
         agent,
@@ -209,7 +209,7 @@ pub(crate) fn end_trial(agent: &Agent) {
 }
 
 /// What was on trial stays; as it was where that cannot be written down.
-fn end_of_trial(agent: &Agent, state: &mut PolicyState) -> Result<(), ApiError> {
+fn end_of_trial(agent: &Agent, state: &mut PolicyState) -> ApiResult<()> {
     let kept = KeptPolicy {
         trial_until_ns: None,
         is_same_on_trial: false,
@@ -225,7 +225,7 @@ fn go_back(
     mut state: MutexGuard<'_, PolicyState>,
     why: &str,
     refusal: Refusal,
-) -> Result<PolicyChangeView, ApiError> {
+) -> ApiResult<PolicyChangeView> {
     let Some(before) = state.kept.before.clone() else {
         let detail = match state.kept.is_rolled_back {
             true => "rollback: the policy before is in force already",

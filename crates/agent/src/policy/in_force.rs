@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
+use tidegate_api::{ApiResult, GateChangeView, ObservedView, PolicyChangeView};
 use tidegate_terms::Config;
 use tracing::warn;
 
@@ -19,7 +19,7 @@ use crate::runtime::publish::publish;
 
 /// Written down, so that files that are wrong at the next start do not count. An agent on demand
 /// without rules leaves no such file.
-pub(crate) fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiError> {
+pub(crate) fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> ApiResult<()> {
     let kernel = &agent.runtime.kernel;
     let is_plain = config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files();
     if is_plain && agent.life.mode == Mode::OnDemand {
@@ -36,7 +36,7 @@ pub(crate) fn put_in_force(
     config: Config,
     kept: KeptPolicy,
     refusal: Refusal,
-) -> Result<PolicyChangeView, ApiError> {
+) -> ApiResult<PolicyChangeView> {
     let runtime = &agent.runtime;
     let config = Arc::new(config);
     let mut gates = agent.gates.lock();
@@ -76,7 +76,7 @@ fn observe(
     gates: &[Gate],
     config: &Config,
     matches: &[Match],
-) -> Result<Vec<ObservedView>, ApiError> {
+) -> ApiResult<Vec<ObservedView>> {
     if !matches.iter().any(|one| is_observed(config, one)) {
         return Ok(Vec::new());
     }

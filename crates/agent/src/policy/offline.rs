@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, ErrorKind, PolicyChangeView};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, PolicyChangeView};
 use tidegate_cgroup::discover::discover;
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::{RealFs, cpus};
@@ -20,7 +20,7 @@ use crate::policy::rehearse::Rehearsal;
 const TIMES_NS: (u64, u64) = (4_000_000, 5_000_000);
 
 /// What an agent that started now would change: it has no gates yet.
-pub fn diff_without_agent(run_dir: &RunDir) -> Result<PolicyChangeView, ApiError> {
+pub fn diff_without_agent(run_dir: &RunDir) -> ApiResult<PolicyChangeView> {
     let wrong = |errors: ConfigErrors| {
         let remedy = "correct the files; `tidegate policy check` shows each place";
         ApiError::new(ErrorKind::Usage, errors.to_string()).with_remedy(remedy)

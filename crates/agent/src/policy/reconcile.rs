@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tidegate_api::{ApiError, ErrorKind, GateChangeView};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, GateChangeView};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{HeldProcess, Target};
 use tidegate_engine::sync::lock;
@@ -40,8 +40,8 @@ fn unless_told<T>(
     runtime: &Runtime,
     refusal: Refusal,
     rule: &str,
-    done: Result<Option<T>, ApiError>,
-) -> Result<Option<T>, ApiError> {
+    done: ApiResult<Option<T>>,
+) -> ApiResult<Option<T>> {
     match (done, refusal) {
         (Err(error), Refusal::IsTold) => {
             alert_once(
@@ -67,7 +67,7 @@ pub(crate) fn reconcile(
     config: &Config,
     matches: &[Match],
     refusal: Refusal,
-) -> Result<Vec<GateChangeView>, ApiError> {
+) -> ApiResult<Vec<GateChangeView>> {
     let mut changes = Vec::new();
     let mut known = Known::of(runtime, gates);
     let mut wanted = BTreeSet::new();
@@ -173,7 +173,7 @@ pub(crate) fn apply(
     known: &mut Known,
     config: &Config,
     one: &Match,
-) -> Result<Option<GateChangeView>, ApiError> {
+) -> ApiResult<Option<GateChangeView>> {
     if !is_enforced(config, one) {
         return Ok(None);
     }
@@ -198,7 +198,7 @@ fn make_gate(
     known: &mut Known,
     config: &Config,
     one: &Match,
-) -> Result<Option<GateChangeView>, ApiError> {
+) -> ApiResult<Option<GateChangeView>> {
     let (held, uid) = match &one.target {
         Target::Pid(pid) => {
             // Work in a gate has its terms already, by whatever way it came there.
@@ -278,7 +278,7 @@ fn give(
     config: &Config,
     index: usize,
     rule: Option<String>,
-) -> Result<Option<GateChangeView>, ApiError> {
+) -> ApiResult<Option<GateChangeView>> {
     let gate = &gates[index];
     let mut record = gate.record.clone();
     record.ruled = terms_of(config, rule.as_ref());
@@ -328,7 +328,7 @@ fn let_go(
     gates: &mut Vec<Gate>,
     config: &Config,
     index: usize,
-) -> Result<GateChangeView, ApiError> {
+) -> ApiResult<GateChangeView> {
     if !gates[index].record.raw.is_empty() {
         let change = give(runtime, gates, config, index, None)?;
         let same = || changed("changed", &gates[index], terms_text(&gates[index].terms));

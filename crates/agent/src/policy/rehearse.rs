@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
+use tidegate_api::{ApiResult, GateChangeView, ObservedView, PolicyChangeView};
 use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::target::Target;
 use tidegate_cgroup::topology::Topology;
@@ -71,7 +71,7 @@ impl Drop for Rehearsal {
 
 impl Rehearsal {
     /// Beside the machine as it is now. `gates` are locked, so that nothing is half done.
-    pub fn new(of: &Runtime, gates: &[Gate]) -> Result<Self, ApiError> {
+    pub fn new(of: &Runtime, gates: &[Gate]) -> ApiResult<Self> {
         let own = of.kernel.run_dir.dir().join("rehearsal");
         let cpus = of.control().online_cpus();
         let times = (of.control_loop.tick_ns, of.control_loop.period_ns);
@@ -90,7 +90,7 @@ impl Rehearsal {
         settings: &Settings,
         cpus: u32,
         times: (u64, u64),
-    ) -> Result<Self, ApiError> {
+    ) -> ApiResult<Self> {
         let dir = RunDir::new(own, real.run_dir.prefix());
         let _ = std::fs::remove_dir_all(own);
         dir.make().map_err(internal)?;
@@ -149,7 +149,7 @@ impl Rehearsal {
         gates: &[Gate],
         config: &Config,
         matches: &[Match],
-    ) -> Result<PolicyChangeView, ApiError> {
+    ) -> ApiResult<PolicyChangeView> {
         let mut gates = gates.to_vec();
         let changes = self.change(&mut gates, config, matches)?;
         Ok(PolicyChangeView {
@@ -165,7 +165,7 @@ impl Rehearsal {
         gates: &mut Vec<Gate>,
         config: &Config,
         matches: &[Match],
-    ) -> Result<Vec<GateChangeView>, ApiError> {
+    ) -> ApiResult<Vec<GateChangeView>> {
         let of_groups: Vec<Match> = matches
             .iter()
             .filter(|one| one.group.is_some())

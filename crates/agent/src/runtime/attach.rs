@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupPath, Placement};
@@ -39,7 +39,7 @@ pub(crate) fn attach(
     attachment: Attachment,
     held: Option<HeldProcess>,
     own: &OwnProcesses,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     if gate.needs_group() {
         own.check_not_in(&gate.record.target, &attachment)?;
@@ -71,7 +71,7 @@ pub(crate) fn attach(
     limited
 }
 
-fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Result<(), ApiError> {
+fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> ApiResult<()> {
     let fs = &*runtime.kernel.fs;
     match gate.record.attachment.clone() {
         Attachment::Observed {
@@ -108,7 +108,7 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
 
 /// Moves a process that ran already: side work into the side root on v1; everything else into a
 /// child group in place.
-fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Result<(), ApiError> {
+fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let ProcessRef {
         pid, start_ticks, ..
@@ -181,7 +181,7 @@ fn place_of_soft_cap(
     gate: &Gate,
     pid: i32,
     at: GroupPath,
-) -> Result<(GroupPath, String), ApiError> {
+) -> ApiResult<(GroupPath, String)> {
     let kernel = &runtime.kernel;
     let below = kernel.name_below_others(&gate.record.name);
     let Some(at_top) = soft_group(kernel, gate).filter(|_| !runtime.sched_ext.is_wanted()) else {
@@ -300,12 +300,12 @@ fn move_descendant(
 
 /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's
 /// terms.
-pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     renew_place(runtime, gate)?;
     enforce(runtime, gate)
 }
 
-fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+fn renew_place(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let name = gate.record.name.clone();
     match gate.record.attachment.clone() {
@@ -367,7 +367,7 @@ fn limit_foreign(
     group: &GroupPath,
     gate: &Gate,
     was: Option<Bandwidth>,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let bandwidth = kernel.groups.bandwidth(group).map_err(of_group)?;
     let floor = floor_of(&runtime.control_loop, gate);
@@ -384,11 +384,7 @@ fn limit_foreign(
 }
 
 /// Takes the gate off the machine and puts it on as it is to be, which may be in another place.
-pub(crate) fn move_to(
-    runtime: &Runtime,
-    gate: &mut Gate,
-    changed: &mut Gate,
-) -> Result<(), ApiError> {
+pub(crate) fn move_to(runtime: &Runtime, gate: &mut Gate, changed: &mut Gate) -> ApiResult<()> {
     release(runtime, gate);
     let attachment = attachment_after_release(&runtime.kernel, gate);
     let own = OwnProcesses::now(&runtime.kernel, &runtime.control_loop);
@@ -404,7 +400,7 @@ pub(crate) fn move_to(
 }
 
 /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
-pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Result<(), ApiError> {
+pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     if changed.needs_group() && !gate.needs_group() {
         OwnProcesses::now(kernel, &runtime.control_loop)

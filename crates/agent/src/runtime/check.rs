@@ -1,7 +1,7 @@
 //! Terms that are refused before anything is written: those that would slow the agent itself, and
 //! those that no scheduler can keep.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::threads_of;
 
@@ -29,7 +29,7 @@ impl OwnProcesses {
     }
 
     /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
-    pub fn check_not_in(&self, target: &str, attachment: &Attachment) -> Result<(), ApiError> {
+    pub fn check_not_in(&self, target: &str, attachment: &Attachment) -> ApiResult<()> {
         let holds_own = match attachment {
             Attachment::Observed { pid, .. } => self.tids.contains(pid),
             attachment => {
@@ -48,7 +48,7 @@ impl OwnProcesses {
 
 /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the
 /// tasks that are there then. Later ones have their floors all the same.
-pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     if !runtime.sched_ext.is_wanted() {
         return Ok(());
@@ -82,7 +82,7 @@ pub(crate) fn check_nested(
     gate: &Gate,
     attachment: &Attachment,
     gates: &[Gate],
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     if !runtime.sched_ext.is_wanted()
         || !is_capped(gate)
         || matches!(attachment, Attachment::Observed { .. })

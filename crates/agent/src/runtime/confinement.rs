@@ -1,6 +1,6 @@
 //! Where an unprivileged caller's command runs: it leaves no limit that an administrator set.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupPath, restriction};
 
@@ -19,12 +19,7 @@ pub(crate) enum Place {
 /// v1's cpu hierarchy carries no other controller, and root may leave what root set. Else, on v2, a
 /// process leaves nothing: it goes below the group that it is in, or from one group of ours to
 /// another.
-pub(crate) fn place_of(
-    kernel: &Kernel,
-    peer: &Peer,
-    gates: &[Gate],
-    pid: i32,
-) -> Result<Place, ApiError> {
+pub(crate) fn place_of(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -> ApiResult<Place> {
     check_gates(kernel, peer, gates, pid)?;
     let at = kernel.groups.group_of(pid).map_err(of_group)?;
     let Some(at) = at.filter(|_| !is_admin(peer)) else {
@@ -46,7 +41,7 @@ pub(crate) fn place_of(
 }
 
 /// Without privilege, a process cannot leave what an administrator limited by a gate.
-fn check_gates(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -> Result<(), ApiError> {
+fn check_gates(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -> ApiResult<()> {
     if is_admin(peer) {
         return Ok(());
     }
@@ -79,7 +74,7 @@ pub(crate) fn check_confinement(
     peer: &Peer,
     gates: &[Gate],
     pid: i32,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     check_gates(kernel, peer, gates, pid)?;
     match kernel.groups.group_of(pid).ok().flatten() {
         Some(at) if !is_admin(peer) => check_quotas(kernel, pid, &at),
@@ -87,7 +82,7 @@ pub(crate) fn check_confinement(
     }
 }
 
-fn check_quotas(kernel: &Kernel, pid: i32, at: &GroupPath) -> Result<(), ApiError> {
+fn check_quotas(kernel: &Kernel, pid: i32, at: &GroupPath) -> ApiResult<()> {
     let quota_of = |group: &GroupPath| match kernel.groups.bandwidth(group) {
         Ok(bandwidth) if bandwidth.quota_us.is_some() => Some("a CPU quota"),
         Err(error) if !error.is_gone() => Some("a CPU quota that cannot be read"),
@@ -108,7 +103,7 @@ pub(crate) fn check_unrestricted(
     pid: i32,
     at: &GroupPath,
     why: &str,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     for group in above(at) {
         if let Some(what) = restriction(&kernel.groups, &group).map_err(of_group)? {
             let refused = leaves(pid, &group, &what);

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_api::ApiError;
+use tidegate_api::ApiResult;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::class::set_yielding;
 use tidegate_cgroup::group::GroupPath;
@@ -41,7 +41,7 @@ pub(crate) fn enter(
     gate: &mut Gate,
     held: &HeldProcess,
     place: &Place,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let pid = held.process.pid;
     let group = match place {
@@ -80,7 +80,7 @@ pub(crate) fn enter(
 }
 
 /// A group of its own in our root for its class, or where a soft cap lies.
-fn make_in_root(runtime: &Runtime, gate: &Gate) -> Result<GroupPath, ApiError> {
+fn make_in_root(runtime: &Runtime, gate: &Gate) -> ApiResult<GroupPath> {
     let kernel = &runtime.kernel;
     let (root, name) = match soft_group(kernel, gate) {
         Some(name) => (kernel.groups.base().clone(), name),
@@ -119,7 +119,7 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
 
 /// The side root: made, idle, and before a process of `gate` is in it, with its first quota; for
 /// what an earlier agent left, that is the tolerance.
-pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> Result<(), ApiError> {
+pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> ApiResult<()> {
     let root = runtime.kernel.side_root();
     runtime.kernel.ensure_made(&root, "")?;
     let floor = runtime.control_loop.floor_now();
@@ -171,7 +171,7 @@ pub(crate) fn limit_to_floor(
     group: &GroupPath,
     gate: &str,
     floor: Bandwidth,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     limit(runtime, group, gate, floor, floor.into())
 }
 
@@ -182,7 +182,7 @@ fn limit(
     gate: &str,
     floor: Bandwidth,
     first: FirstQuota,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let unlimited = kernel.groups.bandwidth(group).map_err(of_group)?;
     make_yield(kernel, group, gate, Fallback::Stay)?;
@@ -206,7 +206,7 @@ pub(crate) fn make_yield(
     group: &GroupPath,
     gate: &str,
     fallback: Fallback,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let was = kernel.groups.class(group).map_err(of_group)?;
     // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
     if was.idle == Some(true) || kernel.journal().is_relieved(group) {
@@ -224,7 +224,7 @@ pub(crate) fn write_floor(
     group: &GroupPath,
     from: Bandwidth,
     floor: Bandwidth,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     mark_moved(&runtime.sched_ext, &runtime.kernel, group);
     runtime
         .journal()
@@ -257,7 +257,7 @@ pub(crate) fn note_weight(kernel: &Kernel, gate: &mut Gate) {
     gate.record.notes.push(format!("{WEIGHT}{effect}"));
 }
 
-pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError> {
+pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> ApiResult<()> {
     let Some(group) = weighed_group(kernel, gate) else {
         return Ok(());
     };

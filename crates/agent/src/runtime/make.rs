@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{HeldProcess, Target};
@@ -52,7 +52,7 @@ pub(crate) fn make(
     gates: &[Gate],
     obstacles: &Obstacles,
     asked: AskedGate,
-) -> Result<Gate, ApiError> {
+) -> ApiResult<Gate> {
     let AskedGate {
         target,
         held,
@@ -134,12 +134,12 @@ pub(crate) fn check_limitable(
     gates: &[Gate],
     target: &str,
     attachment: &Attachment,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     OwnProcesses::now(&runtime.kernel, &runtime.control_loop).check_not_in(target, attachment)?;
     check_apart(gates, target, attachment)
 }
 
-fn check_apart(gates: &[Gate], target: &str, attachment: &Attachment) -> Result<(), ApiError> {
+fn check_apart(gates: &[Gate], target: &str, attachment: &Attachment) -> ApiResult<()> {
     let Attachment::InPlace { group } = attachment else {
         return Ok(());
     };
@@ -167,7 +167,7 @@ pub(crate) fn change_to(
     gates: &mut [Gate],
     index: usize,
     changed: Gate,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let gate = &gates[index];
     if changed.terms.tolerance.value != gate.terms.tolerance.value
         || changed.own_limit() != gate.own_limit()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_api::{
-    ApiError, EffectView, ErrorKind, MeasureRequest, MeasureView, MeasuredGateView,
+    ApiError, ApiResult, EffectView, ErrorKind, MeasureRequest, MeasureView, MeasuredGateView,
     MeasuredLevelView, MeasuringView,
 };
 use tidegate_cgroup::group::GroupPath;
@@ -50,7 +50,7 @@ pub(crate) fn begin(
     gates: &[Gate],
     uid: u32,
     request: &MeasureRequest,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     check_free(runtime)?;
     let main = mains(gates)?;
     let side = sides(runtime, gates, request)?;
@@ -94,7 +94,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-fn check_free(runtime: &Runtime) -> Result<(), ApiError> {
+fn check_free(runtime: &Runtime) -> ApiResult<()> {
     let left_s = {
         let control = runtime.control();
         let running = control.experiment().filter(|_| control.is_measuring());
@@ -112,7 +112,7 @@ fn check_free(runtime: &Runtime) -> Result<(), ApiError> {
     Err(refused(ErrorKind::Busy, &why, remedy))
 }
 
-fn mains(gates: &[Gate]) -> Result<Vec<&Gate>, ApiError> {
+fn mains(gates: &[Gate]) -> ApiResult<Vec<&Gate>> {
     let all = gates.iter().filter(|gate| gate.class() == Class::Main);
     let (observed, main): (Vec<&Gate>, Vec<&Gate>) =
         all.partition(|gate| matches!(gate.record.attachment, Attachment::Observed { .. }));
@@ -139,14 +139,14 @@ fn sides<'g>(
     runtime: &Runtime,
     gates: &'g [Gate],
     request: &MeasureRequest,
-) -> Result<Vec<&'g Gate>, ApiError> {
+) -> ApiResult<Vec<&'g Gate>> {
     let is_limited = |gate: &&Gate| runtime.kernel.limited_group(gate).is_some();
     let side: Vec<&Gate> = match request.gates.is_empty() {
         true => gates.iter().filter(is_limited).collect(),
         false => {
             let named = request.gates.iter();
             // Once, where a gate is named twice.
-            let found: Result<BTreeSet<usize>, ApiError> =
+            let found: ApiResult<BTreeSet<usize>> =
                 named.map(|name| runtime.kernel.find(gates, name)).collect();
             found?.into_iter().map(|index| &gates[index]).collect()
         }
@@ -168,7 +168,7 @@ fn sides<'g>(
     }
 }
 
-fn check_machine(runtime: &Runtime) -> Result<(), ApiError> {
+fn check_machine(runtime: &Runtime) -> ApiResult<()> {
     if runtime.sched_ext.holds() {
         return Err(refused(
             ErrorKind::Unsupported,
@@ -194,7 +194,7 @@ fn check_machine(runtime: &Runtime) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn switched(request: &MeasureRequest, gates: usize) -> Result<Switched, ApiError> {
+fn switched(request: &MeasureRequest, gates: usize) -> ApiResult<Switched> {
     let mut levels_ppm = Vec::new();
     for ratio in &request.headroom_ratios {
         if !(0.0..1.0).contains(ratio) {
@@ -222,11 +222,7 @@ fn switched(request: &MeasureRequest, gates: usize) -> Result<Switched, ApiError
     }
 }
 
-fn check_length(
-    switched: &Switched,
-    request: &MeasureRequest,
-    length_ns: u64,
-) -> Result<(), ApiError> {
+fn check_length(switched: &Switched, request: &MeasureRequest, length_ns: u64) -> ApiResult<()> {
     let least_s = switched.length_min_ns().div_ceil(1_000_000_000);
     if length_ns >= switched.length_min_ns() && request.length_seconds <= LENGTH_MAX_S {
         return Ok(());
@@ -240,17 +236,14 @@ fn check_length(
 
 /// Prepares a quota for each gate. The journal records it first, so that the guardian or the next
 /// agent removes it if this agent dies.
-fn limit_each(
-    runtime: &Runtime,
-    side: &[&Gate],
-) -> Result<(Vec<SwitchedGate>, Vec<GroupPath>), ApiError> {
+fn limit_each(runtime: &Runtime, side: &[&Gate]) -> ApiResult<(Vec<SwitchedGate>, Vec<GroupPath>)> {
     if let Some(gate) = side.iter().find(|gate| gate.own_limit().is_some()) {
         let why = format!("gate {} has a quota or cap of its own", gate.record.name);
         return Err(refused(ErrorKind::Usage, &why, "name the others"));
     }
     let root = runtime.kernel.side_root();
     let mut limited = Vec::new();
-    let mut limit = |gate: &Gate| -> Result<SwitchedGate, ApiError> {
+    let mut limit = |gate: &Gate| -> ApiResult<SwitchedGate> {
         let group = gate.record.attachment.group().clone();
         if runtime.kernel.limited_group(gate).as_ref() != Some(&root) {
             return Ok(SwitchedGate { group, quota: None });
@@ -266,8 +259,7 @@ fn limit_each(
         let quota = Some(SwitchedQuota { free, standing });
         Ok(SwitchedGate { group, quota })
     };
-    let switched: Result<Vec<SwitchedGate>, ApiError> =
-        side.iter().map(|gate| limit(gate)).collect();
+    let switched: ApiResult<Vec<SwitchedGate>> = side.iter().map(|gate| limit(gate)).collect();
     if switched.is_err() {
         take_off(runtime, &limited);
     }
@@ -445,7 +437,7 @@ pub(crate) fn none_yet() -> ApiError {
     )
 }
 
-pub(crate) fn end(runtime: &Runtime) -> Result<(), ApiError> {
+pub(crate) fn end(runtime: &Runtime) -> ApiResult<()> {
     let mut control = runtime.control();
     if !control.is_measuring() {
         return Err(usage("measure: none runs"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_api::ApiError;
+use tidegate_api::ApiResult;
 use tidegate_engine::control::QuotaTarget;
 use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
@@ -15,7 +15,7 @@ use crate::runtime::demand::demand_of;
 use crate::runtime::mechanisms::caps::publish_soft_caps;
 use crate::runtime::supervise::tell_sched_ext;
 
-pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
+pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let demand = demand_of(runtime, gates);
     let floor = runtime.control_loop.floor(&demand);
@@ -73,7 +73,7 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     save(runtime, gates)
 }
 
-pub(crate) fn save(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
+pub(crate) fn save(runtime: &Runtime, gates: &[Gate]) -> ApiResult<()> {
     let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
     let text = stored::written(&records, &lock(&runtime.unread_records)).map_err(internal)?;
     let kernel = &runtime.kernel;

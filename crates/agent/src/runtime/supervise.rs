@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_api::ApiError;
+use tidegate_api::ApiResult;
 use tidegate_engine::limit::{caps_for_each, tighter};
 use tidegate_engine::sync::lock;
 use tidegate_sched_ext::{SchedExtError, SchedulerEnd};
@@ -278,7 +278,7 @@ fn arm(
 }
 
 /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
-pub(crate) fn write_mirrors(runtime: &Runtime) -> Result<(), ApiError> {
+pub(crate) fn write_mirrors(runtime: &Runtime) -> ApiResult<()> {
     for line in runtime.journal().yield_again() {
         info!("sched_ext: {line}");
     }

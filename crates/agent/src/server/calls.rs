@@ -13,8 +13,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use tidegate_api::{
-    ApiError, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView, ExplainView,
-    GateView, HistoryView, MeasureView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
+    ApiError, ApiResult, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView,
+    ExplainView, GateView, HistoryView, MeasureView, PolicyChangeView, PolicyView, RunReply,
+    StatusView, Verb,
 };
 
 use tidegate_engine::clock::since_1970;
@@ -45,7 +46,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn peer(&self) -> Result<&Peer, ApiError> {
+    fn peer(&self) -> ApiResult<&Peer> {
         self.peer.as_ref().ok_or_else(|| {
             ApiError::new(
                 ErrorKind::Denied,
@@ -57,7 +58,7 @@ impl Connection {
 }
 
 type Call = Extension<Connection>;
-type Answer<T> = Result<Json<T>, ApiError>;
+type Answer<T> = ApiResult<Json<T>>;
 
 pub(super) fn routes() -> Router {
     routes_of(CALLS.iter())
@@ -197,7 +198,7 @@ async fn rollback(call: Call) -> Answer<PolicyChangeView> {
     rules::rollback(&call.agent, call.peer()?).map(Json)
 }
 
-async fn metrics_text(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+async fn metrics_text(call: Call, headers: HeaderMap) -> ApiResult<impl IntoResponse> {
     let figures = figures_for(&call.agent, call.peer.as_ref())?;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
@@ -208,16 +209,12 @@ async fn metrics_text(call: Call, headers: HeaderMap) -> Result<impl IntoRespons
 static OPENAPI: LazyLock<Bytes> =
     LazyLock::new(|| tidegate_api::openapi().to_string().into_bytes().into());
 
-async fn openapi(call: Call) -> Result<([(HeaderName, &'static str); 1], Bytes), ApiError> {
+async fn openapi(call: Call) -> ApiResult<([(HeaderName, &'static str); 1], Bytes)> {
     admit(&call.agent, call.peer.as_ref())?;
     Ok(([(CONTENT_TYPE, "application/json")], OPENAPI.clone()))
 }
 
-async fn stream(
-    call: Call,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+async fn stream(call: Call, RawQuery(query): RawQuery, headers: HeaderMap) -> ApiResult<Response> {
     let Extension(call) = call;
     admit(&call.agent, call.peer.as_ref())?;
     let asked = Asked::read(&query.unwrap_or_default(), &headers)?;
@@ -229,7 +226,7 @@ async fn health() -> &'static str {
     HEALTHY
 }
 
-async fn ready(call: Call) -> Result<&'static str, ApiError> {
+async fn ready(call: Call) -> ApiResult<&'static str> {
     check_ready(&call.agent).map(|()| HEALTHY)
 }
 
@@ -242,12 +239,12 @@ async fn unknown(method: Method, uri: Uri) -> ApiError {
 }
 
 /// A request's body, whatever content type it names.
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
+async fn read<T: DeserializeOwned>(body: Body) -> ApiResult<T> {
     let bytes = to_bytes(body, BODY_BYTES_MAX).await;
     parse(&bytes.map_err(wrong_body)?)
 }
 
-pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     serde_json::from_slice(body).map_err(wrong_body)
 }
 

@@ -20,7 +20,7 @@ use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use tidegate_api::{ApiError, ErrorKind, PROBLEM_JSON};
+use tidegate_api::{ApiError, ApiResult, ErrorKind, PROBLEM_JSON};
 use tidegate_engine::sync::lock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -78,7 +78,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn admit(&mut self, peer: Option<&Peer>) -> Result<Token, ApiError> {
+    pub(super) fn admit(&mut self, peer: Option<&Peer>) -> ApiResult<Token> {
         let Limits { what, .. } = self.limits;
         let uid = peer.map_or(u32::MAX, Peer::charged_to);
         self.users.retain(|_, token| Arc::strong_count(token) > 1);

@@ -1,13 +1,13 @@
 //! What a query asks for.
 
 use percent_encoding::percent_decode_str;
-use tidegate_api::{ApiError, Call, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, Call, ErrorKind};
 
 fn wrong(why: &str, remedy: &str) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
 }
 
-pub(super) fn check_names(query: &str, call: &Call) -> Result<(), ApiError> {
+pub(super) fn check_names(query: &str, call: &Call) -> ApiResult<()> {
     let known: Vec<&str> = call.query.iter().map(|field| field.name).collect();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let mut names = pairs.filter_map(|pair| pair.split('=').next());
@@ -27,7 +27,7 @@ pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.
-pub(super) fn target(query: &str) -> Result<String, ApiError> {
+pub(super) fn target(query: &str) -> ApiResult<String> {
     let wrong = |why: &str| wrong(why, "write ?target=TARGET");
     let encoded = value(query, "target").ok_or_else(|| wrong("no target"))?;
     let decoded = percent_decode_str(encoded).decode_utf8();
@@ -35,7 +35,7 @@ pub(super) fn target(query: &str) -> Result<String, ApiError> {
     Ok(decoded.into_owned())
 }
 
-pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
+pub(super) fn whole(query: &str, name: &str) -> ApiResult<Option<u64>> {
     let Some(text) = value(query, name) else {
         return Ok(None);
     };
@@ -46,7 +46,7 @@ pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
     Ok(Some(number))
 }
 
-pub(super) fn wants_gates(query: &str) -> Result<bool, ApiError> {
+pub(super) fn wants_gates(query: &str) -> ApiResult<bool> {
     match value(query, "gates") {
         None => Ok(true),
         Some("none") => Ok(false),
@@ -68,7 +68,7 @@ pub(super) struct Stretch {
 const HOUR_S: u64 = 3_600;
 
 /// `from`, `to` and `step`; the last hour by seconds where they are not given.
-pub(super) fn stretch(query: &str, now_s: u64) -> Result<Stretch, ApiError> {
+pub(super) fn stretch(query: &str, now_s: u64) -> ApiResult<Stretch> {
     let to = whole(query, "to")?.unwrap_or(now_s);
     let from = whole(query, "from")?.unwrap_or(to.saturating_sub(HOUR_S - 1));
     let step = whole(query, "step")?.unwrap_or(1);

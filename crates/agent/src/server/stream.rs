@@ -14,7 +14,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use serde::Serialize;
-use tidegate_api::{ApiError, EVENT_STREAM, ErrorKind, GapView};
+use tidegate_api::{ApiError, ApiResult, EVENT_STREAM, ErrorKind, GapView};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn read(query: &str, headers: &HeaderMap) -> Result<Self, ApiError> {
+    pub(super) fn read(query: &str, headers: &HeaderMap) -> ApiResult<Self> {
         let wrong = |why: String, remedy: &str| {
             ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
         };

@@ -9,7 +9,7 @@ pub mod bus;
 pub mod own_unit;
 mod properties;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::{Target, UnitName};
@@ -49,7 +49,7 @@ fn kind_of(error: &BusError) -> ErrorKind {
     }
 }
 
-pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> Result<GroupPath, ApiError> {
+pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> ApiResult<GroupPath> {
     let wrong = |error: BusError| {
         let is_about_unit = !matches!(error, BusError::NoSystemd | BusError::NoBus { .. });
         let refused = refuse(kind_of(&error), error);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::sched::tasks::{TaskId, descendants};
 use tidegate_cgroup::target::ProcessRef;
 use zbus::{OwnedObjectPath, Variant};
@@ -48,7 +48,7 @@ pub fn own_scope(pids: &[u32], description: &str) -> Result<(), BusError> {
 
 /// A user cannot move a process out of a session: the user's own systemd does it. The process is
 /// inside when this returns, with all that it has started unless `is_alone`.
-pub(crate) fn bring_in(kernel: &Kernel, pid: i32, is_alone: bool) -> Result<(), ApiError> {
+pub(crate) fn bring_in(kernel: &Kernel, pid: i32, is_alone: bool) -> ApiResult<()> {
     if !kernel.fs.is_machine() || rustix::process::geteuid().is_root() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ErrorKind, RunRequest};
+use tidegate_api::{ApiResult, ErrorKind, RunRequest};
 use tidegate_cgroup::testkit::FakeProcess;
 use tidegate_engine::clock::Clock;
 
@@ -17,7 +17,7 @@ use crate::view::Detail;
 const FIRST_PID: i32 = 10_000;
 const USER: u32 = 1000;
 
-fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> Result<(), ApiError> {
+fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> ApiResult<()> {
     let request = RunRequest {
         pid: peer.pid,
         name: None,

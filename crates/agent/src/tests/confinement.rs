@@ -1,6 +1,6 @@
 //! What was set with privilege stays set, whatever is asked for without.
 
-use tidegate_api::{ApiError, ErrorKind, RunReply};
+use tidegate_api::{ApiResult, ErrorKind, RunReply};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::testkit::FakeProcess;
@@ -23,7 +23,7 @@ fn bed(kind: Kind) -> Bed {
     bed
 }
 
-fn run_side_as(agent: &Agent, peer: &Peer, more: &[(&str, &str)]) -> Result<RunReply, ApiError> {
+fn run_side_as(agent: &Agent, peer: &Peer, more: &[(&str, &str)]) -> ApiResult<RunReply> {
     run_as(agent, peer, &[&[("class", "side")], more].concat())
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tidegate_api::{ApiError, RunReply};
+use tidegate_api::{ApiResult, RunReply};
 use tidegate_cgroup::{KernelFs, Op};
 
 use super::{Bed, Kind, gate_names, root, run_as, user};
@@ -28,7 +28,7 @@ fn bed(handed_down: bool) -> Bed {
     bed
 }
 
-fn run_side_as(agent: &Agent, peer: &Peer) -> Result<RunReply, ApiError> {
+fn run_side_as(agent: &Agent, peer: &Peer) -> ApiResult<RunReply> {
     run_as(agent, peer, &[("class", "side")])
 }
 

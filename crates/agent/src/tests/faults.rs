@@ -1,7 +1,7 @@
 //! Each operation on a kernel file fails once, with each errno that matters, in each call that
 //! makes or ends a gate: whatever is refused leaves nothing half done, and the next call works.
 
-use tidegate_api::{ApiError, ErrorKind, UnsetRequest};
+use tidegate_api::{ApiResult, ErrorKind, UnsetRequest};
 use tidegate_cgroup::Op;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
@@ -27,7 +27,7 @@ const ERRNOS: [i32; 5] = [
 ];
 
 /// Operations that a call takes when nothing fails.
-fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), ApiError>) -> u64 {
+fn operations(kind: Kind, call: impl Fn(&Agent) -> ApiResult<()>) -> u64 {
     let (bed, agent) = begun(kind);
     let before = bed.fs.count();
     call(&agent).unwrap_or_else(|error| panic!("{error}"));
@@ -37,8 +37,8 @@ fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), ApiError>) -> u64 
 /// Fails the call at each operation with each errno and hands what is left to `check`, with the
 /// call's answer.
 fn at_each_fault(
-    call: impl Fn(&Agent) -> Result<(), ApiError> + Copy,
-    check: impl Fn(&Bed, &Agent, Result<(), ApiError>, &str),
+    call: impl Fn(&Agent) -> ApiResult<()> + Copy,
+    check: impl Fn(&Bed, &Agent, ApiResult<()>, &str),
 ) {
     for kind in KINDS {
         let count = operations(kind, call);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_api::{ApiError, ErrorKind, MeasureRequest, MeasureView};
+use tidegate_api::{ApiResult, ErrorKind, MeasureRequest, MeasureView};
 use tidegate_engine::control::Apply;
 
 use super::steps::Knob;
@@ -23,16 +23,11 @@ fn bed() -> (Bed, Agent) {
     (bed, agent)
 }
 
-fn start(agent: &Agent, uid: u32, by_gate: bool) -> Result<MeasureView, ApiError> {
+fn start(agent: &Agent, uid: u32, by_gate: bool) -> ApiResult<MeasureView> {
     start_with(agent, uid, by_gate, &[])
 }
 
-fn start_with(
-    agent: &Agent,
-    uid: u32,
-    by_gate: bool,
-    gates: &[&str],
-) -> Result<MeasureView, ApiError> {
+fn start_with(agent: &Agent, uid: u32, by_gate: bool, gates: &[&str]) -> ApiResult<MeasureView> {
     let peer = Peer {
         pid: PIDS[1],
         uid,

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, GateView, RunReply, RunRequest, SetRequest, UnsetRequest};
+use tidegate_api::{ApiResult, GateView, RunReply, RunRequest, SetRequest, UnsetRequest};
 use tidegate_cgroup::KernelFs;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::discover;
@@ -407,7 +407,7 @@ fn at(agent: &Agent, tid: i32) -> String {
 }
 
 /// `run` by the process that asks, as `job`.
-fn run_as(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, ApiError> {
+fn run_as(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> ApiResult<RunReply> {
     let request = RunRequest {
         pid: peer.pid,
         name: None,
@@ -419,16 +419,11 @@ fn run_as(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply
 }
 
 /// `run` by root with these terms; the group it came to.
-fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, ApiError> {
+fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> ApiResult<String> {
     run_as(agent, &root(pid), pairs).map(|reply| reply.cgroup)
 }
 
-fn set_as(
-    agent: &Agent,
-    peer: &Peer,
-    target: &str,
-    pairs: &[(&str, &str)],
-) -> Result<GateView, ApiError> {
+fn set_as(agent: &Agent, peer: &Peer, target: &str, pairs: &[(&str, &str)]) -> ApiResult<GateView> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
@@ -438,31 +433,31 @@ fn set_as(
 }
 
 /// `set` by root; the gate's notes.
-fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, ApiError> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> ApiResult<Vec<String>> {
     set_as(agent, &root(1), target, pairs).map(|view| view.notes)
 }
 
 /// Side work without a headroom.
-pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
+pub fn run_side(agent: &Agent, pid: i32) -> ApiResult<RunReply> {
     run_as(agent, &root(pid), &[("class", "side")])
 }
 
 /// Side work with a headroom, and so under a quota.
-pub fn run_limited(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
+pub fn run_limited(agent: &Agent, pid: i32) -> ApiResult<RunReply> {
     run_as(agent, &root(pid), &LIMITED)
 }
 
-pub fn set_limited(agent: &Agent, target: &str) -> Result<(), ApiError> {
+pub fn set_limited(agent: &Agent, target: &str) -> ApiResult<()> {
     set(agent, target, &LIMITED).map(drop)
 }
 
 const LIMITED: [(&str, &str); 2] = [("class", "side"), ("headroom", "20%")];
 
-pub fn unset(agent: &Agent, target: &str) -> Result<(), ApiError> {
+pub fn unset(agent: &Agent, target: &str) -> ApiResult<()> {
     unset_terms(agent, target, &[])
 }
 
-fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), ApiError> {
+fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> ApiResult<()> {
     let request = UnsetRequest {
         target: target.to_owned(),
         terms: names.iter().map(|name| (*name).to_owned()).collect(),

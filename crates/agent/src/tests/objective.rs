@@ -1,7 +1,7 @@
 //! An objective on a latency that is reported from outside: what the reports lead to, and who may
 //! make them.
 
-use tidegate_api::{ApiError, Done, ErrorKind, ObjectiveView, ReportRequest};
+use tidegate_api::{ApiResult, Done, ErrorKind, ObjectiveView, ReportRequest};
 
 use super::steps::{Knob, steps};
 use super::{Bed, Kind, PIDS, run_side, set};
@@ -23,7 +23,7 @@ fn bed() -> (Bed, Agent, Knob) {
     (bed, agent, Knob::default())
 }
 
-fn report(agent: &Agent, uid: u32, target: &str, latency: &str) -> Result<Done, ApiError> {
+fn report(agent: &Agent, uid: u32, target: &str, latency: &str) -> ApiResult<Done> {
     let peer = Peer {
         pid: PIDS[1],
         uid,

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ApplyRequest, ErrorKind, PolicyChangeView};
+use tidegate_api::{ApiResult, ApplyRequest, ErrorKind, PolicyChangeView};
 use tidegate_cgroup::testkit::Rule as FaultRule;
 use tidegate_cgroup::{KernelFs, Op};
 use tidegate_engine::clock::Clock;
@@ -44,7 +44,7 @@ fn bed_with(kind: Kind, groups: &[&str], policy: &str) -> (Bed, Agent) {
     (bed, agent)
 }
 
-pub(super) fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
+pub(super) fn apply_now(agent: &Agent) -> ApiResult<PolicyChangeView> {
     apply(agent, &root(1), &ApplyRequest::default())
 }
 

@@ -3,7 +3,9 @@
 
 mod sum;
 
-use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, Limit, StatusView, UserView};
+use tidegate_api::{
+    ApiError, ApiResult, ErrorKind, ExplainView, GateView, Limit, StatusView, UserView,
+};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::cpus::online;
 use tidegate_cgroup::group::GroupPath;
@@ -19,7 +21,7 @@ use crate::view::main_cpus;
 use crate::view::status::write_view;
 use crate::view::{Detail, status};
 
-fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> Result<String, ApiError> {
+fn name_of(registry: &Gates, kernel: &Kernel, target: &str) -> ApiResult<String> {
     let gates = registry.lock();
     let not_found = match kernel.find(&gates, target) {
         Ok(index) => return Ok(gates[index].record.name.clone()),
@@ -38,7 +40,7 @@ pub(crate) fn explain(
     runtime: &Runtime,
     life: &Life,
     target: &str,
-) -> Result<ExplainView, ApiError> {
+) -> ApiResult<ExplainView> {
     let kernel = &runtime.kernel;
     let name = name_of(registry, kernel, target)?;
     let status = status(registry, runtime, life, Detail::Whole);

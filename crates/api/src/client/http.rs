@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ApiResult, ErrorKind};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
@@ -25,7 +25,7 @@ pub(crate) fn request(
     path: &str,
     accept: &str,
     payload: Vec<u8>,
-) -> Result<Request<Full<Bytes>>, ApiError> {
+) -> ApiResult<Request<Full<Bytes>>> {
     Request::builder()
         .method(method)
         .uri(path)

@@ -1,7 +1,7 @@
 //! A blocking client of the agent's socket: a function for each call, with the types of this crate.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), tidegate_api::ApiError> {
+//! # fn main() -> tidegate_api::ApiResult<()> {
 //! let agent = tidegate_api::client::Client::connect("/run/tidegate/tidegate.sock")?;
 //! println!("{} CPUs for side work", agent.status()?.decision.allowance_cpus);
 //! # Ok(())
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{
-    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, HistoryView,
-    MeasureRequest, MeasureView, PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest,
-    SetRequest, StatusView, UnsetRequest,
+    ApiError, ApiResult, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView,
+    HistoryView, MeasureRequest, MeasureView, PolicyChangeView, PolicyView, ReportRequest,
+    RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
 };
 use hyper::Method;
 use hyper::body::Bytes;
@@ -39,7 +39,7 @@ pub struct Client {
     runtime: tokio::runtime::Runtime,
 }
 
-pub type StartNext = Box<dyn Fn() -> Result<(), ApiError>>;
+pub type StartNext = Box<dyn Fn() -> ApiResult<()>>;
 
 /// How often an agent that dies or leaves under a call is followed by the next, and the pause
 /// between.
@@ -51,14 +51,14 @@ const CALL_PATIENCE: (Duration, u32) = (Duration::from_secs(1), 10);
 
 impl Client {
     /// A client of the agent that runs now.
-    pub fn connect(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
+    pub fn connect(socket: impl Into<PathBuf>) -> ApiResult<Self> {
         let client = Self::at(socket)?;
         client.probe()?;
         Ok(client)
     }
 
     /// A client that has not looked yet whether an agent runs: a call reports that none does.
-    pub fn at(socket: impl Into<PathBuf>) -> Result<Self, ApiError> {
+    pub fn at(socket: impl Into<PathBuf>) -> ApiResult<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -93,7 +93,7 @@ impl Client {
         &self,
         path: &str,
         body: &B,
-    ) -> Result<R, ApiError> {
+    ) -> ApiResult<R> {
         let mut answer = self.call(Method::POST, path, Some(body));
         for _ in 0..AGENTS_MAX {
             let start_next = match (&answer, &self.start_next) {
@@ -107,65 +107,65 @@ impl Client {
         answer
     }
 
-    pub fn run(&self, request: &RunRequest) -> Result<RunReply, ApiError> {
+    pub fn run(&self, request: &RunRequest) -> ApiResult<RunReply> {
         self.call_any_agent("/v1/run", request)
     }
 
-    pub fn set(&self, request: &SetRequest) -> Result<GateView, ApiError> {
+    pub fn set(&self, request: &SetRequest) -> ApiResult<GateView> {
         self.call_any_agent("/v1/set", request)
     }
 
-    pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ApiError> {
+    pub fn unset(&self, request: &UnsetRequest) -> ApiResult<Done> {
         self.call(Method::POST, "/v1/unset", Some(request))
     }
 
-    pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
+    pub fn report(&self, request: &ReportRequest) -> ApiResult<Done> {
         self.call_any_agent("/v1/report", request)
     }
 
     /// Starts a measurement, which this client then asks after by its number.
-    pub fn measure(&self, request: &MeasureRequest) -> Result<MeasureView, ApiError> {
+    pub fn measure(&self, request: &MeasureRequest) -> ApiResult<MeasureView> {
         self.call(Method::POST, "/v1/measure", Some(request))
     }
 
     /// How far the measurement is: its client is still there.
-    pub fn measured(&self, id: u64) -> Result<MeasureView, ApiError> {
+    pub fn measured(&self, id: u64) -> ApiResult<MeasureView> {
         let path = format!("/v1/measure?id={id}");
         self.call(Method::GET, &path, None::<&()>)
     }
 
-    pub fn end_measure(&self) -> Result<MeasureView, ApiError> {
+    pub fn end_measure(&self) -> ApiResult<MeasureView> {
         self.call(Method::DELETE, "/v1/measure", None::<&()>)
     }
 
-    pub fn status(&self) -> Result<StatusView, ApiError> {
+    pub fn status(&self) -> ApiResult<StatusView> {
         self.call(Method::GET, "/v1/status", None::<&()>)
     }
 
     /// The same without gates, which costs the agent the same however many there are.
-    pub fn status_without_gates(&self) -> Result<StatusView, ApiError> {
+    pub fn status_without_gates(&self) -> ApiResult<StatusView> {
         self.call(Method::GET, "/v1/status?gates=none", None::<&()>)
     }
 
-    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
+    pub fn explain(&self, target: &str) -> ApiResult<ExplainView> {
         let path = format!("/v1/explain?target={}", in_query(target));
         self.call(Method::GET, &path, None::<&()>)
     }
 
     /// What has happened after event number `since`.
-    pub fn events(&self, since: u64) -> Result<EventsView, ApiError> {
+    pub fn events(&self, since: u64) -> ApiResult<EventsView> {
         let path = format!("/v1/events?since={since}");
         self.call(Method::GET, &path, None::<&()>)
     }
 
     /// What happens after event number `since`, as it happens.
-    pub fn stream_events(&self, since: u64) -> Result<EventStream<'_>, ApiError> {
+    pub fn stream_events(&self, since: u64) -> ApiResult<EventStream<'_>> {
         let path = format!("/v1/stream?topics=events&since={since}");
         EventStream::open(self, &path)
     }
 
     /// The same, with the machine at a glance every `period_seconds`.
-    pub fn stream_all(&self, since: u64, period_seconds: u64) -> Result<EventStream<'_>, ApiError> {
+    pub fn stream_all(&self, since: u64, period_seconds: u64) -> ApiResult<EventStream<'_>> {
         let path = format!(
             "/v1/stream?topics=events,status&since={since}&period_seconds={period_seconds}"
         );
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// The machine's figures of the last `seconds`, a point for each.
-    pub fn history(&self, seconds: u64) -> Result<HistoryView, ApiError> {
+    pub fn history(&self, seconds: u64) -> ApiResult<HistoryView> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let to = now.map_or(0, |since| since.as_secs());
         let path = format!(
@@ -183,40 +183,40 @@ impl Client {
         self.call(Method::GET, &path, None::<&()>)
     }
 
-    pub fn policy(&self) -> Result<PolicyView, ApiError> {
+    pub fn policy(&self) -> ApiResult<PolicyView> {
         self.call(Method::GET, "/v1/policy", None::<&()>)
     }
 
-    pub fn diff(&self) -> Result<PolicyChangeView, ApiError> {
+    pub fn diff(&self) -> ApiResult<PolicyChangeView> {
         self.call(Method::POST, "/v1/policy/diff", None::<&()>)
     }
 
-    pub fn apply(&self, request: &ApplyRequest) -> Result<PolicyChangeView, ApiError> {
+    pub fn apply(&self, request: &ApplyRequest) -> ApiResult<PolicyChangeView> {
         self.call(Method::POST, "/v1/policy/apply", Some(request))
     }
 
-    pub fn confirm(&self) -> Result<Done, ApiError> {
+    pub fn confirm(&self) -> ApiResult<Done> {
         self.call(Method::POST, "/v1/policy/confirm", None::<&()>)
     }
 
     /// The policy before is in force again.
-    pub fn rollback(&self) -> Result<PolicyChangeView, ApiError> {
+    pub fn rollback(&self) -> ApiResult<PolicyChangeView> {
         self.call(Method::POST, "/v1/policy/rollback", None::<&()>)
     }
 
     /// The figures as text of this media type, as a scrape gets them.
-    pub fn metrics(&self, media_type: &str) -> Result<String, ApiError> {
+    pub fn metrics(&self, media_type: &str) -> ApiResult<String> {
         let path = "/metrics";
         let bytes = self.ask(Method::GET, path, media_type, Vec::new())?;
         String::from_utf8(bytes.into()).map_err(|error| internal(path, &error.to_string()))
     }
 
     /// Ends the agent: everything that is still its own is restored.
-    pub fn stop(&self) -> Result<Done, ApiError> {
+    pub fn stop(&self) -> ApiResult<Done> {
         self.call(Method::POST, "/v1/stop", None::<&()>)
     }
 
-    fn probe(&self) -> Result<(), ApiError> {
+    fn probe(&self) -> ApiResult<()> {
         let path = &self.socket;
         std::os::unix::net::UnixStream::connect(path)
             .map(drop)
@@ -236,7 +236,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&B>,
-    ) -> Result<R, ApiError> {
+    ) -> ApiResult<R> {
         let failed = |error: serde_json::Error| internal(path, &error.to_string());
         let payload = body.map_or(Ok(Vec::new()), serde_json::to_vec);
         let bytes = self.ask(method, path, JSON, payload.map_err(failed)?)?;
@@ -244,13 +244,7 @@ impl Client {
     }
 
     /// The body of the answer to a call that succeeded.
-    fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        accept: &str,
-        payload: Vec<u8>,
-    ) -> Result<Bytes, ApiError> {
+    fn ask(&self, method: Method, path: &str, accept: &str, payload: Vec<u8>) -> ApiResult<Bytes> {
         let request = request(method, path, accept, payload)?;
         // A policy may be on thousands of groups.
         let (poll, polls) = match path.starts_with("/v1/policy") {

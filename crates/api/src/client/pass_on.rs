@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ApiResult, ErrorKind};
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::{Method, Response};
@@ -16,7 +16,7 @@ pub async fn pass_on(
     socket: &Path,
     path_and_query: &str,
     last_event: Option<HeaderValue>,
-) -> Result<Response<Incoming>, ApiError> {
+) -> ApiResult<Response<Incoming>> {
     let mut request = request(Method::GET, path_and_query, JSON, Vec::new())?;
     if let Some(id) = last_event {
         request.headers_mut().insert("last-event-id", id);

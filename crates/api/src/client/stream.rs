@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{ApiError, EVENT_STREAM, ErrorKind, EventView, GapView, StatusView};
+use crate::{ApiError, ApiResult, EVENT_STREAM, ErrorKind, EventView, GapView, StatusView};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
@@ -39,7 +39,7 @@ impl Drop for EventStream<'_> {
 }
 
 impl<'a> EventStream<'a> {
-    pub(crate) fn open(client: &'a Client, path: &str) -> Result<Self, ApiError> {
+    pub(crate) fn open(client: &'a Client, path: &str) -> ApiResult<Self> {
         let request = request(Method::GET, path, EVENT_STREAM, Vec::new())?;
         let opened = patiently(begin(&client.socket, request), CALL_PATIENCE);
         let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
@@ -71,7 +71,7 @@ impl<'a> EventStream<'a> {
 
     /// The next message, which is waited for; `None` where the agent has ended the stream, or is
     /// gone.
-    pub fn next_message(&mut self) -> Result<Option<Message>, ApiError> {
+    pub fn next_message(&mut self) -> ApiResult<Option<Message>> {
         loop {
             if let Some(block) = self.parser.blocks.pop_front() {
                 return self.message(&block).map(Some);
@@ -93,7 +93,7 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    fn message(&self, block: &Block) -> Result<Message, ApiError> {
+    fn message(&self, block: &Block) -> ApiResult<Message> {
         let data = &block.data;
         match block.event.as_str() {
             "gap" => self.read(data).map(Message::Gap),
@@ -102,7 +102,7 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    fn read<T: DeserializeOwned>(&self, data: &str) -> Result<T, ApiError> {
+    fn read<T: DeserializeOwned>(&self, data: &str) -> ApiResult<T> {
         serde_json::from_str(data).map_err(|error| internal(&self.path, &error.to_string()))
     }
 }

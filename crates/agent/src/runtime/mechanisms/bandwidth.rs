@@ -4,7 +4,7 @@
 //! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop
 //! holds to the own limit, too; everywhere else it is written here, once, and stays.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::GroupPath;
@@ -24,7 +24,7 @@ const BINDS: &str = "binds: ";
 
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none
 /// any more.
-pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     gate.burst_room_us = burst_room_us(runtime, gate);
     let Some(group) = still_group(kernel, gate) else {

@@ -3,7 +3,7 @@
 //!
 //! Their quotas stay as they are, and the burst follows them.
 
-use tidegate_api::ApiError;
+use tidegate_api::ApiResult;
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::apply::BurstWrite;
@@ -17,11 +17,7 @@ use crate::runtime::Runtime;
 use crate::runtime::mechanisms::bandwidth::room_us;
 
 /// Writes the burst of those limits, and puts it back where a limit or the term is gone.
-pub(super) fn enforce_bursts(
-    runtime: &Runtime,
-    gate: &Gate,
-    write: BurstWrite,
-) -> Result<(), ApiError> {
+pub(super) fn enforce_bursts(runtime: &Runtime, gate: &Gate, write: BurstWrite) -> ApiResult<()> {
     let name = &gate.record.name;
     let limits = limits(runtime, gate);
     let stale = runtime.journal().bursts_of(name);

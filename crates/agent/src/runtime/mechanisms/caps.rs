@@ -4,7 +4,7 @@
 //! ([`tidegate_engine::control::SoftCaps`]): here its group gets into the journal and, until the
 //! loop has polled, into the background.
 
-use tidegate_api::{ApiError, CapView, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, CapView, ErrorKind};
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::subgroups::exempt;
 use tidegate_engine::control::SoftCapped;
@@ -24,7 +24,7 @@ const START: &str = "background: ";
 const EXEMPT: &str = "real-time: ";
 const NAMED_MAX: usize = 8;
 
-pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     check_use_is_known(runtime, gate)?;
     note_exempt(kernel, gate);
@@ -54,7 +54,7 @@ pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
 
 /// The loop keeps a soft cap by the use of the gate's group, so a new one is refused where that is
 /// unknown. One that was in force rests ([`tidegate_engine::control::SoftCaps`]).
-fn check_use_is_known(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+fn check_use_is_known(runtime: &Runtime, gate: &Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let has_bucket = gate.terms.soft_ppt().is_some_and(|soft_ppt| soft_ppt > 0);
     let Some(group) = gate.record.attachment.placed().filter(|_| has_bucket) else {
@@ -121,11 +121,7 @@ fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
         .map(|_| SoftCapped { group, soft_ppt })
 }
 
-fn enforce_soft(
-    kernel: &Kernel,
-    control_loop: &ControlLoop,
-    gate: &mut Gate,
-) -> Result<(), ApiError> {
+fn enforce_soft(kernel: &Kernel, control_loop: &ControlLoop, gate: &mut Gate) -> ApiResult<()> {
     gate.record.notes.retain(|note| !note.starts_with(START));
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::KfsError;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
@@ -44,7 +44,7 @@ pub(crate) fn has_short_turns(kernel: &Kernel, gate: &Gate) -> bool {
 }
 
 /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
-pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> ApiResult<()> {
     if has_short_turns(kernel, gate) {
         if let Err(error) = enforce_hint(kernel, gate, Some(SHORT_TURNS)) {
             warn!("gate {}: its turns stay long: {error}", gate.record.name);
@@ -57,7 +57,7 @@ pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiE
     enforce_hint(kernel, gate, hint)
 }
 
-fn enforce_hint(kernel: &Kernel, gate: &mut Gate, hint: Option<i8>) -> Result<(), ApiError> {
+fn enforce_hint(kernel: &Kernel, gate: &mut Gate, hint: Option<i8>) -> ApiResult<()> {
     let standing = kernel.journal().latency_of(&gate.record.name);
     if hint.is_none() && standing.is_none() {
         gate.hint = None;
@@ -109,7 +109,7 @@ fn begin_hint(
     hint: i8,
     (group, whose): (&GroupPath, Whose),
     support: &Support,
-) -> Result<Entry, ApiError> {
+) -> ApiResult<Entry> {
     let Some(ours) = compile(hint, support) else {
         let detail = format!(
             "latency: {hint}: kernel {} gives tasks no slices of their own, and SCHED_BATCH stands for hints above 0 only",
@@ -150,7 +150,7 @@ fn inherits(gate: &Gate) -> bool {
 }
 
 /// The processes that are to have the hint, where those that they fork are not.
-fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, ApiError> {
+fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> ApiResult<Vec<TaskId>> {
     let only = match whose {
         Whose::Process(process) => vec![process],
         Whose::Thread(thread) => {
@@ -180,7 +180,7 @@ fn hinted_tids(
     group: &GroupPath,
     whose: Whose,
     apart: &Apart,
-) -> Result<Vec<i32>, ApiError> {
+) -> ApiResult<Vec<i32>> {
     let listed = tasks::list(&kernel.groups, group, whose, &apart.groups, hint::TASKS_MAX);
     let mut tids = listed.map_err(of_group)?.tids;
     tids.retain(|tid| !apart.tids.contains(tid));
@@ -195,7 +195,7 @@ fn note_before(
     (hint, ours): (i8, HintSetting),
     support: &Support,
     inherited: &[HintSetting],
-) -> Result<Vec<Before>, ApiError> {
+) -> ApiResult<Vec<Before>> {
     let seen = hint::inspect(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
     // With a hint of 0 these are those that have nothing of their own.
     let same = seen.ours.iter().filter(|_| hint != 0);
@@ -212,7 +212,7 @@ fn note_before(
 
 /// Passes over the tasks until none is without the hint. A task with another slice that comes
 /// meanwhile is left alone.
-fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> Result<HintState, ApiError> {
+fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> ApiResult<HintState> {
     let Change::Latency(latency) = entry.change else {
         return Err(ApiError::new(
             ErrorKind::Internal,
@@ -262,7 +262,7 @@ pub(crate) fn pass_hint(
     support: &Support,
     inherited: &[HintSetting],
     mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
-) -> Result<Passed, ApiError> {
+) -> ApiResult<Passed> {
     let fs = &*kernel.fs;
     let seen = hint::inspect(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
     let mut passed = Passed {
@@ -318,7 +318,7 @@ pub(crate) fn withdraw_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     }
 }
 
-fn undo_hint(kernel: &Kernel, entry: &Entry) -> Result<Vec<String>, ApiError> {
+fn undo_hint(kernel: &Kernel, entry: &Entry) -> ApiResult<Vec<String>> {
     let Change::Latency(latency) = &entry.change else {
         return Ok(Vec::new());
     };

@@ -2,14 +2,14 @@
 //! down meanwhile (Documentation/admin-guide/cgroup-v2.rst). It goes with the group, so there is
 //! nothing to put back.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_terms::Source;
 
 use crate::errors::of_group;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 
-pub(super) fn enforce_memory(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError> {
+pub(super) fn enforce_memory(kernel: &Kernel, gate: &Gate) -> ApiResult<()> {
     let high_bytes = match gate.terms.memory_high.value.bytes() {
         0 => None,
         bytes => Some(bytes),

@@ -14,7 +14,7 @@ mod hints;
 mod memory;
 pub(crate) mod subgroups;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_engine::apply::BurstWrite;
 use tidegate_terms::{Source, Switch};
 
@@ -31,7 +31,7 @@ use crate::runtime::mechanisms::subgroups::check_beside;
 pub(crate) use subgroups::Subgroups;
 
 /// Enforces a placed gate's own terms. After a refusal the caller withdraws them.
-pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     // Before anything is changed.
     if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
         check_beside(gate, &gate.record.attachment)?;
@@ -46,7 +46,7 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError
 }
 
 /// A command learns of its jobserver when `run` starts it.
-fn check_jobserver(gate: &Gate) -> Result<(), ApiError> {
+fn check_jobserver(gate: &Gate) -> ApiResult<()> {
     let asked = &gate.terms.jobserver;
     let is_of_run = matches!(gate.record.attachment, Attachment::Owned { .. });
     // What a file says of all side work is not asked of this one.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ApiResult, ErrorKind};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{CpuStat, GroupPath, GroupResult};
@@ -90,7 +90,7 @@ pub(crate) fn poll(runtime: &Runtime) -> bool {
 
 /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it:
 /// refused where it may have one.
-pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), ApiError> {
+pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> ApiResult<()> {
     if !matches!(caps_for_each(&gate.terms), Some((_, _, Some(_)))) {
         return Ok(());
     }
@@ -118,7 +118,7 @@ pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), A
 }
 
 /// Gives each process or task of the gate its own cap, where that is asked for.
-pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     gate.record.notes.retain(|note| !note.starts_with(START));
     let Some(group) = gate.record.attachment.placed().cloned() else {
@@ -208,19 +208,14 @@ pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> 
 }
 
 /// The same, where what comes next needs them all in the gate's group.
-fn unite(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+fn unite(runtime: &Runtime, gate: &Gate) -> ApiResult<()> {
     match withdraw_subgroups(runtime, gate).pop() {
         Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
         None => Ok(()),
     }
 }
 
-fn family(
-    kernel: &Kernel,
-    group: &GroupPath,
-    asked: Per,
-    beside: bool,
-) -> Result<Family, ApiError> {
+fn family(kernel: &Kernel, group: &GroupPath, asked: Per, beside: bool) -> ApiResult<Family> {
     let v2 = kernel.groups.version() == CgroupVersion::V2;
     let parent = group.parent().filter(|_| beside);
     let is_inside = parent.is_none();

@@ -8,7 +8,7 @@ use crate::events::EventKind;
 use crate::server::connection::{Connections, STREAMS, converse};
 use crate::tests::{Bed, Kind};
 
-fn read(query: &str) -> Result<Asked, ApiError> {
+fn read(query: &str) -> ApiResult<Asked> {
     Asked::read(query, &HeaderMap::new())
 }
 
