@@ -90,7 +90,7 @@ impl JsonType {
         }
     }
 
-    /// Its name in the document; `Array_of_` its items' where it is a list.
+    /// Its name in the document.
     pub fn name(&self) -> String {
         (self.name)()
     }

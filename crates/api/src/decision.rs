@@ -69,38 +69,34 @@ impl Limit {
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Demand => "demand",
-            Self::Headroom => "headroom",
-            Self::IdleClass => "idle_class",
-            Self::Tolerance => "tolerance",
-            Self::Weight => "weight",
-            Self::Root => "root",
-            Self::Quota => "quota",
-            Self::Cap => "cap",
-            Self::SoftCap => "soft_cap",
-            Self::Parent => "parent",
-            Self::Outside => "outside",
-            Self::Frozen => "frozen",
-        }
+        self.row().0
     }
 
     pub fn meaning(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::None => "no limit holds it back",
-            Self::Demand => "it has no task that wants to run",
-            Self::Headroom => "main and the headroom leave it no more",
-            Self::IdleClass => "it gets the CPU that main leaves",
-            Self::Tolerance => "main leaves nothing above the headroom, so it has the tolerance",
-            Self::Weight => "other side work takes its part by weight",
-            Self::Root => "the quota of all side work is about to be raised",
-            Self::Quota => "its own quota",
-            Self::Cap => "its own hard cap",
-            Self::SoftCap => "above its soft cap it gets only CPU that no other task wants",
-            Self::Parent => "a limit on a group around it",
-            Self::Outside => "another program's limit on its group",
-            Self::Frozen => "its tasks are stopped, or its group is frozen",
+            Self::None => ("none", "no limit holds it back"),
+            Self::Demand => ("demand", "it has no task that wants to run"),
+            Self::Headroom => ("headroom", "main and the headroom leave it no more"),
+            Self::IdleClass => ("idle_class", "it gets the CPU that main leaves"),
+            Self::Tolerance => (
+                "tolerance",
+                "main leaves nothing above the headroom, so it has the tolerance",
+            ),
+            Self::Weight => ("weight", "other side work takes its part by weight"),
+            Self::Root => ("root", "the quota of all side work is about to be raised"),
+            Self::Quota => ("quota", "its own quota"),
+            Self::Cap => ("cap", "its own hard cap"),
+            Self::SoftCap => (
+                "soft_cap",
+                "above its soft cap it gets only CPU that no other task wants",
+            ),
+            Self::Parent => ("parent", "a limit on a group around it"),
+            Self::Outside => ("outside", "another program's limit on its group"),
+            Self::Frozen => ("frozen", "its tasks are stopped, or its group is frozen"),
         }
     }
 }

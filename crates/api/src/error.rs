@@ -59,65 +59,61 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
+    /// Its code; a title of a few words, the same for each error of the kind; the HTTP status (for
+    /// the kinds that the agent does not send, that of a gateway in front of it); what `tidegate`
+    /// ends with.
+    fn row(self) -> (&'static str, &'static str, u16, Exit) {
+        match self {
+            Self::Usage => ("usage", "The request is wrong", 400, Exit::Usage),
+            Self::Denied => ("denied", "The caller may not", 403, Exit::Refused),
+            Self::NotFound => (
+                "not_found",
+                "No such gate, process or group",
+                404,
+                Exit::NoTarget,
+            ),
+            Self::Busy => ("busy", "Not now", 429, Exit::Refused),
+            Self::Unsupported => ("unsupported", "The machine cannot", 501, Exit::Refused),
+            Self::Leaving => (
+                "leaving",
+                "The agent is about to leave",
+                503,
+                Exit::Unreachable,
+            ),
+            Self::NotReady => (
+                "not_ready",
+                "The agent is not in control",
+                503,
+                Exit::Unreachable,
+            ),
+            Self::Unreachable => ("unreachable", "No agent runs", 502, Exit::Unreachable),
+            Self::NoAnswer => (
+                "no_answer",
+                "The agent does not answer",
+                504,
+                Exit::Unreachable,
+            ),
+            Self::Internal => {
+                let title = "A failure of the agent or of the machine";
+                ("internal", title, 500, Exit::Failure)
+            }
+        }
+    }
+
     pub fn code(self) -> &'static str {
-        match self {
-            ErrorKind::Usage => "usage",
-            ErrorKind::Denied => "denied",
-            ErrorKind::NotFound => "not_found",
-            ErrorKind::Busy => "busy",
-            ErrorKind::Unsupported => "unsupported",
-            ErrorKind::Leaving => "leaving",
-            ErrorKind::NotReady => "not_ready",
-            ErrorKind::Unreachable => "unreachable",
-            ErrorKind::NoAnswer => "no_answer",
-            ErrorKind::Internal => "internal",
-        }
+        self.row().0
     }
 
-    /// In a few words, the same for each error of the kind.
     pub fn title(self) -> &'static str {
-        match self {
-            ErrorKind::Usage => "The request is wrong",
-            ErrorKind::Denied => "The caller may not",
-            ErrorKind::NotFound => "No such gate, process or group",
-            ErrorKind::Busy => "Not now",
-            ErrorKind::Unsupported => "The machine cannot",
-            ErrorKind::Leaving => "The agent is about to leave",
-            ErrorKind::NotReady => "The agent is not in control",
-            ErrorKind::Unreachable => "No agent runs",
-            ErrorKind::NoAnswer => "The agent does not answer",
-            ErrorKind::Internal => "A failure of the agent or of the machine",
-        }
+        self.row().1
     }
 
-    /// The HTTP status of an answer; for the kinds that the agent does not send, that of a gateway
-    /// in front of it.
     pub fn status(self) -> StatusCode {
-        match self {
-            ErrorKind::Usage => StatusCode::BAD_REQUEST,
-            ErrorKind::Denied => StatusCode::FORBIDDEN,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
-            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
-            ErrorKind::Leaving | ErrorKind::NotReady => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorKind::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
-        }
+        StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What `tidegate` ends with.
     pub fn exit(self) -> Exit {
-        match self {
-            ErrorKind::Usage => Exit::Usage,
-            ErrorKind::Unreachable
-            | ErrorKind::NoAnswer
-            | ErrorKind::Leaving
-            | ErrorKind::NotReady => Exit::Unreachable,
-            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Busy => Exit::Refused,
-            ErrorKind::NotFound => Exit::NoTarget,
-            ErrorKind::Internal => Exit::Failure,
-        }
+        self.row().3
     }
 
     /// Whether the agent that was asked is gone: the next one may answer.

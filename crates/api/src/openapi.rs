@@ -5,7 +5,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::call::{Answer, Call, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb};
+use crate::call::{Answer, Call, EVENT_STREAM, JsonType, Parameter, ParameterKind};
 use crate::error::Problem;
 use crate::table::CALLS;
 use crate::{ErrorKind, PROBLEM_JSON};
@@ -31,7 +31,7 @@ pub fn openapi() -> Value {
     let mut paths = Map::new();
     for call in CALLS {
         let at = paths.entry(call.path).or_insert_with(|| json!({}));
-        at[lower(call.verb)] = operation(call, &mut answers, &mut bodies);
+        at[call.verb.as_str().to_lowercase()] = operation(call, &mut answers, &mut bodies);
     }
     // No type is in both: what is asked for is never answered.
     let mut schemas = bodies.take_definitions(true);
@@ -145,17 +145,9 @@ fn content(answer: &Answer, answers: &mut SchemaGenerator) -> (String, Value) {
     }
 }
 
-fn lower(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Get => "get",
-        Verb::Post => "post",
-        Verb::Delete => "delete",
-    }
-}
-
 /// `GET /v1/policy/diff` is `getPolicyDiff`.
 fn operation_id(call: &Call) -> String {
-    let mut id = lower(call.verb).to_owned();
+    let mut id = call.verb.as_str().to_lowercase();
     let words = call.path.split(|c: char| !c.is_alphanumeric());
     for word in words.filter(|word| !matches!(*word, "" | "v1" | "json")) {
         let (first, rest) = word.split_at(1);
@@ -185,29 +177,15 @@ fn parameter(parameter: &Parameter) -> Value {
 mod tests {
     use super::*;
 
-    /// Every `$ref` of the document.
-    fn references(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => {
-                if let Some(Value::String(reference)) = fields.get("$ref") {
-                    found.push(reference.clone());
-                }
-                fields.values().for_each(|value| references(value, found));
-            }
-            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
-            _ => {}
-        }
-    }
-
     #[test]
     fn each_reference_leads_somewhere() {
         let document = openapi();
-        let mut found = Vec::new();
-        references(&document, &mut found);
+        let text = document.to_string();
+        let found: Vec<&str> = text.split("\"$ref\":\"#").skip(1).collect();
         assert!(found.len() > CALLS.len());
         for reference in found {
-            let pointer = reference.strip_prefix('#').unwrap();
-            assert!(document.pointer(pointer).is_some(), "{reference}");
+            let (pointer, _) = reference.split_once('"').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{pointer}");
         }
     }
 

@@ -266,10 +266,7 @@ mod tests {
     use super::*;
 
     fn row(call: &Call) -> String {
-        let link = |json: &JsonType| match json.name().strip_prefix("Array_of_") {
-            Some(item) => format!("`[`[`{item}`]`]`"),
-            None => format!("[`{}`]", json.name()),
-        };
+        let link = |json: &JsonType| format!("[`{}`]", json.name());
         let body = call.body.as_ref().map(link).unwrap_or_default();
         let answer = match &call.answer {
             Answer::Json(json) => link(json),
