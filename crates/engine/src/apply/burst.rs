@@ -1,6 +1,6 @@
 //! The burst of limits that other programs gave.
 
-use super::journal::{Journal, JournalError};
+use super::journal::{Journal, JournalResult};
 use crate::ledger::{Change, Fallback};
 use tidegate_cgroup::group::GroupPath;
 use tracing::warn;
@@ -23,7 +23,7 @@ impl Journal {
         burst_us: u64,
         fallback: Fallback,
         write: BurstWrite,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let standing_us = self.groups.bandwidth(group)?.burst_us;
         let known = self.entry(group, Change::is_burst).map(|entry| entry.id);
         let id = match known {
@@ -57,7 +57,7 @@ impl Journal {
     }
 
     /// Returns whether that is another burst than the last one.
-    fn note_burst(&mut self, id: u64, burst_us: u64) -> Result<bool, JournalError> {
+    fn note_burst(&mut self, id: u64, burst_us: u64) -> JournalResult<bool> {
         let is_noted = self.ledger.get(id).is_some_and(
             |entry| matches!(entry.change, Change::Burst { ours_us, .. } if ours_us == burst_us),
         );

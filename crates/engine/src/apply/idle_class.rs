@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::journal::{Journal, JournalError};
+use super::journal::{Journal, JournalResult};
 use tidegate_cgroup::class::set_yielding;
 use tidegate_cgroup::group::{GroupPath, WEIGHT_DEFAULT, WEIGHT_MIN};
 
@@ -12,7 +12,7 @@ pub fn leave_idle_class(
     journal: &mut Journal,
     group: &GroupPath,
     yielding: bool,
-) -> Result<(), JournalError> {
+) -> JournalResult<()> {
     let groups = Arc::clone(&journal.groups);
     let weight = if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT };
     let class = groups.class(group)?;
@@ -30,7 +30,7 @@ pub fn leave_idle_class(
     Ok(groups.set_weight(group, weight)?)
 }
 
-pub fn enter_idle_class(journal: &mut Journal, group: &GroupPath) -> Result<(), JournalError> {
+pub fn enter_idle_class(journal: &mut Journal, group: &GroupPath) -> JournalResult<()> {
     journal.record_idle_class_change(group, true)?;
     Ok(set_yielding(&journal.groups, group, true)?)
 }

@@ -16,6 +16,8 @@ use tidegate_cgroup::class::{self, set_yielding};
 use tidegate_cgroup::group::{GroupError, GroupPath, Groups};
 use tidegate_cgroup::subgroups::Family;
 
+pub type JournalResult<T> = Result<T, JournalError>;
+
 /// Why the journal could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
@@ -82,7 +84,7 @@ impl Journal {
         gate: &str,
         change: Change,
         fallback: Fallback,
-    ) -> Result<NewEntry, JournalError> {
+    ) -> JournalResult<NewEntry> {
         let group_id = self.groups.id(group)?;
         Ok(NewEntry {
             gate: gate.to_owned(),
@@ -277,7 +279,7 @@ impl Journal {
         self.forget_ids(&ids);
     }
 
-    pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), JournalError> {
+    pub fn set_background(&self, group: &GroupPath, background: bool) -> JournalResult<()> {
         match self.background_of(group) {
             Some(was) => Ok(class::set_background(
                 &self.groups,

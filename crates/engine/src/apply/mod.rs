@@ -21,6 +21,6 @@ mod writer;
 pub use burst::BurstWrite;
 pub use entries::HintPlace;
 pub use idle_class::{enter_idle_class, leave_idle_class};
-pub use journal::{Journal, JournalError, fallback_of};
+pub use journal::{Journal, JournalError, JournalResult, fallback_of};
 pub use quota_tree::limited_above;
 pub use writer::QuotaWriter;

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::journal::{Journal, JournalError};
+use super::journal::{Journal, JournalError, JournalResult};
 use crate::ledger::{Change, Entry, Fallback};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::discover::CgroupVersion;
@@ -118,7 +118,7 @@ impl Journal {
         group: &GroupPath,
         from: &Bandwidth,
         to: &Bandwidth,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         self.note_owners(group)?;
         self.record_write(group, from, to)?;
         self.put(group, from, to)
@@ -127,7 +127,7 @@ impl Journal {
 
     /// The owner of a group may have changed its limit since the last write: that is noted before
     /// it is written over.
-    fn note_owners(&mut self, group: &GroupPath) -> Result<(), JournalError> {
+    fn note_owners(&mut self, group: &GroupPath) -> JournalResult<()> {
         let Some(id) = self.id_of(group, Change::is_bandwidth) else {
             return Ok(());
         };
@@ -154,7 +154,7 @@ impl Journal {
         gate: &str,
         own: Bandwidth,
         fallback: Fallback,
-    ) -> Result<Bandwidth, JournalError> {
+    ) -> JournalResult<Bandwidth> {
         self.end_burst(group);
         let standing = self.groups.bandwidth(group)?;
         let found = match self.entry(group, Change::is_bandwidth) {
@@ -191,11 +191,7 @@ impl Journal {
 
     /// Gives a group for one process or task its gate's cap. The journal has the group by its
     /// family and nothing of its quota, which ends with the group.
-    pub fn set_subgroup_cap(
-        &mut self,
-        subgroup: &GroupPath,
-        own: Bandwidth,
-    ) -> Result<(), JournalError> {
+    pub fn set_subgroup_cap(&mut self, subgroup: &GroupPath, own: Bandwidth) -> JournalResult<()> {
         let standing = self.groups.bandwidth(subgroup)?;
         let lifted = own.ratio() > self.least_above(subgroup);
         self.stand(subgroup, &standing, OwnQuota { own, lifted })
@@ -207,7 +203,7 @@ impl Journal {
         group: &GroupPath,
         standing: &Bandwidth,
         quota: OwnQuota,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         self.quota_tree.insert(group.clone(), quota);
         if *standing != quota.standing() {
             self.put(group, standing, &quota.standing())?;
@@ -222,7 +218,7 @@ impl Journal {
         group: &GroupPath,
         found: Bandwidth,
         own: Bandwidth,
-    ) -> Result<bool, JournalError> {
+    ) -> JournalResult<bool> {
         let is_lower = found.quota_us.is_some() && found.rate_no_above(&own);
         self.replace_before(group, found)?;
         let holds = if is_lower { found } else { own };
@@ -243,11 +239,7 @@ impl Journal {
     /// back. Returns whether that is another limit than before. A burst that the owner left as ours
     /// is not the owner's, nor is the fallback, which the guardian writes, and systemd since it was
     /// told of it.
-    pub fn replace_before(
-        &mut self,
-        group: &GroupPath,
-        found: Bandwidth,
-    ) -> Result<bool, JournalError> {
+    pub fn replace_before(&mut self, group: &GroupPath, found: Bandwidth) -> JournalResult<bool> {
         let Some(entry) = self.entry(group, Change::is_bandwidth) else {
             return Ok(false);
         };
@@ -281,12 +273,7 @@ impl Journal {
     }
 
     /// Before a quota of its own changes from what stands.
-    fn note_own(
-        &mut self,
-        id: u64,
-        standing: &Bandwidth,
-        own: &Bandwidth,
-    ) -> Result<(), JournalError> {
+    fn note_own(&mut self, id: u64, standing: &Bandwidth, own: &Bandwidth) -> JournalResult<()> {
         if self.ledger.note_moving(id, standing, own) {
             return Ok(());
         }
@@ -304,7 +291,7 @@ impl Journal {
     }
 
     /// Writes again what was written over; false where the group has no quota of its own.
-    pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, JournalError> {
+    pub fn reassert_own(&mut self, group: &GroupPath) -> JournalResult<bool> {
         let Some(quota) = self.quota_tree.get(group).copied() else {
             return Ok(false);
         };
@@ -333,12 +320,7 @@ impl Journal {
             .unwrap_or(u128::MAX)
     }
 
-    fn put(
-        &mut self,
-        group: &GroupPath,
-        from: &Bandwidth,
-        to: &Bandwidth,
-    ) -> Result<(), JournalError> {
+    fn put(&mut self, group: &GroupPath, from: &Bandwidth, to: &Bandwidth) -> JournalResult<()> {
         if self.groups.version() != CgroupVersion::V1 {
             self.groups.set_bandwidth(group, Some(*from), *to)?;
             return Ok(());
@@ -384,7 +366,7 @@ impl Journal {
     }
 
     /// Before known quotas are lifted: what will stand is ours, too.
-    fn note_lifted(&mut self, due: &[(GroupPath, Bandwidth)]) -> Result<(), JournalError> {
+    fn note_lifted(&mut self, due: &[(GroupPath, Bandwidth)]) -> JournalResult<()> {
         let mut changed = Vec::new();
         for (group, own) in due {
             let to = lifted(*own);
@@ -403,11 +385,7 @@ impl Journal {
     }
 
     /// Lifts what stands in the way of `limit` on `group`, by whomever it was written.
-    pub(super) fn lift_below(
-        &mut self,
-        group: &GroupPath,
-        limit: &Bandwidth,
-    ) -> Result<(), JournalError> {
+    pub(super) fn lift_below(&mut self, group: &GroupPath, limit: &Bandwidth) -> JournalResult<()> {
         if self.groups.version() != CgroupVersion::V1 || !self.groups.exists(group) {
             return Ok(());
         }
@@ -418,12 +396,7 @@ impl Journal {
 
     /// Quotas above `low` that were given to groups below `root` (side work to groups that it made)
     /// are written down, all at once, and lifted; says how many.
-    fn lift_found(
-        &mut self,
-        root: &GroupPath,
-        low: u128,
-        which: Read,
-    ) -> Result<usize, JournalError> {
+    fn lift_found(&mut self, root: &GroupPath, low: u128, which: Read) -> JournalResult<usize> {
         let mut found = Vec::new();
         self.find_above(root, low, which, DEPTH_MAX, &mut found)?;
         for (group, standing) in &mut found {
@@ -480,7 +453,7 @@ impl Journal {
         Ok(())
     }
 
-    fn record_lifted(&mut self, found: &[(GroupPath, Bandwidth)]) -> Result<(), JournalError> {
+    fn record_lifted(&mut self, found: &[(GroupPath, Bandwidth)]) -> JournalResult<()> {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for (group, standing) in found {
             match self.entry(group, Change::is_bandwidth) {

@@ -1,6 +1,6 @@
 //! What is about to be written, recorded first.
 
-use super::journal::{Journal, JournalError};
+use super::journal::{Journal, JournalError, JournalResult};
 use crate::ledger::{Change, Entry, Fallback, LedgerError, NewEntry};
 use crate::limit::tighter;
 use crate::locks::boost::{Boost, give};
@@ -12,7 +12,7 @@ use tidegate_cgroup::subgroups::Family;
 
 impl Journal {
     /// An entry that an earlier gate left on the same group is this gate's.
-    pub(super) fn belongs_to(&mut self, id: u64, gate: &str) -> Result<(), JournalError> {
+    pub(super) fn belongs_to(&mut self, id: u64, gate: &str) -> JournalResult<()> {
         let is_other = self.ledger.get(id).is_some_and(|entry| entry.gate != gate);
         if is_other {
             let name = gate.to_owned();
@@ -27,7 +27,7 @@ impl Journal {
         gate: &str,
         was: CpuClass,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         if let Some(id) = self.id_of(group, Change::is_idle_class) {
             return self.belongs_to(id, gate);
         }
@@ -48,7 +48,7 @@ impl Journal {
         &mut self,
         group: &GroupPath,
         yielding: bool,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let raw = self
             .groups
             .weight_raw(if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT });
@@ -66,7 +66,7 @@ impl Journal {
     /// Systemd takes a group out of the idle class when its owner gives it another weight, which is
     /// then what is put back. The kernel gives the default weight at the end of the idle class, so
     /// an owner's is not told from it, and the former one is put back.
-    pub fn replace_weight_before(&mut self, group: &GroupPath) -> Result<(), JournalError> {
+    pub fn replace_weight_before(&mut self, group: &GroupPath) -> JournalResult<()> {
         let Some(entry) = self.entry(group, Change::is_idle_class) else {
             return Ok(());
         };
@@ -93,7 +93,7 @@ impl Journal {
         gate: &str,
         was: Bandwidth,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         if let Some(id) = self.id_of(group, Change::is_bandwidth) {
             return self.belongs_to(id, gate);
         }
@@ -117,7 +117,7 @@ impl Journal {
         group: &GroupPath,
         standing: &Bandwidth,
         intended: &Bandwidth,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let id = self.id_of(group, Change::is_bandwidth);
         // What another writer wrote over ours does not become ours by being written over: it would
         // be taken for it later.
@@ -138,7 +138,7 @@ impl Journal {
         plan: Placement,
         start_ticks: u64,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let new = NewEntry {
             gate: gate.to_owned(),
             group: plan.group.clone(),
@@ -162,7 +162,7 @@ impl Journal {
         gate: &str,
         was: CpuClass,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         if let Some(id) = self.id_of(group, Change::is_background) {
             return self.belongs_to(id, gate);
         }
@@ -176,7 +176,7 @@ impl Journal {
         gate: &str,
         family: &Family,
         fallback: Fallback,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let known = self.family_of(&family.group);
         if let Some(known) = known.as_ref().filter(|known| *known != family) {
             return Err(JournalError::Divided(known.group.clone()));
@@ -191,7 +191,7 @@ impl Journal {
 
     /// A group with a soft cap is to have another weight whenever it is not in the background.
     /// False where it has no such cap.
-    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
+    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> JournalResult<bool> {
         let Some(id) = self.id_of(group, Change::is_background) else {
             return Ok(false);
         };
@@ -209,7 +209,7 @@ impl Journal {
         group: &GroupPath,
         gate: &str,
         boost: Boost,
-    ) -> Result<u64, JournalError> {
+    ) -> JournalResult<u64> {
         // Only the agent counts turns: without one they end.
         let entry = self.new_entry(group, gate, Change::Boost(boost), Fallback::Restore)?;
         Ok(self.ledger.record(entry)?)
@@ -222,7 +222,7 @@ impl Journal {
         group: &GroupPath,
         was: &[u32],
         to: &[u32],
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult<()> {
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
         if let Some(id) = self.id_of(group, is_cpuset) {
             self.ledger.update(id, |entry| {
@@ -250,7 +250,7 @@ impl Journal {
         gate: &str,
         latency: Latency,
         fallback: Fallback,
-    ) -> Result<Entry, JournalError> {
+    ) -> JournalResult<Entry> {
         let entry = match latency.whose {
             Whose::Group => self.new_entry(group, gate, Change::Latency(latency), fallback)?,
             // It may go from group to group.
@@ -269,7 +269,7 @@ impl Journal {
 
     /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an
     /// empty group with our name, which the next start finds by that.
-    pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), JournalError> {
+    pub fn made(&mut self, group: &GroupPath, gate: &str) -> JournalResult<()> {
         if self.entry(group, Change::is_group).is_some() {
             return Ok(());
         }
@@ -312,7 +312,7 @@ impl Journal {
 
     /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has
     /// just ended.
-    pub fn start_boost(&self, id: u64) -> Result<bool, JournalError> {
+    pub fn start_boost(&self, id: u64) -> JournalResult<bool> {
         let Some(entry) = self.ledger.get(id) else {
             return Ok(false);
         };
