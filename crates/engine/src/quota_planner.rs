@@ -103,7 +103,7 @@ fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
 }
 
 /// Decides when the standing quota of one group is rewritten, and to what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct QuotaPlanner {
     /// The kernel's tick (1/HZ): how late enforcement is after a write.
     tick_ns: u64,
@@ -133,16 +133,7 @@ impl QuotaPlanner {
         Self {
             tick_ns,
             period_us: PERIOD_US,
-            standing: None,
-            standing_for_ucpu: 0,
-            last_write_ns: None,
-            last_step_ns: None,
-            last_reason: None,
-            low_since_ns: None,
-            urgent: false,
-            refuted: false,
-            charge_ucpu: 0,
-            own: None,
+            ..Self::default()
         }
     }
 

@@ -39,7 +39,7 @@ pub struct SoftCapStats {
     pub used_foreground_ns: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Soft {
     cap: Cap,
     family: Family,
@@ -57,15 +57,8 @@ impl Soft {
     /// A cap of `soft_ppt` parts per thousand of one CPU. Its bucket is empty.
     pub fn new(soft_ppt: u32) -> Self {
         Self {
-            cap: Cap::default(),
-            family: Family::default(),
             soft_ppt,
-            used_ns: None,
-            unknown_since_ns: None,
-            polled_ns: 0,
-            background: None,
-            is_told: false,
-            stats: SoftCapStats::default(),
+            ..Self::default()
         }
     }
 
