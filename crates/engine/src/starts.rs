@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use plain::Plain;
 
 use crate::locks::watch::in_own_pid_namespace;
@@ -67,7 +67,6 @@ pub struct StartWatch {
     ring: RingBuffer<'static>,
     told: Arc<Mutex<Starts>>,
     lost: Mutex<u64>,
-    _links: Vec<Link>,
     skel: StartsSkel<'static>,
 }
 
@@ -83,7 +82,7 @@ impl StartWatch {
         let mut open = StartsSkelBuilder::default().open(storage)?;
         open.progs.on_exec.set_autoload(topics.execs);
         open.progs.on_mkdir.set_autoload(topics.groups);
-        let skel = open.load()?;
+        let mut skel = open.load()?;
         let told: Arc<Mutex<Starts>> = Arc::default();
         let mut builder = RingBufferBuilder::new();
         let kept = Arc::clone(&told);
@@ -96,20 +95,12 @@ impl StartWatch {
             0
         })?;
         let ring = builder.build()?;
-        let programs = [
-            (topics.execs, &skel.progs.on_exec),
-            (topics.groups, &skel.progs.on_mkdir),
-        ];
-        let links = programs
-            .into_iter()
-            .filter(|(is_asked, _)| *is_asked)
-            .map(|(_, program)| program.attach_trace())
-            .collect::<libbpf_rs::Result<Vec<Link>>>()?;
+        // Those that are loaded.
+        skel.attach()?;
         Ok(Self {
             ring,
             told,
             lost: Mutex::new(0),
-            _links: links,
             skel,
         })
     }
