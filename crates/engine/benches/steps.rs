@@ -51,10 +51,6 @@ impl Sensor for Machine {
         STEP_NS
     }
 
-    fn granularity_ns(&self) -> u64 {
-        0
-    }
-
     fn online_cpus(&self) -> u32 {
         CPUS
     }

@@ -51,9 +51,6 @@ impl Sensor for FakeSensor {
     fn min_window_ns(&self) -> u64 {
         STEP_NS
     }
-    fn granularity_ns(&self) -> u64 {
-        0
-    }
     fn tells_waits(&self) -> bool {
         self.tells_waits.load(Ordering::Relaxed)
     }

@@ -86,9 +86,6 @@ mod tests {
         fn min_window_ns(&self) -> u64 {
             5 * MS
         }
-        fn granularity_ns(&self) -> u64 {
-            0
-        }
         fn online_cpus(&self) -> u32 {
             2
         }

@@ -99,8 +99,10 @@ pub trait Sensor: Send {
     fn kind(&self) -> &'static str;
     /// The shortest window over which a difference means something.
     fn min_window_ns(&self) -> u64;
-    /// How far one reading may be off, per online CPU.
-    fn granularity_ns(&self) -> u64;
+    /// How far one reading may be off, per online CPU; it is exact by default.
+    fn granularity_ns(&self) -> u64 {
+        0
+    }
     fn online_cpus(&self) -> u32;
     fn tells_waits(&self) -> bool {
         false
