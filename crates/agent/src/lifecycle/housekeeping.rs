@@ -58,6 +58,7 @@ const IDLE_POLLS_MAX: u32 = 3;
 /// A value that was written over so often is left to the other writer.
 const LEFT_ALONE: u32 = 2;
 
+#[derive(Default)]
 pub struct Housekeeping {
     pub(crate) starts: StartFollower,
     pub(crate) vacant_took_ns: u64,
@@ -85,21 +86,8 @@ pub struct Housekeeping {
 impl Housekeeping {
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
-            starts: StartFollower::default(),
-            vacant_took_ns: 0,
-            idle_polls: 0,
-            gate_turns: RoundRobin::new(TURNS_PER_POLL),
-            journal_turns: RoundRobin::new(TURNS_PER_POLL),
-            hints: HintSweep::default(),
-            answered: BTreeMap::new(),
-            systemds: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            fallbacks: None,
             guardian,
-            stuck_guardians: Vec::new(),
-            engine: None,
-            loop_watch: LoopWatch::default(),
-            history: HistorySampler::default(),
+            ..Self::default()
         }
     }
 
@@ -152,7 +140,7 @@ impl Housekeeping {
         } else {
             0
         };
-        judge_demands(kernel, &runtime.control_loop, &gates);
+        judge_demands(runtime, &gates);
         self.hints.poll(kernel, &mut gates);
     }
 
@@ -162,7 +150,9 @@ impl Housekeeping {
         let now_ns = runtime.kernel.clock.now_ns();
         let decision = runtime.decision();
         let again = (0..gates.len()).filter(|index| gates[*index].empty_polls > 0);
-        let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
+        let mut due: Vec<usize> = again
+            .chain(self.gate_turns.turn(gates.len(), TURNS_PER_POLL))
+            .collect();
         let mut polled = BTreeSet::new();
         loop {
             let mut newly_empty = 0;
@@ -180,7 +170,7 @@ impl Housekeeping {
             if newly_empty * 2 < TURNS_PER_POLL || polled.len() == gates.len() {
                 return;
             }
-            due = self.gate_turns.turn(gates.len()).collect();
+            due = self.gate_turns.turn(gates.len(), TURNS_PER_POLL).collect();
         }
     }
 
@@ -204,7 +194,9 @@ impl Housekeeping {
         // The loop writes quotas under the journal's lock, so what is read here is not half of one.
         let differing = {
             let journal = runtime.journal();
-            let turn = self.journal_turns.turn(journal.entries().len());
+            let turn = self
+                .journal_turns
+                .turn(journal.entries().len(), TURNS_PER_POLL);
             journal.outside_writes(turn)
         };
         // What the guardian wrote is ours: the next poll writes everything again.
@@ -253,9 +245,8 @@ impl Housekeeping {
             match times {
                 1 if reassert(runtime, &entry) => {
                     let told = format!("{what}: another program wrote {found}; written again once");
-                    runtime
-                        .events
-                        .tell(EventKind::OutsideWrite, Some(&entry.gate), told);
+                    let events = &runtime.events;
+                    events.tell(EventKind::OutsideWrite, Some(&entry.gate), told);
                 }
                 1 | LEFT_ALONE => {
                     // Once: what is found may change every second.
@@ -337,12 +328,8 @@ impl Housekeeping {
             None => true,
         };
         if has_ended {
-            let events = &runtime.events;
-            events.tell(
-                EventKind::GuardianReplaced,
-                None,
-                "the guardian has ended; starting another",
-            );
+            let what = "the guardian has ended; starting another";
+            runtime.events.tell(EventKind::GuardianReplaced, None, what);
             self.start_guardian(runtime, life);
         } else if self.is_guardian_stuck(runtime) {
             // One that waits in the kernel dies when that lets it; another is started at once.
@@ -350,11 +337,9 @@ impl Housekeeping {
                 let _ = guardian.kill();
                 self.stuck_guardians.push(guardian);
             }
-            let alert = "guardian: it had stopped looking after the agent, and was replaced";
-            runtime
-                .events
-                .tell(EventKind::GuardianReplaced, None, alert);
-            lock(&runtime.alerts).insert(alert.to_owned());
+            let what = "guardian: it had stopped looking after the agent, and was replaced";
+            runtime.events.tell(EventKind::GuardianReplaced, None, what);
+            lock(&runtime.alerts).insert(what.to_owned());
             self.start_guardian(runtime, life);
         }
     }

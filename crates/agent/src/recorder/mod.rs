@@ -21,7 +21,7 @@ use crate::recorder::dump::Dumps;
 use crate::recorder::seconds::Seconds;
 use crate::recorder::works::Works;
 use crate::runtime::Runtime;
-use crate::sched_ext::view::engine;
+use crate::runtime::scheduler_view::engine;
 
 const KEEP_MS: u64 = 7 * 24 * 3_600 * 1_000;
 

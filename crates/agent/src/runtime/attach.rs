@@ -25,7 +25,7 @@ use crate::runtime::limits::{
 use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{enforce, withdraw};
-use crate::sched_ext::plan::unmark;
+use crate::runtime::scheduler_plan::unmark;
 use crate::systemd::{set_properties, unit_of};
 
 /// A family that forks faster than it is walked is left so after this many walks.
@@ -61,7 +61,7 @@ pub(crate) fn attach(
     if limited.is_err() {
         withdraw(runtime, gate);
         if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
-            unmark(&runtime.sched_ext, kernel, gate.record.attachment.group());
+            unmark(runtime, gate.record.attachment.group());
         }
         // Nothing half done: what is in the journal for it is put back, in the opposite order.
         restore(runtime, &name);

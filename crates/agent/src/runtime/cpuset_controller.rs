@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidegate_cgroup::cpus::format_list;
 use tidegate_cgroup::group::{GatherReport, GroupPath, Groups};
 use tidegate_cgroup::topology::Topology;
-use tidegate_engine::apply::{JournalError, enter_idle_class, leave_idle_class};
+use tidegate_engine::apply::{JournalResult, enter_idle_class, leave_idle_class};
 use tidegate_engine::cpuset_planner::{CpusetPlanner, POLL_NS, Release};
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_engine::sync::lock;
@@ -37,6 +37,7 @@ const AUTO_CPUS_MIN: usize = 32;
 /// Each so many polls the CPUs, the members and the weight are looked at, too.
 const POLLS_PER_SECOND: u64 = 10;
 
+#[derive(Default)]
 pub struct CpusetController {
     planner: CpusetPlanner,
     topology: Topology,
@@ -76,23 +77,11 @@ impl CpusetController {
             (terms::CpusetMode::Auto, None) => (true, "cpuset = auto".to_owned()),
         };
         Self {
-            planner: CpusetPlanner::default(),
             topology,
             wanted,
             why,
             keeps_idle: true,
-            release: Release::default(),
-            stands: false,
-            used: false,
-            main_ns: Vec::new(),
-            gathered: GatherReport::default(),
-            changes: 0,
-            polls: 0,
-            left_alone: false,
-            ended: false,
-            enforced_by_sched_ext: false,
-            out_of_idle: Arc::default(),
-            last_error: None,
+            ..Self::default()
         }
     }
 
@@ -256,7 +245,7 @@ fn confine(
     cpuset: &mut CpusetController,
     root: &GroupPath,
     slow: bool,
-) -> Result<(), JournalError> {
+) -> JournalResult<()> {
     let kernel = &runtime.kernel;
     if slow {
         // A machine whose CPUs cannot be read is as it was.
@@ -290,7 +279,7 @@ fn confine(
 }
 
 /// Under the journal's lock, so that housekeeping does not take this write for an outside one.
-fn write_cpuset(kernel: &Kernel, root: &GroupPath, cpus: &[u32]) -> Result<(), JournalError> {
+fn write_cpuset(kernel: &Kernel, root: &GroupPath, cpus: &[u32]) -> JournalResult<()> {
     let mut journal = kernel.journal();
     let was = if kernel.groups.has_cpuset(root) {
         kernel.groups.cpuset(root)?

@@ -10,8 +10,8 @@ use tidegate_engine::limit::{caps_for_each, hard_cap};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::mechanisms::subgroups::beside;
+use crate::runtime::scheduler_view::{limit_stat, sched_ext_cap};
 use crate::runtime::{Runtime, measure};
-use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 
 const A_THOUSANDTH: f64 = 0.001;
 
@@ -36,7 +36,7 @@ pub(crate) fn poll(
     let group = gate.record.attachment.placed().cloned();
     let moving = kernel.limited_group(gate);
     let throttled = |group: &GroupPath| {
-        let stat = limit_stat(&runtime.sched_ext, kernel, group);
+        let stat = limit_stat(runtime, group);
         stat.map_or(0, |stat| stat.nr_throttled)
     };
     // The group of a side gate that is limited in its place has one quota, which moves.
@@ -179,7 +179,7 @@ pub(crate) fn above(
 /// above it, and for how long they have been in the background so far.
 fn soft_cap(runtime: &Runtime, gate: &Gate, beside: &[GroupPath]) -> (bool, u64) {
     let group = gate.record.attachment.group();
-    match sched_ext_cap(&runtime.sched_ext, &runtime.kernel, group) {
+    match sched_ext_cap(runtime, group) {
         // By what it got above the cap since the last poll, or by what its bucket owes now.
         Some(cap) => {
             let is_above = |soft_ppt| {

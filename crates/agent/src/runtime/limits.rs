@@ -33,7 +33,7 @@ use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::{enforce, withdraw};
-use crate::sched_ext::plan::{mark_moved, unmark};
+use crate::runtime::scheduler_plan::{mark_moved, unmark};
 use crate::systemd::revert_properties;
 
 pub(crate) fn enter(
@@ -225,7 +225,7 @@ pub(crate) fn write_floor(
     from: Bandwidth,
     floor: Bandwidth,
 ) -> ApiResult<()> {
-    mark_moved(&runtime.sched_ext, &runtime.kernel, group);
+    mark_moved(runtime, group);
     runtime
         .journal()
         .write_quota(group, &from, &floor)
@@ -310,7 +310,7 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
         }
         Attachment::Observed { .. } => Vec::new(),
         Attachment::InPlace { .. } | Attachment::Moved { .. } => {
-            unmark(&runtime.sched_ext, kernel, gate.record.attachment.group());
+            unmark(runtime, gate.record.attachment.group());
             let mut left = restore(runtime, &gate.record.name);
             // Last: systemd then writes what it would have without us.
             left.extend(revert_unit(runtime, gate));

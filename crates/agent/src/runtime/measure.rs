@@ -10,12 +10,12 @@ use tidegate_cgroup::group::{CpuStat, GroupPath};
 use tidegate_cgroup::sched::tasks::{TaskId, descendants};
 use tidegate_terms::Class;
 
-use crate::control_loop::ControlLoop;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
+use crate::runtime::demand::is_empty;
 use crate::runtime::mechanisms::subgroups::{has_subgroups, subgroups_stat, usage_with_subgroups};
+use crate::runtime::scheduler_view::{limit_stat, sched_ext_cap};
 use crate::runtime::{Runtime, held};
-use crate::sched_ext::view::{limit_stat, sched_ext_cap};
 use crate::systemd::unit_of;
 
 /// A gate that was measured within this is shown as it was then.
@@ -29,21 +29,19 @@ const HUNGRY_UCPU: f64 = 850_000.0;
 
 pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
     let kernel = &runtime.kernel;
-    let empty = |group: &GroupPath| match kernel.groups.populated(group) {
-        Ok(populated) => !populated,
-        Err(error) => error.is_gone(),
-    };
     match &gate.record.attachment {
         Attachment::Observed {
             pid, start_ticks, ..
         } => kernel.process_gone(*pid, *start_ticks),
-        Attachment::Owned { group } => empty(group) && !has_subgroups(runtime, &gate.record.name),
+        Attachment::Owned { group } => {
+            is_empty(kernel, group) && !has_subgroups(runtime, &gate.record.name)
+        }
         Attachment::Moved {
             placement,
             start_ticks,
         } => {
             kernel.process_gone(placement.pid, *start_ticks)
-                && empty(&placement.group)
+                && is_empty(kernel, &placement.group)
                 && !has_subgroups(runtime, &gate.record.name)
         }
         // A unit may come back; whether it does is looked at by itself.
@@ -72,7 +70,7 @@ pub(crate) fn measure_for_show(
 pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, decision: &Decision, now_ns: u64) {
     // A file of its group, from which the gate's own limit and the moving quota are judged.
     let placed = gate.record.attachment.placed();
-    let stat = placed.and_then(|group| limit_stat(&runtime.sched_ext, &runtime.kernel, group).ok());
+    let stat = placed.and_then(|group| limit_stat(runtime, group).ok());
     let throttled = measure_use(runtime, gate, stat, now_ns);
     held::poll(runtime, gate, decision, stat, throttled, now_ns);
 }
@@ -107,7 +105,7 @@ fn measure_use(
         None => subgroups_stat(runtime, &gate.record.name).or(stat),
     };
     gate.stat = stat;
-    let cap = placed.and_then(|group| sched_ext_cap(&runtime.sched_ext, kernel, group));
+    let cap = placed.and_then(|group| sched_ext_cap(runtime, group));
     let in_place = matches!(gate.record.attachment, Attachment::InPlace { .. });
     let background_us = cap.map(|cap| cap.background_us);
     let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
@@ -142,7 +140,8 @@ fn measure_use(
 /// Whether anything in a limited group could run. With several of them, what each would use: all it
 /// gets if its part of the allowance holds it back, it uses most of that or its use is unknown, else
 /// a quarter more than it uses.
-pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
+pub(crate) fn judge_demands(runtime: &Runtime, gates: &[Gate]) {
+    let (kernel, control_loop) = (&runtime.kernel, &runtime.control_loop);
     let given = control_loop.lock().decided().groups;
     if given.is_empty() {
         return;

@@ -18,6 +18,8 @@
 //! | `held` | which limit holds a gate back |
 //! | `jobserver` | how many jobs builds run at once |
 //! | `supervise` | the scheduler's life |
+//! | `scheduler_plan` | what the gates come to for the scheduler |
+//! | `scheduler_view` | what is shown of the scheduler |
 //! | `cpuset_controller` | idle kept by the cpuset |
 //! | `lock_boost` | holders of locks that main waits for |
 //!
@@ -41,6 +43,8 @@ pub(crate) mod measure_advice;
 pub(crate) mod measurement;
 pub(crate) mod mechanisms;
 pub(crate) mod publish;
+pub(crate) mod scheduler_plan;
+pub(crate) mod scheduler_view;
 pub(crate) mod supervise;
 
 use std::collections::BTreeSet;
@@ -59,8 +63,8 @@ use crate::gates::stored::UnreadRecord;
 use crate::history::History;
 use crate::kernel::Kernel;
 use crate::recorder_state::RecorderState;
+use crate::runtime::scheduler_view::sched_ext_decision;
 use crate::sched_ext::SchedExtSupervisor;
-use crate::sched_ext::view::sched_ext_decision;
 use cpuset_controller::CpusetController;
 use jobserver::Jobservers;
 use lock_boost::LockBoostStats;

@@ -19,9 +19,9 @@ use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroups};
+use crate::runtime::scheduler_plan::{Plan, sched_ext_machine, sched_ext_plan};
 use crate::sched_ext::backoff::End;
 use crate::sched_ext::kernel::{Scheduler, SchedulerError};
-use crate::sched_ext::plan::{Plan, sched_ext_machine, sched_ext_plan};
 use crate::sched_ext::{ARMING, Inner, OFF, ON, Prepared, SchedExtSupervisor};
 
 const POLL_PERIOD: Duration = Duration::from_millis(100);
@@ -196,15 +196,15 @@ fn load_sched_ext(
     prepared: Prepared,
     now_ns: u64,
 ) {
+    let failed = |why: SchedulerError| {
+        let at_ns = runtime.kernel.clock.now_ns().max(now_ns);
+        runtime
+            .sched_ext
+            .failed(why.to_string(), End::Failed, at_ns);
+    };
     let scheduler = match prepared {
         Ok(scheduler) => scheduler,
-        Err(why) => {
-            return runtime.sched_ext.failed(
-                why.to_string(),
-                End::Failed,
-                runtime.kernel.clock.now_ns().max(now_ns),
-            );
-        }
+        Err(why) => return failed(why),
     };
     let gates = registry.lock();
     if life.leaving.load(Ordering::Acquire) {
@@ -216,11 +216,7 @@ fn load_sched_ext(
         // The loop writes its quotas again.
         runtime.sched_ext.set_watch(OFF);
         runtime.control().set_enforced_by_sched_ext(false);
-        return runtime.sched_ext.failed(
-            why.to_string(),
-            End::Failed,
-            runtime.kernel.clock.now_ns().max(now_ns),
-        );
+        return failed(why);
     }
     runtime.sched_ext.set_watch(ON);
     let mut inner = lock(&runtime.sched_ext.inner);
@@ -229,17 +225,12 @@ fn load_sched_ext(
     inner.history.since_ns = Some(now_ns);
     inner.history.why = None;
     drop(inner);
-    let what = "the scheduler is in force; kernel files hold copies of the limits on groups";
-    runtime.events.tell(
-        EventKind::SchedExtLoaded,
-        None,
-        format!("sched_ext: {what}"),
-    );
+    let what =
+        "sched_ext: the scheduler is in force; kernel files hold copies of the limits on groups";
+    runtime.events.tell(EventKind::SchedExtLoaded, None, what);
     // Caps for each process or task are the scheduler's now.
-    for gate in gates
-        .iter()
-        .filter(|gate| caps_for_each(&gate.terms).is_some())
-    {
+    let is_split = |gate: &&Gate| caps_for_each(&gate.terms).is_some();
+    for gate in gates.iter().filter(is_split) {
         for line in withdraw_subgroups(runtime, gate) {
             warn!("{line}");
         }
@@ -251,12 +242,7 @@ fn arm(
     gates: &[Gate],
     mut scheduler: Box<dyn Scheduler>,
 ) -> Result<(), SchedulerError> {
-    let plan = sched_ext_plan(
-        &runtime.kernel,
-        &runtime.control_loop,
-        gates,
-        scheduler.sees_quotas(),
-    );
+    let plan = sched_ext_plan(runtime, gates, scheduler.sees_quotas());
     write_mirrors(runtime).map_err(SchedulerError::Copies)?;
     let machine = sched_ext_machine(&runtime.control_loop);
     scheduler.set_machine(machine.0, machine.1)?;
@@ -304,12 +290,7 @@ pub(crate) fn tell_sched_ext(runtime: &Runtime, gates: &[Gate]) {
     if !runtime.sched_ext.is_loaded() {
         return forget_gone(runtime, gates);
     }
-    let plan = sched_ext_plan(
-        &runtime.kernel,
-        &runtime.control_loop,
-        gates,
-        runtime.sched_ext.sees_quotas(),
-    );
+    let plan = sched_ext_plan(runtime, gates, runtime.sched_ext.sees_quotas());
     let told = SchedExtSupervisor::tell(&mut lock(&runtime.sched_ext.inner), plan);
     let error = told.err().map(|why| why.to_string());
     if let Some(why) = &error {
@@ -323,7 +304,7 @@ pub(crate) fn tell_sched_ext(runtime: &Runtime, gates: &[Gate]) {
 /// goes all the same.
 fn forget_gone(runtime: &Runtime, gates: &[Gate]) {
     if runtime.sched_ext.is_wanted() {
-        let plan = sched_ext_plan(&runtime.kernel, &runtime.control_loop, gates, false);
+        let plan = sched_ext_plan(runtime, gates, false);
         let mut inner = lock(&runtime.sched_ext.inner);
         inner.earlier.keep_work_of(&plan.gates);
     }
@@ -375,11 +356,8 @@ fn sched_ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         inner.history.last = Some((ended, now_ns));
         forget_told(&mut inner);
     }
-    runtime.events.tell(
-        EventKind::SchedExtEjected,
-        None,
-        format!("sched_ext: {why}"),
-    );
+    let what = format!("sched_ext: {why}");
+    runtime.events.tell(EventKind::SchedExtEjected, None, what);
     runtime.sched_ext.failed(why, end, now_ns);
     divide_again(registry, runtime);
 }
@@ -415,10 +393,8 @@ fn forget_told(inner: &mut Inner) {
 
 fn divide_again(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
-    for gate in gates
-        .iter_mut()
-        .filter(|gate| caps_for_each(&gate.terms).is_some())
-    {
+    let is_split = |gate: &&mut Gate| caps_for_each(&gate.terms).is_some();
+    for gate in gates.iter_mut().filter(is_split) {
         if let Err(error) = enforce_subgroups(runtime, gate) {
             lock(&runtime.alerts).insert(error.to_string());
         }

@@ -7,7 +7,7 @@ const FIRST_NS: u64 = 1_000_000_000;
 const MOST_NS: u64 = 300_000_000_000;
 const WINDOW_NS: u64 = 3_600_000_000_000;
 /// So many in that time, and it is not tried again.
-pub(super) const ENDS_MAX: usize = 12;
+pub(crate) const ENDS_MAX: usize = 12;
 /// After an end on purpose (sysrq-S), at least this long remains for other settings; after one for
 /// real-time tasks, for these to end.
 const ASKED_NS: u64 = 30_000_000_000;

@@ -9,7 +9,7 @@ use tidegate_sched_ext::{CapScope, CapStat, LimitStat, WorkStat};
 
 use super::kernel::Scheduler;
 
-pub(super) fn cap_counts(cap: &CapStat) -> CapCounts {
+pub(crate) fn cap_counts(cap: &CapStat) -> CapCounts {
     let terms = &cap.terms;
     let is_one = terms.scope == CapScope::Group;
     let seconds = |us: u64| us as f64 / 1e6;
@@ -31,7 +31,7 @@ pub(super) fn cap_counts(cap: &CapStat) -> CapCounts {
     }
 }
 
-pub(super) fn gate_counts(work: &WorkStat) -> GateCounts {
+pub(crate) fn gate_counts(work: &WorkStat) -> GateCounts {
     let us = |ns: u64| ns as f64 / 1e3;
     let delays = &work.run_delay;
     GateCounts {
@@ -91,7 +91,7 @@ impl Earlier {
     }
 }
 
-pub(super) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
+pub(crate) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
     let sum = |of: fn(&LimitStat) -> u64| limits.iter().map(of).sum::<u64>();
     QuotaCounts {
         groups: limits.len() as u64,
@@ -102,7 +102,7 @@ pub(super) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
     }
 }
 
-pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
+pub(crate) fn quota_counts(limit: &LimitStat) -> CpuStat {
     CpuStat {
         nr_periods: limit.nr_periods,
         nr_throttled: limit.nr_throttled,

@@ -2,18 +2,16 @@
 //! ask for, watched, and loaded again.
 //!
 //! While it is in force, kernel files hold a copy of every limit on a group, marked as ours (see
-//! `plan` and docs/sched-ext.md): side work's floor and idle class, hard caps as quotas. Whatever
-//! ends the scheduler, those act from that moment on, and the control loop, which has gone on with
-//! its law, moves quotas again in its next turn.
+//! `runtime::scheduler_plan` and docs/sched-ext.md): side work's floor and idle class, hard caps as
+//! quotas. Whatever ends the scheduler, those act from that moment on, and the control loop, which
+//! has gone on with its law, moves quotas again in its next turn.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `kernel` | what is asked of the kernel; tests have another |
 //! | `machine` | what the scheduler is told of the CPUs |
-//! | `plan` | what the gates come to: terms by group, and which quotas are copies |
 //! | `backoff` | when again |
 //! | `feasible` | terms that the kernel's watchdog makes impossible |
-//! | `view` | what is shown |
 //! | `counts` | what is shown of a gate |
 
 pub(crate) mod backoff;
@@ -21,8 +19,6 @@ pub(crate) mod counts;
 pub(crate) mod feasible;
 pub(crate) mod kernel;
 pub mod machine;
-pub(crate) mod plan;
-pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};

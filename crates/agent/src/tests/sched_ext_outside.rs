@@ -14,8 +14,8 @@ use super::sched_ext::{bed, eject, id};
 use super::{KINDS, Kind, PIDS, at, path, run, run_limited, set, stands, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
+use crate::runtime::scheduler_view::sched_ext_view;
 use crate::runtime::supervise;
-use crate::sched_ext::view::sched_ext_view;
 
 /// What is shown of the scheduler.
 pub(super) fn view_at(agent: &Agent, now_ns: u64) -> SchedExtView {

@@ -18,7 +18,7 @@ use crate::runtime::mechanisms::burst::burst_notes;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::{beside, subgroups_note};
-use crate::sched_ext::view::{engine, limit_stat, sched_ext_counts, sched_ext_notes};
+use crate::runtime::scheduler_view::{engine, limit_stat, sched_ext_counts, sched_ext_notes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
@@ -80,7 +80,7 @@ fn figures(runtime: &Runtime, gate: &Gate, roots: &mut HashMap<GroupPath, CpuSta
     // Where no limit of its own or of its tasks and processes counts, that of the group does that
     // is limited with it in it.
     let of_root = |group: &GroupPath| {
-        let read = || limit_stat(&runtime.sched_ext, kernel, group).unwrap_or_default();
+        let read = || limit_stat(runtime, group).unwrap_or_default();
         *roots.entry(group.clone()).or_insert_with(read)
     };
     let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
@@ -137,7 +137,7 @@ fn with_terms(
             .then(|| cap_view(&runtime.control_loop, gate, now_ns))
             .flatten(),
         engine: engine(&runtime.sched_ext).to_owned(),
-        sched_ext: sched_ext_counts(&runtime.sched_ext, kernel, gate),
+        sched_ext: sched_ext_counts(runtime, gate),
         own_limit: own.map(|own| limit_view(gate, &own)),
         terms: gate.terms.views().iter().map(term_view).collect(),
         age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,

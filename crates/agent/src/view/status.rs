@@ -20,7 +20,7 @@ use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::runtime::measurement::measuring_view;
-use crate::sched_ext::view::{engine, sched_ext_alerts, sched_ext_view};
+use crate::runtime::scheduler_view::{engine, sched_ext_alerts, sched_ext_view};
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out
 /// after 2 s.

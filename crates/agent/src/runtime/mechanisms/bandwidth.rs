@@ -17,7 +17,7 @@ use crate::errors::not_recorded;
 use crate::gates::Gate;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::sched_ext::plan::{mark_own, unmark};
+use crate::runtime::scheduler_plan::{mark_own, unmark};
 
 /// How the note on the limit that holds begins.
 const BINDS: &str = "binds: ";
@@ -39,7 +39,7 @@ pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> ApiResult
     }
     let own = without_burst(kernel, gate, own);
     note_limits(kernel, gate, &group, &own);
-    mark_own(&runtime.sched_ext, kernel, gate, &group);
+    mark_own(runtime, gate, &group);
     let set = runtime
         .journal()
         .set_own(&group, &gate.record.name, own, gate.own_fallback());
@@ -61,7 +61,7 @@ pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     if !runtime.journal().limits(&group) {
         return Vec::new();
     }
-    unmark(&runtime.sched_ext, kernel, &group);
+    unmark(runtime, &group);
     let mut journal = runtime.journal();
     let left = journal.restore_lines_of(&group, Change::is_bandwidth);
     journal.end_own(&group);

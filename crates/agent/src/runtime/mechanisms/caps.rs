@@ -28,28 +28,21 @@ pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> 
     let kernel = &runtime.kernel;
     check_use_is_known(runtime, gate)?;
     note_exempt(kernel, gate);
-    enforce_soft(kernel, &runtime.control_loop, gate)?;
+    enforce_soft(runtime, gate)?;
     enforce_subgroups(runtime, gate)
 }
 
 pub(crate) fn withdraw_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let mut left = withdraw_subgroups(runtime, gate);
-    left.extend(withdraw_soft(
-        &runtime.kernel,
-        &runtime.control_loop,
-        gate.record.attachment.group(),
-    ));
+    left.extend(withdraw_soft(runtime, gate.record.attachment.group()));
     left
 }
 
 pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
-    set_soft_caps(
-        runtime,
-        gates
-            .iter()
-            .filter_map(|gate| soft_capped(&runtime.kernel, gate))
-            .collect(),
-    );
+    let capped = gates
+        .iter()
+        .filter_map(|gate| soft_capped(&runtime.kernel, gate));
+    set_soft_caps(runtime, capped.collect());
 }
 
 /// The loop keeps a soft cap by the use of the gate's group, so a new one is refused where that is
@@ -103,9 +96,8 @@ fn note_exempt(kernel: &Kernel, gate: &mut Gate) {
             .iter()
             .map(|(tid, comm)| format!("{tid} ({comm})"))
             .collect();
-        gate.record
-            .notes
-            .push(format!("{EXEMPT}no cap acts on tasks {}", named.join(", ")));
+        let note = format!("{EXEMPT}no cap acts on tasks {}", named.join(", "));
+        gate.record.notes.push(note);
     }
 }
 
@@ -121,22 +113,22 @@ fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
         .map(|_| SoftCapped { group, soft_ppt })
 }
 
-fn enforce_soft(kernel: &Kernel, control_loop: &ControlLoop, gate: &mut Gate) -> ApiResult<()> {
+fn enforce_soft(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
+    let kernel = &runtime.kernel;
     gate.record.notes.retain(|note| !note.starts_with(START));
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());
     };
     if gate.terms.soft_for_all_ppt().is_none() {
-        withdraw_soft(kernel, control_loop, &group);
+        withdraw_soft(runtime, &group);
         return Ok(());
     }
     let mut journal = kernel.journal();
     if journal.background_of(&group).is_none() {
         let was = kernel.groups.class(&group).map_err(of_group)?;
         if was.idle == Some(true) {
-            gate.record
-                .notes
-                .push(format!("{START}it is in the idle class whatever it uses"));
+            let note = format!("{START}it is in the idle class whatever it uses");
+            gate.record.notes.push(note);
             return Ok(());
         }
         journal
@@ -146,20 +138,19 @@ fn enforce_soft(kernel: &Kernel, control_loop: &ControlLoop, gate: &mut Gate) ->
     // A bucket begins empty.
     journal.set_background(&group, true).map_err(not_recorded)?;
     drop(journal);
-    control_loop.lock().soft_caps.invalidate(&group);
-    gate.record
-        .notes
-        .extend(note_on_background(kernel, gate, &group));
+    runtime.control().soft_caps.invalidate(&group);
+    let note = note_on_background(kernel, gate, &group);
+    gate.record.notes.extend(note);
     Ok(())
 }
 
-fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
-    if kernel.journal().background_of(group).is_none() {
+fn withdraw_soft(runtime: &Runtime, group: &GroupPath) -> Vec<String> {
+    if runtime.journal().background_of(group).is_none() {
         return Vec::new();
     }
     // The loop must not write behind the restore.
-    control_loop.lock().soft_caps.drop(group);
-    let mut journal = kernel.journal();
+    runtime.control().soft_caps.drop(group);
+    let mut journal = runtime.journal();
     journal.restore_lines_of(group, Change::is_background)
 }
 
@@ -189,10 +180,8 @@ pub(crate) fn soft_group(kernel: &Kernel, gate: &Gate) -> Option<String> {
 }
 
 pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> Option<CapView> {
-    let (stats, soft_ppt) = control_loop
-        .lock()
-        .soft_caps
-        .stats(gate.record.attachment.group())?;
+    let group = gate.record.attachment.group();
+    let (stats, soft_ppt) = control_loop.lock().soft_caps.stats(group)?;
     let seconds = |ns: u64| ns as f64 / 1e9;
     let since = stats.background_since_ns;
     // Background for good is not looked at, so its counts end where they began.

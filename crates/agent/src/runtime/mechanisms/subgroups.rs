@@ -20,7 +20,6 @@ use tidegate_engine::limit::{caps_for_each, hard_cap};
 use tidegate_engine::sync::lock;
 use tracing::{debug, warn};
 
-use crate::control_loop::ControlLoop;
 use crate::errors::{not_recorded, of_group};
 use crate::gates::budget::{check_subgroups, subgroups_full, subgroups_left};
 use crate::gates::{Attachment, Gate};
@@ -83,7 +82,7 @@ pub(crate) fn poll(runtime: &Runtime) -> bool {
         busy |= swept.moved > 0 || swept.more;
     }
     if subgroups.gates.iter().any(|one| one.soft_ppt.is_some()) {
-        renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
+        renew_soft_caps(runtime, &mut subgroups);
     }
     busy
 }
@@ -103,14 +102,11 @@ pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> ApiResult<()
     } else {
         return Ok(());
     };
-    Err(ApiError::new(
-        ErrorKind::Unsupported,
-        format!(
-            "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}",
-            gate.record.name, gate.terms.cap_scope.value
-        ),
-    )
-    .with_remedy(format!(
+    let detail = format!(
+        "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}",
+        gate.record.name, gate.terms.cap_scope.value
+    );
+    Err(ApiError::new(ErrorKind::Unsupported, detail).with_remedy(format!(
         "take cap_scope=group or a hard cap, or start it with: tidegate run --cap-soft RATE --cap-scope {} (no quota, \
          not side)",
         gate.terms.cap_scope.value
@@ -139,11 +135,8 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> ApiResult
         check_subgroups(user, subgroups.held_beside(&gate.record.name))?;
     }
     let family = family(kernel, &group, asked, soft_ppt.is_some())?;
-    if runtime
-        .journal()
-        .family_of(&group)
-        .is_some_and(|known| known != family)
-    {
+    let known = runtime.journal().family_of(&group);
+    if known.is_some_and(|known| known != family) {
         unite(runtime, gate)?;
     }
     runtime
@@ -177,7 +170,7 @@ pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> ApiResult
         ));
     }
     subgroups.gates.push(split);
-    renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
+    renew_soft_caps(runtime, &mut subgroups);
     Ok(())
 }
 
@@ -189,7 +182,7 @@ pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     let Some(family) = runtime.journal().family_of(group) else {
         return Vec::new();
     };
-    renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
+    renew_soft_caps(runtime, &mut subgroups);
     // Without the journal, for the loop waits for it: moving takes long on a full machine.
     let why = match dissolve(&kernel.groups, &family) {
         Ok(true) => None,
@@ -199,12 +192,11 @@ pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     if why.is_none() {
         runtime.journal().united(&family);
     }
-    why.map(|why| {
-        let gate = &gate.record.name;
+    let gate = &gate.record.name;
+    let line = |why| {
         format!("cap_scope: gate {gate}: some are left in groups of their own: {why}; try again")
-    })
-    .into_iter()
-    .collect()
+    };
+    why.map(line).into_iter().collect()
 }
 
 /// The same, where what comes next needs them all in the gate's group.
@@ -303,45 +295,37 @@ fn sweep_subgroups(
 pub(crate) fn set_soft_caps(runtime: &Runtime, for_all: Vec<SoftCapped>) {
     let mut subgroups = lock(&runtime.subgroups);
     subgroups.for_all = for_all;
-    renew_soft_caps(&runtime.kernel, &runtime.control_loop, &mut subgroups);
+    renew_soft_caps(runtime, &mut subgroups);
 }
 
 /// Tells the loop which groups have a soft cap now, and opens their meters.
-fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, subgroups: &mut Subgroups) {
+fn renew_soft_caps(runtime: &Runtime, subgroups: &mut Subgroups) {
+    let kernel = &runtime.kernel;
     let mut for_each = Vec::new();
     for one in &subgroups.gates {
         let Some(soft_ppt) = one.soft_ppt else {
             continue;
         };
         let there = one.family.list(&kernel.groups).unwrap_or_default();
-        for_each.extend(
-            there
-                .into_iter()
-                .map(|(_, group)| SoftCapped { group, soft_ppt }),
-        );
+        let capped = |(_, group)| SoftCapped { group, soft_ppt };
+        for_each.extend(there.into_iter().map(capped));
     }
     subgroups.for_each = for_each;
-    let capped: Vec<SoftCapped> = subgroups
-        .for_all
-        .iter()
-        .chain(&subgroups.for_each)
-        .cloned()
-        .collect();
+    let capped = subgroups.for_all.iter().chain(&subgroups.for_each);
+    let capped: Vec<SoftCapped> = capped.cloned().collect();
     // The loop waits for either lock, so what it knows already is not told again.
-    if subgroups.told == capped && control_loop.lock().soft_caps.count() == capped.len() {
+    if subgroups.told == capped && runtime.control().soft_caps.count() == capped.len() {
         return;
     }
     // Background for good needs no meter.
     let metered = capped.iter().filter(|one| one.soft_ppt > 0);
     let metered: BTreeSet<GroupPath> = metered.map(|one| one.group.clone()).collect();
     let usage_file = |group: &GroupPath| Some(kernel.sensed(group)?.usage);
-    if let Err(error) = lock(&control_loop.meters).set(&metered, usage_file) {
+    if let Err(error) = lock(&runtime.control_loop.meters).set(&metered, usage_file) {
         debug!("{error}");
     }
-    control_loop
-        .lock()
-        .soft_caps
-        .set(&capped, kernel.clock.now_ns());
+    let now_ns = kernel.clock.now_ns();
+    runtime.control().soft_caps.set(&capped, now_ns);
     subgroups.told = capped;
 }
 
@@ -352,12 +336,8 @@ pub(crate) fn has_subgroups(runtime: &Runtime, gate: &str) -> bool {
         return false;
     };
     let there = split.family.list(&kernel.groups).unwrap_or_default();
-    there.iter().any(|(_, subgroup)| {
-        kernel
-            .groups
-            .populated(subgroup)
-            .is_ok_and(|populated| populated)
-    })
+    let is_populated = |group: &GroupPath| kernel.groups.populated(group).unwrap_or(false);
+    there.iter().any(|(_, subgroup)| is_populated(subgroup))
 }
 
 pub(crate) fn usage_with_subgroups(
@@ -371,11 +351,9 @@ pub(crate) fn usage_with_subgroups(
         used_ns => used_ns.ok().flatten(),
     };
     let own_ns = used(group)?;
-    let subgroups_ns: u64 = beside(runtime, gate, group)
-        .iter()
-        .map(used)
-        .sum::<Option<u64>>()?;
-    Some(own_ns + subgroups_ns)
+    let each_ns = beside(runtime, gate, group);
+    let each_ns = each_ns.iter().map(used);
+    Some(own_ns + each_ns.sum::<Option<u64>>()?)
 }
 
 /// The groups for single processes or tasks of the gate that are not in its own group.
@@ -416,12 +394,8 @@ pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
         note.push_str(&format!("; {most}, so some share one"));
     }
     if !last.real_time.is_empty() {
-        let tids: Vec<String> = last
-            .real_time
-            .iter()
-            .take(8)
-            .map(ToString::to_string)
-            .collect();
+        let tids = last.real_time.iter().take(8).map(ToString::to_string);
+        let tids: Vec<String> = tids.collect();
         note.push_str(&format!("; real-time, left alone: {}", tids.join(", ")));
     }
     if let Some(why) = &last.refused {
@@ -436,11 +410,8 @@ pub(crate) fn leave_subgroups(runtime: &Runtime, gate: &str) {
     let Some(split) = subgroups.find(gate).filter(|one| one.soft_ppt.is_some()) else {
         return;
     };
-    for (_, subgroup) in split
-        .family
-        .list(&runtime.kernel.groups)
-        .unwrap_or_default()
-    {
+    let there = split.family.list(&runtime.kernel.groups);
+    for (_, subgroup) in there.unwrap_or_default() {
         runtime.control().soft_caps.drop(&subgroup);
         if let Err(error) = runtime.journal().set_background(&subgroup, true) {
             warn!("{error}");

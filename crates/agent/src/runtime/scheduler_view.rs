@@ -7,11 +7,11 @@ use tidegate_engine::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_sched_ext::CapStat;
 
-use super::backoff::ENDS_MAX;
-use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
 use crate::gates::Gate;
-use crate::kernel::Kernel;
+use crate::runtime::Runtime;
 use crate::sched_ext::SchedExtSupervisor;
+use crate::sched_ext::backoff::ENDS_MAX;
+use crate::sched_ext::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
@@ -118,23 +118,16 @@ fn mean_decision(decision: HeadroomDecision, second: &Use) -> HeadroomDecision {
 
 /// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in
 /// force, and all schedulers'.
-pub(crate) fn limit_stat(
-    sched_ext: &SchedExtSupervisor,
-    kernel: &Kernel,
-    group: &GroupPath,
-) -> GroupResult<CpuStat> {
-    let counted = kernel.groups.cpu_stat(group)?;
-    Ok(match sched_ext_stat(sched_ext, kernel, group) {
+pub(crate) fn limit_stat(runtime: &Runtime, group: &GroupPath) -> GroupResult<CpuStat> {
+    let counted = runtime.kernel.groups.cpu_stat(group)?;
+    Ok(match sched_ext_stat(runtime, group) {
         Some(stat) => counted.plus(stat),
         None => counted,
     })
 }
 
-fn sched_ext_stat(
-    sched_ext: &SchedExtSupervisor,
-    kernel: &Kernel,
-    group: &GroupPath,
-) -> Option<CpuStat> {
+fn sched_ext_stat(runtime: &Runtime, group: &GroupPath) -> Option<CpuStat> {
+    let (sched_ext, kernel) = (&runtime.sched_ext, &runtime.kernel);
     if !sched_ext.is_wanted() {
         return None;
     }
@@ -156,11 +149,8 @@ fn sched_ext_stat(
 }
 
 /// What became of a group's cap; none while the scheduler is not in force, or was told of none.
-pub(crate) fn sched_ext_cap(
-    sched_ext: &SchedExtSupervisor,
-    kernel: &Kernel,
-    group: &GroupPath,
-) -> Option<CapStat> {
+pub(crate) fn sched_ext_cap(runtime: &Runtime, group: &GroupPath) -> Option<CapStat> {
+    let (sched_ext, kernel) = (&runtime.sched_ext, &runtime.kernel);
     if !sched_ext.holds() {
         return None;
     }
@@ -178,17 +168,14 @@ pub(crate) fn sched_ext_cap(
 
 /// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing
 /// of that group.
-pub(crate) fn sched_ext_counts(
-    sched_ext: &SchedExtSupervisor,
-    kernel: &Kernel,
-    gate: &Gate,
-) -> Option<GateCounts> {
+pub(crate) fn sched_ext_counts(runtime: &Runtime, gate: &Gate) -> Option<GateCounts> {
+    let (sched_ext, kernel) = (&runtime.sched_ext, &runtime.kernel);
     if !sched_ext.holds() {
         return None;
     }
     let group = gate.record.attachment.group();
     let id = kernel.groups.id(group).ok()?;
-    let cap = sched_ext_cap(sched_ext, kernel, group).map(|cap| CapCounts {
+    let cap = sched_ext_cap(runtime, group).map(|cap| CapCounts {
         background_cpus: gate.background_cpus,
         ..cap_counts(&cap)
     });

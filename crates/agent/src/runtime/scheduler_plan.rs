@@ -16,7 +16,7 @@ use tidegate_terms::Class;
 use crate::control_loop::ControlLoop;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::sched_ext::SchedExtSupervisor;
+use crate::runtime::Runtime;
 use crate::sched_ext::feasible::{capped_groups, nested_caps};
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Enforcement {
+pub(crate) struct Enforcement {
     pub mirror: bool,
     pub cap: Option<CapTerms>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Enforcement {
 /// A gate's own quota and caps. `moved`: the loop moves the quota of its very group, which is
 /// therefore a copy of the headroom's. `before_ucpu`: the rate that the group was limited to before
 /// us. `sees_quotas`: the kernel tells the scheduler of quotas.
-pub(super) fn enforcement(
+pub(crate) fn enforcement(
     gate: &Gate,
     moved: bool,
     before_ucpu: u64,
@@ -86,12 +86,8 @@ pub(super) fn enforcement(
     }
 }
 
-pub(crate) fn sched_ext_plan(
-    kernel: &Kernel,
-    control_loop: &ControlLoop,
-    gates: &[Gate],
-    sees_quotas: bool,
-) -> Plan {
+pub(crate) fn sched_ext_plan(runtime: &Runtime, gates: &[Gate], sees_quotas: bool) -> Plan {
+    let (kernel, control_loop) = (&runtime.kernel, &runtime.control_loop);
     let mut plan = Plan::default();
     let id_of = |group: &GroupPath| kernel.groups.id(group).ok();
     for gate in gates.iter().filter(|gate| !gate.away) {
@@ -176,32 +172,27 @@ pub(crate) fn sched_ext_machine(control_loop: &ControlLoop) -> (u32, u32) {
 }
 
 /// The quota of this group is about to be written for the loop to move: a copy.
-pub(crate) fn mark_moved(sched_ext: &SchedExtSupervisor, kernel: &Kernel, group: &GroupPath) {
-    mark(sched_ext, kernel, group, true);
+pub(crate) fn mark_moved(runtime: &Runtime, group: &GroupPath) {
+    mark(runtime, group, true);
 }
 
 /// The quota of the gate's group is about to be written for its own limit: a copy or not.
-pub(crate) fn mark_own(
-    sched_ext: &SchedExtSupervisor,
-    kernel: &Kernel,
-    gate: &Gate,
-    group: &GroupPath,
-) {
-    if sched_ext.is_loaded() {
-        let enforcement = enforcement(gate, false, u64::MAX, sched_ext.sees_quotas());
-        mark(sched_ext, kernel, group, enforcement.mirror);
+pub(crate) fn mark_own(runtime: &Runtime, gate: &Gate, group: &GroupPath) {
+    if runtime.sched_ext.is_loaded() {
+        let enforcement = enforcement(gate, false, u64::MAX, runtime.sched_ext.sees_quotas());
+        mark(runtime, group, enforcement.mirror);
     }
 }
 
-pub(crate) fn unmark(sched_ext: &SchedExtSupervisor, kernel: &Kernel, group: &GroupPath) {
-    mark(sched_ext, kernel, group, false);
+pub(crate) fn unmark(runtime: &Runtime, group: &GroupPath) {
+    mark(runtime, group, false);
 }
 
-fn mark(sched_ext: &SchedExtSupervisor, kernel: &Kernel, group: &GroupPath, mirror: bool) {
-    if sched_ext.is_loaded()
-        && let Ok(id) = kernel.groups.id(group)
+fn mark(runtime: &Runtime, group: &GroupPath, mirror: bool) {
+    if runtime.sched_ext.is_loaded()
+        && let Ok(id) = runtime.kernel.groups.id(group)
     {
-        sched_ext.mark(id, mirror);
+        runtime.sched_ext.mark(id, mirror);
     }
 }
 
