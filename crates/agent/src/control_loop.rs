@@ -59,6 +59,18 @@ impl Wake {
 }
 
 impl ControlLoop {
+    pub(crate) fn new(control: Control, lease: Lease, tick_ns: u64, period_ns: u64) -> Self {
+        Self {
+            control: Mutex::new(control),
+            meters: Mutex::default(),
+            lease,
+            tick_ns,
+            period_ns,
+            sensing_note: String::new(),
+            wake: Wake::default(),
+        }
+    }
+
     /// The step's state. The loop waits for it: no file is read while it is held.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {
         lock(&self.control)

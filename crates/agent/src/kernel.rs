@@ -11,6 +11,7 @@ use tidegate_cgroup::group::{GroupError, GroupPath, GroupResult, Groups, Placeme
 use tidegate_cgroup::target::{HeldProcess, ProcessRef, TargetError};
 use tidegate_engine::apply::{Journal, limited_above};
 use tidegate_engine::clock::Clock;
+use tidegate_engine::ledger::{LedgerError, OpenReport};
 use tidegate_engine::sense::Group as SensedGroup;
 use tidegate_engine::sync::lock;
 use tracing::warn;
@@ -51,6 +52,29 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// With the journal that an earlier agent left in the run directory.
+    pub(crate) fn open(
+        fs: Arc<dyn KernelFs>,
+        machine: Machine,
+        run_dir: RunDir,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, OpenReport), LedgerError> {
+        let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
+        let (journal, report) = Journal::open(run_dir.dir(), Arc::clone(&groups))?;
+        let kernel = Self {
+            run_dir,
+            machine,
+            fs,
+            clock,
+            groups,
+            journal: Arc::new(Mutex::new(journal)),
+            tells_systemd: true,
+            tree_locks: Mutex::default(),
+            has_short_turns: false,
+        };
+        Ok((kernel, report))
+    }
+
     /// What was written over what. The last of the locks: not held while a process is moved, for
     /// the loop waits for it.
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {

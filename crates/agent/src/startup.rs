@@ -4,10 +4,13 @@ mod error;
 mod signals;
 mod take_over;
 
-use std::fs::File;
+use std::fmt::Display;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -16,7 +19,6 @@ use tidegate_cgroup::group::{GroupPath, Groups};
 use tidegate_cgroup::target::GateName;
 use tidegate_cgroup::topology::Topology;
 use tidegate_cgroup::{KernelFs, RealFs};
-use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::SystemClock;
 use tidegate_engine::control::{Control, SHARED_CORES_PPM};
 use tidegate_engine::sense::{self, KernelTypes, SenseConfig};
@@ -24,7 +26,7 @@ use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::control_loop::{ControlLoop, Wake};
+use crate::control_loop::ControlLoop;
 use crate::errors::MachineError;
 use crate::events::Events;
 use crate::gates::{Gates, demand};
@@ -95,7 +97,7 @@ fn live(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
         .build()
         .map_err(StartError::of("tokio"))?;
     let mut signals = None;
-    let lock_file = if options.take_over {
+    let _lock = if options.take_over {
         let signals = signals.insert(Signals::follow(&runtime).map_err(StartError::of("signals"))?);
         match take_over::wait(run_dir, &runtime, signals)? {
             Some(file) => file,
@@ -104,7 +106,7 @@ fn live(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     } else {
         take_lock(run_dir)?
     };
-    serve(start(run_dir, options, lock_file)?, &runtime, signals)
+    serve(run_dir, options, &runtime, signals)
 }
 
 /// Leaves the caller's session and parentage: the starter may exec another program, whose child we
@@ -122,15 +124,10 @@ fn detach() -> Result<(), StartError> {
     }
 }
 
-struct Started {
-    agent: Arc<Agent>,
-    listener: std::os::unix::net::UnixListener,
-    housekeeping: Housekeeping,
-    guardian_pid: Option<u32>,
-    _lock: File,
-}
+/// The agent, its socket, and its guardian's process.
+type Started = (Arc<Agent>, UnixListener, Option<Child>);
 
-fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started, StartError> {
+fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let (policy, config, files_refused) = kept_policy::at_start(run_dir)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
@@ -138,12 +135,13 @@ fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started
         return Err(StartError::NoGates(why));
     }
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(MachineError::from)?;
-    let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let engine = options.engine.unwrap_or(settings.engine.value);
     let sched_ext = supervisor(engine, &fs)?;
-    leave_gates(&groups, run_dir);
-    let (journal, report) =
-        Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
+    let opened = Kernel::open(fs, machine, run_dir.clone(), Arc::new(SystemClock));
+    let (mut kernel, report) = opened.map_err(MachineError::from)?;
+    // A scheduler of our own reads slices in another way.
+    kernel.has_short_turns = engine != Engine::SchedExt && KernelTypes::read().has_one_queue;
+    leave_gates(&kernel.groups, run_dir);
     report.alerts.iter().for_each(|alert| warn!("{alert}"));
     let sense = options.sense.unwrap_or(settings.sense.value);
     let (sensor, sensing_note) = sense::open(&SenseConfig::detect(), &[], &[], sense)?;
@@ -153,36 +151,20 @@ fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started
     lease.take(std::process::id() as i32, settings.lease.value.ns());
     let topology = Topology::read(&RealFs::new()).unwrap_or_default();
     let shares_cores = topology.shares_cores();
-    let cpuset = CpusetController::new(settings.cpuset.value, topology, &groups);
+    let cpuset = CpusetController::new(settings.cpuset.value, topology, &kernel.groups);
     info!("{}", cpuset.sentence());
     let settings = cpuset.settings(settings);
     let mut control = Control::new(sensor, demand([].into_iter(), &settings));
     if shares_cores {
         control.set_contention(SHARED_CORES_PPM);
     }
-    let kernel = Kernel {
-        run_dir: run_dir.clone(),
-        machine,
-        fs,
-        clock: Arc::new(SystemClock),
-        groups,
-        journal: Arc::new(Mutex::new(journal)),
-        tells_systemd: true,
-        tree_locks: Mutex::default(),
-        // A scheduler of our own reads slices in another way.
-        has_short_turns: engine != Engine::SchedExt && KernelTypes::read().has_one_queue,
-    };
     for root in [kernel.side_root(), kernel.main_root()] {
         kernel.own_root(&root).map_err(StartError::TreeTaken)?;
     }
+    let tick_ns = 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1));
     let control_loop = ControlLoop {
-        control: Mutex::new(control),
-        meters: Mutex::default(),
-        lease,
-        tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
-        period_ns,
         sensing_note,
-        wake: Wake::default(),
+        ..ControlLoop::new(control, lease, tick_ns, period_ns)
     };
     let agent = Arc::new(Agent {
         gates: Gates::new(config),
@@ -202,13 +184,7 @@ fn start(run_dir: &RunDir, options: &Options, lock_file: File) -> Result<Started
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
     let listener = listen(run_dir)?;
-    Ok(Started {
-        agent,
-        listener,
-        guardian_pid: guardian.as_ref().map(std::process::Child::id),
-        housekeeping: Housekeeping::new(guardian).with_engine(options.engine),
-        _lock: lock_file,
-    })
+    Ok((agent, listener, guardian))
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is
@@ -238,8 +214,7 @@ fn open_agent_lock(run_dir: &RunDir) -> Result<File, StartError> {
     // and nobody else has business with a user's own agent.
     let is_machines = rustix::process::geteuid().is_root();
     let mode = if is_machines { 0o755 } else { 0o700 };
-    let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(dir, mode).map_err(wrong(dir))?;
+    std::fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(wrong(dir))?;
     let path = run_dir.agent_lock();
     open_lock(&path).map_err(wrong(&path))
 }
@@ -300,7 +275,7 @@ fn leave_gates(groups: &Groups, run_dir: &RunDir) {
     }
 }
 
-fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, StartError> {
+fn listen(run_dir: &RunDir) -> Result<UnixListener, StartError> {
     let path = run_dir.socket();
     // We hold the agent's lock, so a socket that is there is a dead agent's.
     match std::fs::remove_file(&path) {
@@ -309,30 +284,27 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, StartErr
         }
         _ => {}
     }
-    let listener = std::os::unix::net::UnixListener::bind(&path).map_err(StartError::at(&path))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))
-        .map_err(StartError::at(&path))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(StartError::at(&path))?;
-    Ok(listener)
+    let bind = || {
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(StartError::at(&path))
 }
 
 fn serve(
-    started: Started,
+    run_dir: &RunDir,
+    options: &Options,
     runtime: &tokio::runtime::Runtime,
     signals: Option<Signals>,
 ) -> Result<(), StartError> {
-    let Started {
-        agent,
-        listener,
-        housekeeping,
-        guardian_pid,
-        _lock,
-    } = started;
+    let (agent, listener, guardian) = start(run_dir, options)?;
+    let guardian_pid = guardian.as_ref().map(Child::id);
+    let housekeeping = Housekeeping::new(guardian).with_engine(options.engine);
     let threads = threads::start(&agent, housekeeping).map_err(StartError::of("thread"))?;
     control_thread::pin_memory();
-    let socket = agent.runtime.kernel.run_dir.socket();
+    let socket = run_dir.socket();
     let served = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let signals = signals.map_or_else(Signals::new, Ok)?;
@@ -388,16 +360,20 @@ fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
         return;
     }
     // Nothing waits for it: systemd may take its time.
+    let stays = |why: &dyn Display| {
+        warn!("agent: it stays in the session that started it and may end with that: {why}");
+    };
     let leave = move || {
-        let pids: Vec<u32> = std::iter::once(std::process::id())
+        let pids: Vec<u32> = [std::process::id()]
+            .into_iter()
             .chain(guardian_pid)
             .collect();
         if let Err(error) = own_unit::own_scope(&pids, SCOPE) {
-            warn!("agent: it stays in the session that started it and may end with that: {error}");
+            stays(&error);
         }
     };
     if let Err(error) = std::thread::Builder::new().spawn(leave) {
-        warn!("agent: it stays in the session that started it and may end with that: {error}");
+        stays(&error);
     }
 }
 

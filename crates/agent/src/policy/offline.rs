@@ -1,12 +1,10 @@
 //! What the policy files would change on a machine on which no agent runs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tidegate_api::{ApiError, ApiResult, ErrorKind, PolicyChangeView};
 use tidegate_cgroup::discover::discover;
-use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::{RealFs, cpus};
-use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::SystemClock;
 use tidegate_terms::{Config, ConfigErrors};
 
@@ -30,22 +28,11 @@ pub fn diff_without_agent(run_dir: &RunDir) -> ApiResult<PolicyChangeView> {
     let machine = discover(&RealFs::new(), None).map_err(internal)?;
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(internal)?;
     let online = cpus::online(&*fs).map_err(internal)?.len() as u32;
-    let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let own = std::env::temp_dir().join(format!("tidegate-diff-{}", std::process::id()));
     let files = RunDir::new(&own, run_dir.prefix());
     files.make().map_err(internal)?;
-    let (journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
-    let kernel = Kernel {
-        run_dir: files,
-        machine,
-        fs,
-        clock: Arc::new(SystemClock),
-        groups,
-        journal: Arc::new(Mutex::new(journal)),
-        tells_systemd: false,
-        tree_locks: Mutex::default(),
-        has_short_turns: false,
-    };
+    let opened = Kernel::open(fs, machine, files, Arc::new(SystemClock));
+    let (kernel, _) = opened.map_err(internal)?;
     let settings = config.settings().clone();
     let matches = Finder::new(&kernel, &config, &[]).all();
     let beside = own.join("rehearsal");

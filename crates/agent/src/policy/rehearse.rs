@@ -7,17 +7,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiResult, GateChangeView, ObservedView, PolicyChangeView};
-use tidegate_cgroup::group::Groups;
 use tidegate_cgroup::target::Target;
 use tidegate_cgroup::topology::Topology;
-use tidegate_engine::apply::Journal;
 use tidegate_engine::control::Control;
 use tidegate_engine::ledger;
 use tidegate_engine::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, CpusetMode, Settings};
 
-use crate::control_loop::{ControlLoop, Wake};
+use crate::control_loop::ControlLoop;
 use crate::errors::internal;
 use crate::gates::{Gate, demand};
 use crate::kernel::Kernel;
@@ -53,9 +51,6 @@ impl Sensor for NoSensor {
         "none"
     }
     fn min_window_ns(&self) -> u64 {
-        0
-    }
-    fn granularity_ns(&self) -> u64 {
         0
     }
     fn online_cpus(&self) -> u32 {
@@ -109,32 +104,16 @@ impl Rehearsal {
         }
         let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), own));
         let fs: Arc<dyn tidegate_cgroup::KernelFs> = files.clone();
-        let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
-        let (mut journal, _) = Journal::open(own, Arc::clone(&groups)).map_err(internal)?;
-        journal.keep_in_memory();
+        let clock = Arc::clone(&real.clock);
+        let opened = Kernel::open(fs, real.machine.clone(), dir.clone(), clock);
+        let (mut kernel, _) = opened.map_err(internal)?;
+        kernel.tells_systemd = false;
+        kernel.has_short_turns = real.has_short_turns;
+        kernel.journal().keep_in_memory();
         let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), settings));
         let lease = Lease::open(&dir.lease()).map_err(internal)?;
-        let cpuset = CpusetController::new(CpusetMode::Off, Topology::default(), &groups);
-        let kernel = Kernel {
-            run_dir: dir.clone(),
-            machine: real.machine.clone(),
-            fs,
-            clock: Arc::clone(&real.clock),
-            groups,
-            journal: Arc::new(Mutex::new(journal)),
-            tells_systemd: false,
-            tree_locks: Mutex::default(),
-            has_short_turns: real.has_short_turns,
-        };
-        let control_loop = ControlLoop {
-            control: Mutex::new(control),
-            meters: Mutex::default(),
-            lease,
-            tick_ns: times.0,
-            period_ns: times.1,
-            sensing_note: String::new(),
-            wake: Wake::default(),
-        };
+        let cpuset = CpusetController::new(CpusetMode::Off, Topology::default(), &kernel.groups);
+        let control_loop = ControlLoop::new(control, lease, times.0, times.1);
         let sched_ext = SchedExtSupervisor::new(None);
         let runtime = Runtime::new(kernel, control_loop, sched_ext, cpuset, settings.clone());
         Ok(Self {

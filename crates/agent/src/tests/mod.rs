@@ -49,7 +49,7 @@ use tidegate_terms::{Config, CpusetMode, Roots};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
-use crate::control_loop::{ControlLoop, Wake};
+use crate::control_loop::ControlLoop;
 use crate::gates::{Gates, demand};
 use crate::kept_policy::{KeptPolicy, Policy};
 use crate::kernel::Kernel;
@@ -183,39 +183,18 @@ impl Bed {
     pub fn agent(&self) -> Result<Agent, String> {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
-        let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
-        let (journal, report) = Journal::open(self.dir.path(), Arc::clone(&groups))
-            .map_err(|error| error.to_string())?;
+        let opened = Kernel::open(fs, machine, self.run_dir(), Arc::clone(&self.clock));
+        let (mut kernel, report) = opened.map_err(|error| error.to_string())?;
+        kernel.has_short_turns = self.has_short_turns;
         let config = Config::default();
-        let topology = Topology::read(&*fs).unwrap_or_default();
-        let cpuset = CpusetController::new(self.cpuset, topology, &groups);
+        let topology = Topology::read(&*kernel.fs).unwrap_or_default();
+        let cpuset = CpusetController::new(self.cpuset, topology, &kernel.groups);
         let settings = cpuset.settings(config.settings());
         let lease = Lease::open(&self.run_dir().lease()).unwrap();
         lease.take(1, 2_000_000_000);
-        let control = Control::new(
-            Box::new(self.sensor.clone()),
-            demand([].into_iter(), &settings),
-        );
-        let kernel = Kernel {
-            run_dir: self.run_dir(),
-            machine,
-            fs,
-            clock: Arc::clone(&self.clock),
-            groups,
-            journal: Arc::new(Mutex::new(journal)),
-            tells_systemd: true,
-            tree_locks: Mutex::default(),
-            has_short_turns: self.has_short_turns,
-        };
-        let control_loop = ControlLoop {
-            control: Mutex::new(control),
-            meters: Mutex::default(),
-            lease,
-            tick_ns: 4_000_000,
-            period_ns: STEP_NS,
-            sensing_note: String::new(),
-            wake: Wake::default(),
-        };
+        let sensor = Box::new(self.sensor.clone());
+        let control = Control::new(sensor, demand([].into_iter(), &settings));
+        let control_loop = ControlLoop::new(control, lease, 4_000_000, STEP_NS);
         let sched_ext = SchedExtSupervisor::new(self.kernel.clone());
         let agent = Agent {
             gates: Gates::new(config),
@@ -361,7 +340,26 @@ fn cpu_mount(kind: Kind) -> &'static str {
     }
 }
 
-fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+/// docs/metrics.md has `table` between these two lines; with UPDATE_DOCS it is written there.
+pub fn check_metrics_page(begin: &str, end: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let from = page.find(begin).expect(begin) + begin.len();
+    let to = from + page[from..].find(end).expect(end);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = format!("{}{table}{}", &page[..from], &page[to..]);
+        return std::fs::write(&path, page).unwrap();
+    }
+    assert_eq!(&page[from..to], table, "out of date: {begin}");
+}
+
+/// Kinds of events told so far, in order.
+fn kinds(agent: &Agent) -> Vec<String> {
+    let events = agent.runtime.events.after(0).events;
+    events.into_iter().map(|event| event.kind).collect()
+}
+
+pub fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
