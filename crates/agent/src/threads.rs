@@ -25,7 +25,7 @@ use crate::recorder::Recorder;
 use crate::runtime::jobserver::Surplus;
 use crate::runtime::mechanisms::{burst, subgroups};
 use crate::runtime::{
-    control_thread, cpuset_controller, jobserver, lock_boost, mains, measurement, supervise,
+    control_thread, cpuset_controller, demand, jobserver, lock_boost, measurement, supervise,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -39,57 +39,43 @@ pub(crate) struct Row<S> {
     pub run: fn(&mut S, &Agent),
 }
 
+const fn every_second<S>(name: &'static str, run: fn(&mut S, &Agent)) -> Row<S> {
+    Row {
+        name,
+        period: |_, _| SECOND,
+        run,
+    }
+}
+
 pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
-    Row {
-        name: "gates that have ended",
-        period: |_, _| SECOND,
-        run: |own, agent| own.poll_gates(&agent.gates, &agent.runtime),
-    },
-    Row {
-        name: "guardian's fallback",
-        period: |_, _| SECOND,
-        run: |own, agent| own.check_fallback(&agent.gates, &agent.runtime),
-    },
-    Row {
-        name: "outside writes",
-        period: |_, _| SECOND,
-        run: |own, agent| own.check_outside_writes(&agent.gates, &agent.runtime),
-    },
-    Row {
-        name: "bursts on others' limits",
-        period: |_, _| SECOND,
-        run: |_, agent| burst::follow_limits(&agent.gates, &agent.runtime),
-    },
-    Row {
-        name: "guardian",
-        period: |_, _| SECOND,
-        run: |own, agent| own.check_guardian(&agent.runtime, &agent.life),
-    },
-    Row {
-        name: "figures and events",
-        period: |_, _| SECOND,
-        run: |own, agent| own.note_figures(&agent.runtime, &agent.life),
-    },
-    Row {
-        name: "end of an unused agent",
-        period: |_, _| SECOND,
-        run: |own, agent| own.leave_if_idle(&agent.gates, &agent.runtime, &agent.life),
-    },
-    Row {
-        name: "starts",
-        period: |_, _| SECOND,
-        run: |own, agent| own.starts.refresh(agent),
-    },
+    every_second("gates that have ended", |own, agent| {
+        own.poll_gates(&agent.gates, &agent.runtime)
+    }),
+    every_second("guardian's fallback", |own, agent| {
+        own.check_fallback(&agent.gates, &agent.runtime)
+    }),
+    every_second("outside writes", |own, agent| {
+        own.check_outside_writes(&agent.gates, &agent.runtime)
+    }),
+    every_second("bursts on others' limits", |_, agent| {
+        burst::follow_limits(&agent.gates, &agent.runtime)
+    }),
+    every_second("guardian", |own, agent| {
+        own.check_guardian(&agent.runtime, &agent.life)
+    }),
+    every_second("figures and events", |own, agent| {
+        own.note_figures(&agent.runtime, &agent.life)
+    }),
+    every_second("end of an unused agent", |own, agent| {
+        own.leave_if_idle(&agent.gates, &agent.runtime, &agent.life)
+    }),
+    every_second("starts", |own, agent| own.starts.refresh(agent)),
     Row {
         name: "measurement",
         period: |_, agent| measurement::period(&agent.runtime),
         run: |_, agent| measurement::settle(&agent.runtime),
     },
-    Row {
-        name: "policy trial",
-        period: |_, _| SECOND,
-        run: |_, agent| end_trial(agent),
-    },
+    every_second("policy trial", |_, agent| end_trial(agent)),
     Row {
         name: "scheduler",
         period: |_, agent| supervise::period(&agent.runtime),
@@ -100,8 +86,8 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
     },
     Row {
         name: "main gates without tasks",
-        period: |own, agent| mains::period(&agent.runtime, own.vacant_took_ns),
-        run: |own, agent| own.vacant_took_ns = mains::poll_vacant(&agent.gates, &agent.runtime),
+        period: |own, agent| demand::period(&agent.runtime, own.vacant_took_ns),
+        run: |own, agent| own.vacant_took_ns = demand::poll_vacant(&agent.gates, &agent.runtime),
     },
 ];
 
@@ -115,21 +101,17 @@ pub(crate) struct SlowWork {
 
 /// Rows that may wait for a disk, for systemd's bus, or for the kernel to move a process.
 pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
-    Row {
-        name: "units",
-        period: |_, _| SECOND,
-        run: |own, agent| own.units.poll(&agent.gates, &agent.runtime),
-    },
+    every_second("units", |own, agent| {
+        own.units.poll(&agent.gates, &agent.runtime)
+    }),
     Row {
         name: "subgroups",
         period: |own, _| subgroups::period(own.has_new_subgroups),
         run: |own, agent| own.has_new_subgroups = subgroups::poll(&agent.runtime),
     },
-    Row {
-        name: "demand of all gates",
-        period: |_, _| SECOND,
-        run: |_, agent| cpuset_controller::poll_second(&agent.gates, &agent.runtime),
-    },
+    every_second("demand of all gates", |_, agent| {
+        cpuset_controller::poll_second(&agent.gates, &agent.runtime)
+    }),
     Row {
         name: "cpuset",
         period: |_, agent| cpuset_controller::period(&agent.runtime),
@@ -140,15 +122,11 @@ pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
         period: |_, agent| jobserver::period(&agent.runtime),
         run: |own, agent| own.surplus = jobserver::poll(&agent.gates, &agent.runtime),
     },
-    Row {
-        name: "recorder",
-        period: |_, _| SECOND,
-        run: |own, agent| {
-            if let Some(recorder) = &mut own.recorder {
-                recorder.poll(agent);
-            }
-        },
-    },
+    every_second("recorder", |own, agent| {
+        if let Some(recorder) = &mut own.recorder {
+            recorder.poll(agent);
+        }
+    }),
 ];
 
 /// Runs the rows until the agent leaves; `wait` passes the time until the next row is due.

@@ -10,8 +10,7 @@
 //! | `make` | a gate around what was there before |
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
-//! | `demand` | what all gates ask for together |
-//! | `mains` | main gates without tasks |
+//! | `demand` | what all gates ask for together, and main gates without tasks |
 //! | `measure` | what gates use |
 //! | `measure_advice` | what a measurement comes to |
 //! | `measurement` | what side work costs main |
@@ -36,7 +35,6 @@ pub(crate) mod held;
 pub(crate) mod jobserver;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
-pub(crate) mod mains;
 pub(crate) mod make;
 pub(crate) mod measure;
 pub(crate) mod measure_advice;

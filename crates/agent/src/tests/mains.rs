@@ -10,7 +10,7 @@ use tidegate_engine::clock::Clock;
 use super::sim_clock::in_time;
 use super::{Bed, Kind, PIDS, run_limited, run_side, set};
 use crate::runtime::demand::poll_demand;
-use crate::runtime::mains::poll_vacant;
+use crate::runtime::demand::poll_vacant;
 
 #[test]
 fn a_main_gate_without_tasks_for_a_second_has_no_headroom_and_at_once_with_the_first() {

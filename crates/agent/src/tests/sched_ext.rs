@@ -19,7 +19,7 @@ use super::{
 use crate::agent::Agent;
 use crate::runtime::control_thread::follow_engine;
 use crate::runtime::demand::poll_demand;
-use crate::runtime::mains::poll_vacant;
+use crate::runtime::demand::poll_vacant;
 use crate::sched_ext::kernel::Kernel;
 
 const S: u64 = 1_000_000_000;

@@ -11,10 +11,9 @@ use tidegate_cgroup::sched::{HintSetting, Support, probe};
 use tidegate_engine::apply::HintPlace;
 use tracing::{debug, warn};
 
-use super::hint_places::{apart_from, hints_around};
 use crate::gates::{Gate, HintState};
 use crate::kernel::Kernel;
-use crate::runtime::mechanisms::hints::{has_short_turns, pass_hint};
+use crate::runtime::mechanisms::hints::{apart_from, has_short_turns, hints_around, pass_hint};
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one
 /// CPU.

@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_api::{ApiError, ApiResult, ErrorKind};
-use tidegate_cgroup::KfsError;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
 use tidegate_cgroup::sched::tasks::{self, TaskId, Whose};
 use tidegate_cgroup::sched::{HintSetting, SLICES_SINCE, Support, compile, probe};
+use tidegate_cgroup::{KernelFs, KfsError};
+use tidegate_engine::apply::HintPlace;
 use tidegate_engine::ledger::{Change, Entry};
 use tidegate_terms::Class;
 use tracing::warn;
 
-use super::hint_places::{apart_from, hints_around};
 use crate::errors::{internal, of_group, refuse};
 use crate::gates::{Attachment, Gate, HintCounts, HintRound, HintState};
 use crate::kernel::Kernel;
@@ -214,10 +214,7 @@ fn note_before(
 /// meanwhile is left alone.
 fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> ApiResult<HintState> {
     let Change::Latency(latency) = entry.change else {
-        return Err(ApiError::new(
-            ErrorKind::Internal,
-            "latency: it is not in the journal",
-        ));
+        return Err(internal("latency: it is not in the journal"));
     };
     let (name, group) = (entry.gate, entry.group);
     let places = kernel.journal().hints();
@@ -373,4 +370,52 @@ fn denied(error: &KfsError) -> ApiError {
         ErrorKind::Internal
     };
     ApiError::new(kind, format!("latency: {error}"))
+}
+
+// One hint within another: the nearer holds, and what it covers is not touched for the farther.
+
+/// What lies within a gate's tasks and has a hint of its own.
+pub(crate) fn apart_from(
+    fs: &dyn KernelFs,
+    places: &[HintPlace],
+    gate: &str,
+    group: &GroupPath,
+    whose: Whose,
+) -> Apart {
+    let mut apart = Apart::default();
+    let others = places.iter().filter(|place| place.gate != gate);
+    for other in others.filter(|_| whose == Whose::Group) {
+        match other.whose {
+            Whose::Group if is_below(&other.group, group) => apart.groups.push(other.group.clone()),
+            Whose::Group => {}
+            Whose::Process(process) => apart.tids.extend(tasks::threads(fs, process)),
+            Whose::Thread(thread) => {
+                apart.tids.insert(thread.tid);
+            }
+        }
+    }
+    apart
+}
+
+/// What other gates' hints come to that a gate's tasks may have had until now: those of groups
+/// around it; for a process, which may have been in any, those of all groups.
+pub(crate) fn hints_around(
+    places: &[HintPlace],
+    gate: &str,
+    group: &GroupPath,
+    whose: Whose,
+) -> Vec<HintSetting> {
+    let around = |other: &&HintPlace| {
+        let is_around = whose != Whose::Group || is_below(group, &other.group);
+        other.gate != gate && other.whose == Whose::Group && is_around
+    };
+    places
+        .iter()
+        .filter(around)
+        .map(|other| other.ours)
+        .collect()
+}
+
+fn is_below(group: &GroupPath, above: &GroupPath) -> bool {
+    group != above && group.is_within(above)
 }

@@ -8,7 +8,6 @@
 pub(crate) mod bandwidth;
 pub(crate) mod burst;
 pub(crate) mod caps;
-mod hint_places;
 pub(crate) mod hint_sweep;
 mod hints;
 mod memory;
