@@ -269,25 +269,14 @@ mod tests {
 
     const BEGIN: &str =
         "<!-- events: written by UPDATE_DOCS=1 cargo test -p tidegate-agent kinds_of_events -->\n";
-    const END: &str = "<!-- end of events -->";
 
     #[test]
     fn the_documents_have_all_kinds_of_events() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-        let page = std::fs::read_to_string(&path).unwrap();
         let mut table = "| kind | what happened | MESSAGE_ID |\n|---|---|---|\n".to_owned();
         for kind in EventKind::ALL {
             let (name, doc, id) = (kind.name(), kind.doc().trim(), kind.message_id());
             table += &format!("| `{name}` | {doc} | `{id}` |\n");
         }
-        let begin = page.find(BEGIN).expect(BEGIN) + BEGIN.len();
-        let end = begin + page[begin..].find(END).expect(END);
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            let page = format!("{}{table}{}", &page[..begin], &page[end..]);
-            std::fs::write(&path, page).unwrap();
-            return;
-        }
-        let why = "run UPDATE_DOCS=1 cargo test -p tidegate-agent kinds_of_events";
-        assert_eq!(page[begin..end], table, "docs/metrics.md: {why}");
+        crate::tests::check_metrics_page(BEGIN, "<!-- end of events -->", &table);
     }
 }

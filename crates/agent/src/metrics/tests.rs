@@ -1,10 +1,9 @@
 //! What a scrape gets, and the reference of the documents.
 
-use std::path::Path;
-
 use tidegate_api::{GateView, SchedExtView};
 
 use super::*;
+use crate::tests::check_metrics_page;
 
 fn gate(name: &str, class: &str) -> GateView {
     GateView {
@@ -125,26 +124,12 @@ fn row(family: &Family) -> String {
 
 const BEGIN: &str =
     "<!-- metrics: written by UPDATE_DOCS=1 cargo test -p tidegate-agent reference -->\n";
-const END: &str = "<!-- end of metrics -->";
 
 #[test]
 fn the_reference_in_the_documents_has_every_metric() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let page = std::fs::read_to_string(&path).unwrap();
     let mut table = "| metric | type | labels | what it is |\n|---|---|---|---|\n".to_owned();
     table.extend(families(&everything()).iter().map(row));
-    let begin = page.find(BEGIN).expect(BEGIN) + BEGIN.len();
-    let end = begin + page[begin..].find(END).expect(END);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        let page = format!("{}{table}{}", &page[..begin], &page[end..]);
-        std::fs::write(&path, page).unwrap();
-        return;
-    }
-    assert_eq!(
-        page[begin..end],
-        table,
-        "docs/metrics.md is out of date: run UPDATE_DOCS=1 cargo test -p tidegate-agent reference"
-    );
+    check_metrics_page(BEGIN, "<!-- end of metrics -->", &table);
 }
 
 #[test]

@@ -134,16 +134,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_alert_leaves_the_ten_minutes_around_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let flight = Flight::open(&dir.path().join("flight")).unwrap();
+    fn flight_and_store(dir: &Path, recordings: &Path) -> (Flight, Store) {
         let limits = Limits {
             bytes_max: 1 << 20,
             keep_ms: 1 << 40,
         };
+        let store = Store::open(recordings, limits, Machine::default());
+        (Flight::open(&dir.join("flight")).unwrap(), store.unwrap())
+    }
+
+    #[test]
+    fn an_alert_leaves_the_ten_minutes_around_it() {
+        let dir = tempfile::tempdir().unwrap();
         let recordings = dir.path().join("recording");
-        let mut store = Store::open(&recordings, limits, Machine::default()).unwrap();
+        let (flight, mut store) = flight_and_store(dir.path(), &recordings);
         let mut dumps = Dumps::new(&recordings, 1 << 20);
         let mut poll = |dumps: &mut Dumps, unix_s: u64| {
             let second = Second {
@@ -179,12 +183,7 @@ mod tests {
     #[test]
     fn dumps_keep_to_their_room() {
         let dir = tempfile::tempdir().unwrap();
-        let flight = Flight::open(&dir.path().join("flight")).unwrap();
-        let limits = Limits {
-            bytes_max: 1 << 20,
-            keep_ms: 1 << 40,
-        };
-        let mut store = Store::open(dir.path(), limits, Machine::default()).unwrap();
+        let (flight, mut store) = flight_and_store(dir.path(), dir.path());
         store.add(&Second::default(), &BTreeMap::new()).unwrap();
         let mut dumps = Dumps::new(dir.path(), 1_000);
         for nth in 0..100 {

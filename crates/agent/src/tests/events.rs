@@ -4,16 +4,9 @@
 use super::sched_ext::{bed as sched_ext_bed, eject};
 use super::sched_ext_outside::supervise;
 use super::steps::{Knob, steps};
-use super::{Bed, KINDS, Kind, PIDS, begun, run_limited};
-use crate::agent::Agent;
+use super::{Bed, KINDS, Kind, PIDS, begun, kinds, run_limited};
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::threads::{HOUSEKEEPING, once};
-
-/// Kinds told so far, in order.
-fn kinds(agent: &Agent) -> Vec<String> {
-    let events = agent.runtime.events.after(0).events;
-    events.into_iter().map(|event| event.kind).collect()
-}
 
 const SECOND: u32 = 200;
 

@@ -6,7 +6,7 @@ use tidegate_api::{ApiResult, ErrorKind, MeasureRequest, MeasureView};
 use tidegate_engine::control::Apply;
 
 use super::steps::Knob;
-use super::{Bed, CPUS, Kind, PIDS, STEP_NS, run_side, set};
+use super::{Bed, CPUS, Kind, PIDS, STEP_NS, kinds, run_side, set};
 use crate::agent::Agent;
 use crate::api::measure;
 use crate::events::EventKind;
@@ -64,11 +64,6 @@ fn run(bed: &Bed, agent: &Agent, knob: &mut impl Apply, mut look: impl FnMut(&Ag
         }
     }
     panic!("it does not end");
-}
-
-fn kinds(agent: &Agent) -> Vec<String> {
-    let events = agent.runtime.events.after(0).events;
-    events.into_iter().map(|event| event.kind).collect()
 }
 
 #[test]

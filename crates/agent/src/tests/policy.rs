@@ -140,6 +140,15 @@ fn a_mistake_leaves_everything_as_it_was() {
 }
 
 /// Each write of the second policy is refused once: what the first one had is there again.
+/// With an error at the operation of this number; `None` where there are not so many.
+fn apply_with_fault(bed: &Bed, agent: &Agent, nth: u64) -> Option<ApiResult<PolicyChangeView>> {
+    let at = bed.fs.count() + nth;
+    bed.fs.add(FaultRule::nth(at, libc::EIO));
+    let answer = apply_now(agent);
+    bed.fs.clear();
+    (bed.fs.count() >= at).then_some(answer)
+}
+
 #[test]
 fn a_refusal_half_way_goes_back() {
     for kind in KINDS {
@@ -150,13 +159,9 @@ fn a_refusal_half_way_goes_back() {
             let values = groups.map(|group| bed.values(group));
             let second = BATCH.replace("/batch-*", "/*-1").replace("50", "70");
             write(&bed, "10-batch.toml", &second);
-            let at = bed.fs.count() + nth * 7;
-            bed.fs.add(FaultRule::nth(at, libc::EIO));
-            let answer = apply_now(&agent);
-            bed.fs.clear();
-            if bed.fs.count() < at {
+            let Some(answer) = apply_with_fault(&bed, &agent, nth * 7) else {
                 break;
-            }
+            };
             if answer.is_ok() {
                 continue;
             }
@@ -185,13 +190,9 @@ fn what_was_only_written_down_is_not_done_afterwards() {
             apply_now(&agent).unwrap();
             let values = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
             write(&bed, "10-batch.toml", BATCH);
-            let at = bed.fs.count() + nth;
-            bed.fs.add(FaultRule::nth(at, libc::EIO));
-            let answer = apply_now(&agent);
-            bed.fs.clear();
-            if bed.fs.count() < at {
+            let Some(answer) = apply_with_fault(&bed, &agent, nth) else {
                 break;
-            }
+            };
             if answer.is_ok() {
                 continue;
             }
