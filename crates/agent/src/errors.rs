@@ -37,11 +37,7 @@ pub(crate) fn internal(error: impl Display) -> ApiError {
 }
 
 pub(crate) fn no_gate(target: &str) -> ApiError {
-    ApiError::new(
-        ErrorKind::NotFound,
-        format!("{target}: there is no such gate"),
-    )
-    .with_remedy("see `tidegate status`")
+    not_found(format!("{target}: there is no such gate")).with_remedy("see `tidegate status`")
 }
 
 pub(crate) fn no_group(groups: &Groups, target: &str) -> ApiError {

@@ -36,8 +36,15 @@ pub(crate) fn ask_an_admin() -> String {
     format!("ask root or a member of the group `{ADMIN_GROUP}`")
 }
 
-fn denied(detail: String) -> ApiError {
+pub(crate) fn denied(detail: impl Into<String>) -> ApiError {
     ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin())
+}
+
+pub(crate) fn check_admin(peer: &Peer, detail: impl Into<String>) -> ApiResult<()> {
+    match is_admin(peer) {
+        true => Ok(()),
+        false => Err(denied(detail)),
+    }
 }
 
 impl Peer {
@@ -295,12 +302,7 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
-    }
+    use crate::tests::{terms, user};
 
     #[test]
     fn knows_itself_over_a_socket() {
@@ -356,12 +358,7 @@ mod tests {
 
     #[test]
     fn a_user_may_only_tighten_and_only_what_is_theirs() {
-        let user = Peer {
-            pid: 1,
-            uid: 1000,
-            groups: vec![1000],
-            ..Peer::default()
-        };
+        let user = user(1);
         let side = terms(&[("class", "side"), ("weight", "50")]);
         assert_eq!(may_give(&user, false, 1000, &side), Ok(()));
         assert!(may_give(&user, false, 0, &side).is_err(), "another user's");
@@ -385,10 +382,8 @@ mod tests {
     #[test]
     fn membership_counts_supplementary_groups() {
         let user = Peer {
-            pid: 1,
-            uid: 1000,
             groups: vec![7, 998],
-            ..Peer::default()
+            ..user(1)
         };
         assert!(user.is_admin(Some(998)));
         assert!(!user.is_admin(Some(999)));

@@ -1,22 +1,14 @@
 //! Measurements of what side work costs main: started by root or the group `tidegate`, one at a
 //! time, for as long as their client asks after them.
 
-use tidegate_api::{ApiError, ApiResult, ErrorKind, MeasureRequest, MeasureView};
+use tidegate_api::{ApiResult, MeasureRequest, MeasureView};
 
 use crate::agent::Agent;
 use crate::api::reads::admit;
-use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::peer::{Peer, check_admin, is_admin};
 use crate::runtime::measurement;
 
-fn check_admin(peer: &Peer) -> ApiResult<()> {
-    match is_admin(peer) {
-        true => Ok(()),
-        false => {
-            let detail = "measure: without privilege you cannot switch others' side work";
-            Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()))
-        }
-    }
-}
+const DENIED: &str = "measure: without privilege you cannot switch others' side work";
 
 fn view(agent: &Agent) -> ApiResult<MeasureView> {
     measurement::view(&agent.runtime).ok_or_else(measurement::none_yet)
@@ -27,7 +19,7 @@ pub(crate) fn start(
     peer: &Peer,
     request: &MeasureRequest,
 ) -> ApiResult<MeasureView> {
-    check_admin(peer)?;
+    check_admin(peer, DENIED)?;
     let gates = agent.gates.lock();
     agent.admit(peer)?;
     measurement::begin(&agent.runtime, &gates, peer.uid, request)?;
@@ -45,7 +37,7 @@ pub(crate) fn read(agent: &Agent, peer: Option<&Peer>, id: Option<u64>) -> ApiRe
 }
 
 pub(crate) fn end(agent: &Agent, peer: &Peer) -> ApiResult<MeasureView> {
-    check_admin(peer)?;
+    check_admin(peer, DENIED)?;
     measurement::end(&agent.runtime)?;
     view(agent)
 }

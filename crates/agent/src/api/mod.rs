@@ -8,12 +8,12 @@ mod targets;
 
 use std::sync::Arc;
 
-use tidegate_api::{ApiError, ApiResult, Done, ErrorKind, ExplainView, StatusView};
+use tidegate_api::{ApiResult, Done, ExplainView, StatusView};
 
 use crate::agent::Agent;
 use crate::kept_policy;
 use crate::lifecycle::{hand_over, leave};
-use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::peer::{Peer, check_admin};
 use crate::view::{Detail, explain, status};
 
 impl Agent {
@@ -26,7 +26,7 @@ impl Agent {
     }
 
     pub(crate) fn status_in(&self, detail: Detail) -> StatusView {
-        status(&self.gates, &self.runtime, &self.life, detail)
+        status(self, detail)
     }
 
     /// The same, no older than a second: one for all who may see no command.
@@ -37,7 +37,7 @@ impl Agent {
     }
 
     pub fn explain(&self, target: &str) -> ApiResult<ExplainView> {
-        explain(&self.gates, &self.runtime, &self.life, target)
+        explain(self, target)
     }
 
     /// Ends the agent and returns how many side commands still run.
@@ -55,10 +55,7 @@ impl Agent {
     }
 
     pub fn stop(&self, peer: &Peer) -> ApiResult<Done> {
-        if !is_admin(peer) {
-            let detail = "stop: without privilege you cannot end the agent";
-            return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
-        }
+        check_admin(peer, "stop: without privilege you cannot end the agent")?;
         let orphans = self.leave();
         let message = match orphans {
             0 => "agent stopped; everything it had written was restored".to_owned(),

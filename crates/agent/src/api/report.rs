@@ -6,7 +6,7 @@ use tidegate_terms::{Objective, TimeSpan, quoted};
 
 use crate::agent::Agent;
 use crate::errors::usage;
-use crate::peer::{Peer, as_numbered_here, ask_an_admin, is_admin};
+use crate::peer::{Peer, as_numbered_here, denied, is_admin};
 
 /// Takes one figure, from the gate's owner or an administrator.
 pub(crate) fn report(agent: &Agent, peer: &Peer, request: &ReportRequest) -> ApiResult<Done> {
@@ -20,8 +20,7 @@ pub(crate) fn report(agent: &Agent, peer: &Peer, request: &ReportRequest) -> Api
     let gate = &gates[kernel.find(&gates, &target)?];
     let name = &gate.record.name;
     if peer.uid != gate.record.uid && !is_admin(peer) {
-        let detail = format!("objective: gate {name} is not yours");
-        return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
+        return Err(denied(format!("objective: gate {name} is not yours")));
     }
     let Objective::Reported { span } = gate.terms.objective.value else {
         let detail = format!("objective: gate {name} has none on a reported latency");

@@ -14,7 +14,7 @@ use crate::agent::Agent;
 use crate::events::EventKind;
 use crate::gates::Gate;
 use crate::kept_policy::{KeptPolicy, PolicyState, Texts};
-use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::peer::{Peer, check_admin, is_admin};
 use crate::policy::find::Finder;
 use crate::policy::in_force::{keep, put_in_force};
 use crate::policy::reconcile::Refusal;
@@ -27,11 +27,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 const TRIAL_MAX_S: u64 = 7 * 24 * 3600;
 
 fn may(peer: &Peer, what: &str) -> ApiResult<()> {
-    if is_admin(peer) {
-        return Ok(());
-    }
-    let detail = format!("{what}: the policy is the administrator's");
-    Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()))
+    check_admin(peer, format!("{what}: the policy is the administrator's"))
 }
 
 fn refused(errors: &ConfigErrors) -> ApiError {
@@ -44,6 +40,10 @@ fn read(agent: &Agent) -> ApiResult<(Texts, Config)> {
     let texts = agent.policy.roots.read().map_err(|why| refused(&why))?;
     let config = Config::from_texts(&texts).map_err(|why| refused(&why))?;
     Ok((texts, config))
+}
+
+fn tell_all(agent: &Agent, kind: EventKind, what: impl Into<String>) {
+    agent.runtime.events.tell(kind, None, what);
 }
 
 pub(crate) fn diff(agent: &Agent, peer: &Peer) -> ApiResult<PolicyChangeView> {
@@ -112,18 +112,12 @@ pub(crate) fn apply(
             if let Some(trial_s) = trial_s {
                 what += &format!("; on trial for {trial_s} s");
             }
-            agent
-                .runtime
-                .events
-                .tell(EventKind::PolicyApplied, None, what);
+            tell_all(agent, EventKind::PolicyApplied, what);
         }
         Err(error) => {
             refused_now(agent, &mut state, error.detail.clone());
             let what = error.detail.lines().next().unwrap_or_default();
-            agent
-                .runtime
-                .events
-                .tell(EventKind::PolicyRejected, None, what);
+            tell_all(agent, EventKind::PolicyRejected, what);
         }
     }
     applied
@@ -163,10 +157,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> ApiResult<Done> {
     }
     end_of_trial(agent, &mut state)?;
     let what = "the policy on trial was confirmed";
-    agent
-        .runtime
-        .events
-        .tell(EventKind::PolicyConfirmed, None, what);
+    tell_all(agent, EventKind::PolicyConfirmed, what);
     Ok(Done {
         message: "the policy is confirmed; it stays in force".to_owned(),
     })
@@ -249,10 +240,7 @@ fn go_back(
             .to_owned(),
     ];
     let what = format!("the policy before is in force again: {why}");
-    agent
-        .runtime
-        .events
-        .tell(EventKind::PolicyRolledBack, None, what);
+    tell_all(agent, EventKind::PolicyRolledBack, what);
     Ok(view)
 }
 

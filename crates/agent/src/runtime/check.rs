@@ -6,6 +6,7 @@ use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::threads_of;
 
 use crate::control_loop::ControlLoop;
+use crate::errors::usage;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
@@ -53,12 +54,7 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> ApiResult<()> {
     if !runtime.sched_ext.is_wanted() {
         return Ok(());
     }
-    let refused = |why: Infeasible| {
-        ApiError::new(
-            ErrorKind::Usage,
-            format!("engine sched_ext: gate {}: {why}", gate.record.name),
-        )
-    };
+    let refused = |why| infeasible(gate, &why);
     let cpus = runtime.control().online_cpus().max(1);
     let tasks = match &gate.record.attachment {
         Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid).len().max(1),
@@ -90,10 +86,12 @@ pub(crate) fn check_nested(
         return Ok(());
     }
     let capped = feasible::capped_groups(gates, &gate.record.name);
-    feasible::nested_caps(attachment.group(), &capped).map_err(|why| {
-        ApiError::new(
-            ErrorKind::Usage,
-            format!("engine sched_ext: gate {}: {why}", gate.record.name),
-        )
-    })
+    feasible::nested_caps(attachment.group(), &capped).map_err(|why| infeasible(gate, &why))
+}
+
+fn infeasible(gate: &Gate, why: &Infeasible) -> ApiError {
+    usage(format!(
+        "engine sched_ext: gate {}: {why}",
+        gate.record.name
+    ))
 }

@@ -1,6 +1,6 @@
 //! Where an unprivileged caller's command runs: it leaves no limit that an administrator set.
 
-use tidegate_api::{ApiError, ApiResult, ErrorKind};
+use tidegate_api::{ApiError, ApiResult};
 use tidegate_cgroup::discover::CgroupVersion;
 use tidegate_cgroup::group::{GroupPath, restriction};
 
@@ -8,7 +8,7 @@ use crate::errors::of_group;
 use crate::gates::privilege::is_bounded_by_admin;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::peer::{Peer, denied, is_admin};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -122,6 +122,7 @@ fn above(group: &GroupPath) -> impl Iterator<Item = GroupPath> {
 }
 
 fn leaves(pid: i32, group: &GroupPath, what: &str) -> ApiError {
-    let detail = format!("process {pid}: it is in {group}, which has {what}, and would leave that");
-    ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin())
+    denied(format!(
+        "process {pid}: it is in {group}, which has {what}, and would leave that"
+    ))
 }

@@ -48,11 +48,8 @@ pub(super) struct Connection {
 impl Connection {
     fn peer(&self) -> ApiResult<&Peer> {
         self.peer.as_ref().ok_or_else(|| {
-            ApiError::new(
-                ErrorKind::Denied,
-                "socket: the kernel does not say who you are",
-            )
-            .with_remedy("connect again")
+            let detail = "socket: the kernel does not say who you are";
+            ApiError::new(ErrorKind::Denied, detail).with_remedy("connect again")
         })
     }
 }
