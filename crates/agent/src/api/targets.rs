@@ -17,7 +17,7 @@ use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
-use crate::peer::{Peer, as_numbered_here, ask_an_admin, by_admin, is_admin, may_give};
+use crate::peer::{Peer, as_numbered_here, by_admin, check_admin, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
@@ -86,7 +86,11 @@ impl Agent {
         let owner_uid = match (known, &held) {
             (Some(index), _) => gates[index].record.uid,
             (None, Some(held)) => {
-                self.check_may_leave(peer, &gates, held, hint_only)?;
+                // v1: side work leaves its group. On v2 it stays below it; a hint moves no process.
+                let kernel = &self.runtime.kernel;
+                if kernel.groups.version() == CgroupVersion::V1 && !hint_only {
+                    check_confinement(kernel, peer, &gates, held.process.pid)?;
+                }
                 held.process.uid
             }
             (None, None) => {
@@ -114,9 +118,14 @@ impl Agent {
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
-                self.check_class_of(&gates, index, request, &effective)?;
+                let gate = &gates[index];
+                if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
+                {
+                    let attachment = &gate.record.attachment;
+                    check_limitable(&self.runtime, &gates, &request.target, attachment)?;
+                }
                 let privileged = is_admin.then(|| by_admin(peer, &asked));
-                self.change_known(&mut gates, index, &asked, privileged)?
+                self.change(&mut gates, index, &asked, privileged)?
             }
             None => {
                 let asked = AskedGate {
@@ -154,40 +163,6 @@ impl Agent {
         self.tell_made(&gates, known);
         drop(gates);
         self.shown(&name, &request.target)
-    }
-
-    fn check_class_of(
-        &self,
-        gates: &[Gate],
-        index: usize,
-        request: &SetRequest,
-        effective: &BTreeMap<String, String>,
-    ) -> ApiResult<()> {
-        let gate = &gates[index];
-        let becomes_side = effective.get("class").is_some_and(|class| class == "side");
-        if gate.is_limited() || !becomes_side {
-            return Ok(());
-        }
-        let attachment = &gate.record.attachment;
-        check_limitable(&self.runtime, gates, &request.target, attachment)
-    }
-
-    /// New terms for a gate that is there. What was left to another writer is ours again from here
-    /// on.
-    fn change_known(
-        &self,
-        gates: &mut [Gate],
-        index: usize,
-        asked: &RawTerms,
-        privileged: Option<BTreeSet<String>>,
-    ) -> ApiResult<String> {
-        let own_group = gates[index].record.attachment.group().clone();
-        self.runtime.control().quotas.take_again(&own_group);
-        let name = self.change(gates, index, asked, privileged)?;
-        if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
-            self.runtime.control().quotas.take_again(&group);
-        }
-        Ok(name)
     }
 
     /// The last gate is new, where none was known before.
@@ -228,24 +203,6 @@ impl Agent {
         })
     }
 
-    /// v1: side work of `set pid:` leaves its group. On v2 it stays below it; a hint moves no
-    /// process.
-    fn check_may_leave(
-        &self,
-        peer: &Peer,
-        gates: &[Gate],
-        held: &HeldProcess,
-        hint_only: bool,
-    ) -> ApiResult<()> {
-        let kernel = &self.runtime.kernel;
-        match kernel.groups.version() {
-            CgroupVersion::V1 if !hint_only => {
-                check_confinement(kernel, peer, gates, held.process.pid)
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn uid_of(&self, target: &Target, text: &str) -> ApiResult<u32> {
         match target {
             Target::Cgroup(group) => {
@@ -263,7 +220,7 @@ impl Agent {
     }
 
     /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None`
-    /// without any.
+    /// without any. What was left to another writer is ours again from here on.
     fn change(
         &self,
         gates: &mut [Gate],
@@ -272,6 +229,8 @@ impl Agent {
         by_admin: Option<BTreeSet<String>>,
     ) -> ApiResult<String> {
         let gate = &gates[index];
+        let own_group = gate.record.attachment.group();
+        self.runtime.control().quotas.take_again(own_group);
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         let privileged = by_admin.is_some();
@@ -282,6 +241,9 @@ impl Agent {
         }
         let name = gate.record.name.clone();
         change_to(&self.runtime, gates, index, changed)?;
+        if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
+            self.runtime.control().quotas.take_again(&group);
+        }
         Ok(name)
     }
 
@@ -292,16 +254,13 @@ impl Agent {
         let mut gates = self.gates.lock();
         let index = kernel.find(&gates, &target)?;
         let uid = gates[index].record.uid;
-        if !is_admin(peer) {
-            let detail = format!(
-                "unset: gate {}: taking limits back gives its work more (uid {uid} made it), and without privilege you \
-                 can only tighten",
-                gates[index].record.name
-            );
-            return Err(ApiError::new(ErrorKind::Denied, detail).with_remedy(ask_an_admin()));
-        }
-        self.admit(peer)?;
         let name = gates[index].record.name.clone();
+        let detail = format!(
+            "unset: gate {name}: taking limits back gives its work more (uid {uid} made it), and without privilege you \
+             can only tighten"
+        );
+        check_admin(peer, detail)?;
+        self.admit(peer)?;
         let config = self.gates.config();
         let message = if request.terms.is_empty()
             && let Some(rule) = gates[index].record.rule.clone()
@@ -329,12 +288,8 @@ impl Agent {
             }
             let left = release(&self.runtime, &gates[index]);
             gates.remove(index);
-            let events = &self.runtime.events;
-            events.tell(
-                EventKind::GateEnded,
-                Some(&name),
-                "its terms were taken back",
-            );
+            let (events, what) = (&self.runtime.events, "its terms were taken back");
+            events.tell(EventKind::GateEnded, Some(&name), what);
             match left.is_empty() {
                 true => format!("gate {name} has ended; what it had written was restored"),
                 false => format!("gate {name} has ended; {}", left.join("; ")),

@@ -53,22 +53,14 @@ pub(crate) fn make(
     obstacles: &Obstacles,
     asked: AskedGate,
 ) -> ApiResult<Gate> {
-    let AskedGate {
-        target,
-        held,
-        of_unit,
-        raw,
-        rule,
-        ruled,
-        uid,
-        by_admin,
-        charged_to: user,
-        only,
-    } = asked;
     let kernel = &runtime.kernel;
-    let (wanted, attachment) = match &target {
+    let (target, user) = (&asked.target, asked.charged_to);
+    let (wanted, attachment) = match target {
         Target::Pid(pid) | Target::Thread(pid) => {
-            let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
+            let held = asked
+                .held
+                .as_ref()
+                .ok_or_else(|| no_gate(&target.to_string()))?;
             let process = held.process.clone();
             let group = kernel.groups.group_of(*pid).map_err(not_found)?;
             let attachment = Attachment::Observed {
@@ -85,24 +77,24 @@ pub(crate) fn make(
             },
         ),
         Target::Unit(unit) => {
-            let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
+            let group = asked.of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
             (unit.stem().to_owned(), Attachment::InPlace { group })
         }
         Target::Gate(name) => return Err(no_gate(name.as_str())),
     };
     let name = free_name(&wanted, |name| obstacles.names.contains(name))?;
     let record = Record {
-        rule,
-        ruled,
-        uid,
-        charged: Some(user).filter(|user| *user != uid),
+        rule: asked.rule,
+        ruled: asked.ruled,
+        uid: asked.uid,
+        charged: Some(user).filter(|user| *user != asked.uid),
         made_ns: kernel.clock.now_ns(),
-        only,
-        by_admin,
+        only: asked.only,
+        by_admin: asked.by_admin,
         ..Record::new(
             name.to_string(),
             &target.to_string(),
-            raw,
+            asked.raw,
             attachment.clone(),
         )
     };
@@ -123,7 +115,7 @@ pub(crate) fn make(
     }
     check_feasible(runtime, &gate)?;
     check_nested(runtime, &gate, &attachment, gates)?;
-    attach(runtime, &mut gate, attachment, held, &obstacles.own)?;
+    attach(runtime, &mut gate, attachment, asked.held, &obstacles.own)?;
     Ok(gate)
 }
 
@@ -149,14 +141,11 @@ fn check_apart(gates: &[Gate], target: &str, attachment: &Attachment) -> ApiResu
     };
     match gates.iter().find(overlaps) {
         None => Ok(()),
-        Some(gate) => Err(ApiError::new(
-            ErrorKind::Usage,
-            format!(
-                "{target}: it overlaps with gate {} ({}), which is side work already",
-                gate.record.name,
-                gate.record.attachment.group()
-            ),
-        )
+        Some(gate) => Err(usage(format!(
+            "{target}: it overlaps with gate {} ({}), which is side work already",
+            gate.record.name,
+            gate.record.attachment.group()
+        ))
         .with_remedy("unset that first")),
     }
 }
