@@ -11,11 +11,11 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::target::UnitName;
 use tidegate_engine::clock::monotonic_ns;
 use zbus::connection::Builder;
-use zbus::{OwnedObjectPath, OwnedVariant, Variant};
+use zbus::{DynamicType, OwnedObjectPath, OwnedVariant, Variant};
 
-pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
-pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
-pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// There when, and only when, systemd is the first process (sd_booted(3)).
@@ -203,9 +203,8 @@ pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusErro
                 ("CPUWeight", weight.into()),
             ];
             let body = (unit.as_str(), true, properties);
-            let method = "SetUnitProperties";
-            let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
-            call.await.map(drop).map_err(refused(unit.as_str()))
+            let set = ask_manager(&bus, "SetUnitProperties", &body, unit.as_str());
+            set.await.map(drop)
         })
     };
     match set(values.weight) {
@@ -231,16 +230,19 @@ fn interface(unit: &UnitName) -> String {
 
 /// The unit's object; systemd reads its file if it has not.
 async fn load(bus: &zbus::Connection, unit: &UnitName) -> Result<OwnedObjectPath, BusError> {
-    let body = (unit.as_str(),);
-    let call = bus.call_method(
-        Some(SYSTEMD),
-        MANAGER_PATH,
-        Some(MANAGER),
-        "LoadUnit",
-        &body,
-    );
-    let reply = call.await.map_err(refused(unit.as_str()))?;
+    let reply = ask_manager(bus, "LoadUnit", &(unit.as_str(),), unit.as_str()).await?;
     reply.body().deserialize().map_err(refused(unit.as_str()))
+}
+
+/// Calls a method of the manager's, for `unit`.
+pub(super) async fn ask_manager(
+    bus: &zbus::Connection,
+    method: &str,
+    body: &(impl Serialize + DynamicType),
+    unit: &str,
+) -> Result<zbus::Message, BusError> {
+    let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body);
+    call.await.map_err(refused(unit))
 }
 
 async fn get<T>(
@@ -258,9 +260,7 @@ where
     let call = bus.call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &body);
     let reply = call.await.map_err(refused(unit))?;
     let value: OwnedVariant = reply.body().deserialize().map_err(refused(unit))?;
-    T::try_from(value)
-        .map_err(Into::into)
-        .map_err(refused(unit))
+    T::try_from(value).map_err(|error| refused(unit)(error.into()))
 }
 
 /// The bus is asked again, however silent it was: an agent that leaves has one try.

@@ -10,9 +10,7 @@ use zbus::{OwnedObjectPath, Variant};
 use crate::errors::not_found;
 use crate::kernel::Kernel;
 
-use super::bus::{
-    BusError, MANAGER, MANAGER_PATH, SYSTEMD, forget_silence, is_booted, on_bus, refused,
-};
+use super::bus::{BusError, ask_manager, forget_silence, is_booted, on_bus, refused};
 
 /// Puts the processes into a scope of their own, named after the first, so that they do not end with
 /// the session of the command that started them. Returns once that one is there.
@@ -32,9 +30,7 @@ pub fn own_scope(pids: &[u32], description: &str) -> Result<(), BusError> {
         ];
         let others: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
         let body = (name.as_str(), "fail", properties, others);
-        let method = "StartTransientUnit";
-        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
-        call.await.map_err(refused(&name))?;
+        ask_manager(&bus, "StartTransientUnit", &body, &name).await?;
         let is_there = || {
             let cgroups = std::fs::read_to_string(format!("/proc/{first}/cgroup"));
             cgroups.map_or(true, |cgroups| cgroups.contains(&name))
@@ -92,14 +88,9 @@ pub fn is_restarting() -> Result<bool, BusError> {
     forget_silence();
     on_bus(async |bus| {
         let wrong = refused(&whose);
-        let body = (pid,);
-        let method = "GetUnitByPID";
-        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
-        let reply = call.await.map_err(&wrong)?;
+        let reply = ask_manager(&bus, "GetUnitByPID", &(pid,), &whose).await?;
         let unit: OwnedObjectPath = reply.body().deserialize().map_err(&wrong)?;
-        let method = "ListJobs";
-        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &());
-        let reply = call.await.map_err(&wrong)?;
+        let reply = ask_manager(&bus, "ListJobs", &(), &whose).await?;
         let jobs: Vec<Job> = reply.body().deserialize().map_err(&wrong)?;
         Ok(jobs
             .iter()
