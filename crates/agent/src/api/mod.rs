@@ -26,7 +26,7 @@ impl Agent {
     }
 
     pub(crate) fn status_in(&self, detail: Detail) -> StatusView {
-        status(self, detail)
+        status(&self.gates, &self.runtime, &self.life, detail)
     }
 
     /// The same, no older than a second: one for all who may see no command.
@@ -37,7 +37,7 @@ impl Agent {
     }
 
     pub fn explain(&self, target: &str) -> ApiResult<ExplainView> {
-        explain(self, target)
+        explain(&self.gates, &self.runtime, &self.life, target)
     }
 
     /// Ends the agent and returns how many side commands still run.

@@ -65,6 +65,14 @@ impl RecordingFs {
         KfsError::new(op, path, libc::EROFS)
     }
 
+    /// The machine, for a file of the agent's own.
+    fn of_own(&self, op: Op, path: &Path) -> KfsResult<&dyn KernelFs> {
+        match path.starts_with(&self.own) {
+            true => Ok(&*self.machine),
+            false => Err(Self::refuse(op, path)),
+        }
+    }
+
     /// What a file that is not there yet would hold.
     fn fresh(&self, path: &Path) -> Option<String> {
         let name = path.file_name()?.to_str()?;
@@ -77,23 +85,17 @@ impl RecordingFs {
 
 impl KernelFs for RecordingFs {
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
-        let text = lock(&self.written).now.get(path).cloned();
-        if let Some(text) = text {
-            buffer.clear();
-            buffer.extend(text.as_bytes());
-            return Ok(());
-        }
-        match self.machine.read_into(path, buffer) {
-            Err(error) if error.is_gone() => match self.fresh(path) {
-                Some(text) => {
-                    buffer.clear();
-                    buffer.extend(text.as_bytes());
-                    Ok(())
-                }
-                None => Err(error),
+        let written = lock(&self.written).now.get(path).cloned();
+        let text = match written {
+            Some(text) => text,
+            None => match self.machine.read_into(path, buffer) {
+                Err(error) if error.is_gone() => self.fresh(path).ok_or(error)?,
+                other => return other,
             },
-            other => other,
-        }
+        };
+        buffer.clear();
+        buffer.extend(text.as_bytes());
+        Ok(())
     }
 
     fn write(&self, path: &Path, value: &str) -> KfsResult<()> {
@@ -144,31 +146,20 @@ impl KernelFs for RecordingFs {
     }
 
     fn replace(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        match path.starts_with(&self.own) {
-            true => self.machine.replace(path, contents),
-            false => Err(Self::refuse(Op::Replace, path)),
-        }
+        self.of_own(Op::Replace, path)?.replace(path, contents)
     }
 
     fn append(&self, path: &Path, contents: &[u8]) -> KfsResult<()> {
-        match path.starts_with(&self.own) {
-            true => self.machine.append(path, contents),
-            false => Err(Self::refuse(Op::Append, path)),
-        }
+        self.of_own(Op::Append, path)?.append(path, contents)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()> {
-        match from.starts_with(&self.own) && to.starts_with(&self.own) {
-            true => self.machine.rename(from, to),
-            false => Err(Self::refuse(Op::Rename, from)),
-        }
+        self.of_own(Op::Rename, to)?;
+        self.of_own(Op::Rename, from)?.rename(from, to)
     }
 
     fn unlink(&self, path: &Path) -> KfsResult<()> {
-        match path.starts_with(&self.own) {
-            true => self.machine.unlink(path),
-            false => Err(Self::refuse(Op::Unlink, path)),
-        }
+        self.of_own(Op::Unlink, path)?.unlink(path)
     }
 
     fn sched(&self, tid: i32) -> KfsResult<TaskSched> {

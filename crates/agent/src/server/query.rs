@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use tidegate_api::{ApiError, ApiResult, Call, ErrorKind};
 
-fn wrong(why: &str, remedy: &str) -> ApiError {
+pub(super) fn wrong(why: &str, remedy: &str) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
 }
 

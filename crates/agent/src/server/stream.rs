@@ -41,13 +41,10 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn read(query: &str, headers: &HeaderMap) -> ApiResult<Self> {
-        let wrong = |why: String, remedy: &str| {
-            ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_remedy(remedy)
-        };
         let period_s = query::whole(query, "period_seconds")?.unwrap_or(1);
         if !(1..=PERIOD_MAX_S).contains(&period_s) {
             let why = format!("period_seconds is not from 1 to {PERIOD_MAX_S}");
-            return Err(wrong(why, "write ?period_seconds=1"));
+            return Err(query::wrong(&why, "write ?period_seconds=1"));
         }
         let mut asked = Asked {
             since: query::whole(query, "since")?,
@@ -60,7 +57,7 @@ impl Asked {
                 "status" => asked.status = Some(Duration::from_secs(period_s)),
                 _ => {
                     let why = format!("there is no topic \"{topic}\"");
-                    return Err(wrong(why, "write ?topics=events,status"));
+                    return Err(query::wrong(&why, "write ?topics=events,status"));
                 }
             }
         }

@@ -3,15 +3,14 @@
 
 mod sum;
 
-use tidegate_api::{
-    ApiError, ApiResult, ErrorKind, ExplainView, GateView, Limit, StatusView, UserView,
-};
+use tidegate_api::{ApiResult, ExplainView, GateView, Limit, StatusView, UserView};
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::cpus::online;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::target::Target;
 use tidegate_engine::sync::lock;
 
+use crate::errors::not_found;
 use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::process::Life;
@@ -46,11 +45,7 @@ pub(crate) fn explain(
     let status = status(registry, runtime, life, Detail::Whole);
     let found = status.gates.iter().find(|gate| gate.name == name);
     let mut gate = found.cloned().ok_or_else(|| {
-        ApiError::new(
-            ErrorKind::NotFound,
-            format!("{target}: the gate has just ended"),
-        )
-        .with_remedy("see `tidegate status`")
+        not_found(format!("{target}: the gate has just ended")).with_remedy("see `tidegate status`")
     })?;
     let control = runtime.control();
     let now_ns = kernel.clock.now_ns();

@@ -13,12 +13,9 @@ const SNAPSHOT_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub struct SharedStatus {
     rate: Mutex<RateLimit>,
-    whole: Mutex<Snapshot>,
-    figures: Mutex<Snapshot>,
-    no_gates: Mutex<Snapshot>,
+    /// By `Detail`, when it was made, and the status.
+    snapshots: [Mutex<Option<(u64, Arc<StatusView>)>>; 3],
 }
-
-type Snapshot = Option<(u64, Arc<StatusView>)>;
 
 impl SharedStatus {
     pub(crate) fn admit(&self, user: u32, now_ns: u64) -> bool {
@@ -32,11 +29,7 @@ impl SharedStatus {
         now_ns: u64,
         make: impl FnOnce() -> StatusView,
     ) -> Arc<StatusView> {
-        let mut kept = lock(match detail {
-            Detail::Whole => &self.whole,
-            Detail::Figures => &self.figures,
-            Detail::NoGates => &self.no_gates,
-        });
+        let mut kept = lock(&self.snapshots[detail as usize]);
         match &*kept {
             Some((made_ns, view)) if now_ns.saturating_sub(*made_ns) < SNAPSHOT_NS => {
                 Arc::clone(view)

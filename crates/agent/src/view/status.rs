@@ -67,7 +67,7 @@ pub(crate) fn status(
     {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
-        view.control.period_us = period_us(runtime, &control);
+        view.control.period_us = us(control.period_ns(runtime.control_loop.period_ns));
     }
     view.decision = runtime.decision();
     let mut gates = registry.lock();
@@ -95,10 +95,6 @@ pub(crate) fn status(
     view
 }
 
-fn period_us(runtime: &Runtime, control: &Control) -> f64 {
-    control.period_ns(runtime.control_loop.period_ns) as f64 / 1e3
-}
-
 fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64) {
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;
@@ -111,7 +107,11 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
-    add_totals(&mut view.totals, runtime);
+    view.totals.agent_cpu_seconds = seconds(clock_ns(ClockId::ProcessCPUTime));
+    let counts = runtime.events.counts();
+    view.totals.events = counts
+        .map(|(kind, count)| (kind.to_owned(), count))
+        .collect();
     view.recording = runtime.recorder.view();
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
 }
@@ -201,17 +201,8 @@ fn run_delay(control: &Control) -> BTreeMap<String, HistogramView> {
     classes.zip(by_class.map(view)).collect()
 }
 
-fn add_totals(totals: &mut TotalsView, runtime: &Runtime) {
-    totals.agent_cpu_seconds = clock_ns(ClockId::ProcessCPUTime) as f64 / 1e9;
-    let counts = runtime.events.counts();
-    totals.events = counts
-        .map(|(kind, count)| (kind.to_owned(), count))
-        .collect();
-}
-
 fn objective_view(found: &Protection) -> ObjectiveView {
     let waits = &found.recent;
-    let us = |ns: u64| ns as f64 / 1e3;
     let runs = waits.runs.max(1) as f64;
     ObjectiveView {
         from: found.objective.from.clone(),
