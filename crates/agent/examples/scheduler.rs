@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use serde::Serialize;
 use tidegate_agent::sched_ext::machine;
 use tidegate_cgroup::RealFs;
@@ -41,38 +42,24 @@ fn main() -> ExitCode {
 }
 
 /// What was typed.
-#[derive(Default)]
+#[derive(clap::Parser)]
 struct Args {
+    #[arg(long = "gate")]
     gates: Vec<String>,
+    #[arg(long)]
     json: bool,
+    #[arg(long)]
     audit: bool,
+    #[arg(long)]
     cost: bool,
+    #[arg(long)]
     caches: Option<u32>,
+    #[arg(long)]
     verify: Option<String>,
 }
 
-impl Args {
-    fn read() -> Result<Args, Failure> {
-        let mut args = Args::default();
-        let mut words = std::env::args().skip(1);
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word}: no value"));
-            match word.as_str() {
-                "--gate" => args.gates.push(value()?),
-                "--json" => args.json = true,
-                "--audit" => args.audit = true,
-                "--cost" => args.cost = true,
-                "--caches" => args.caches = Some(value()?.parse()?),
-                "--verify" => args.verify = Some(value()?),
-                _ => return Err(format!("{word}: not an option").into()),
-            }
-        }
-        Ok(args)
-    }
-}
-
 fn run() -> Result<(), Failure> {
-    let args = Args::read()?;
+    let args = Args::parse();
     if let Some(text) = &args.verify {
         return verify(text);
     }
