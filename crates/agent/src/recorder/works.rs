@@ -258,18 +258,10 @@ fn below(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Agent;
-    use crate::tests::{Bed, Kind};
+    use crate::tests::{Bed, Kind, make_group};
 
     fn path(text: &str) -> GroupPath {
         GroupPath::parse(text).unwrap()
-    }
-
-    fn make(agent: &Agent, group: &GroupPath) {
-        if let Some(parent) = group.parent().filter(|parent| !parent.is_root()) {
-            make(agent, &parent);
-        }
-        agent.groups().create(group).unwrap();
     }
 
     #[test]
@@ -278,14 +270,14 @@ mod tests {
             let bed = Bed::new(kind);
             let agent = bed.agent().unwrap();
             let own = agent.runtime.kernel.side_root().join("encode").unwrap();
-            make(&agent, &own);
+            make_group(&agent, &own);
             for name in [
                 "/system.slice/web.service/worker",
                 "/system.slice/backup.service",
                 "/user.slice/user-1000.slice/session-1.scope",
                 "/batch",
             ] {
-                make(&agent, &path(name));
+                make_group(&agent, &path(name));
             }
             let gated = [path("/system.slice/web.service")];
             let mut found: Vec<String> = groups(&agent.runtime, &gated)

@@ -5,7 +5,7 @@
 use tidegate_cgroup::group::GroupPath;
 use tidegate_sched_ext::{CAPS_NESTED_MAX, SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 
-use crate::gates::{Attachment, Gate};
+use crate::gates::Gate;
 
 /// Terms that leave the watchdog too little for their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,8 +84,7 @@ pub(crate) fn capped_groups(gates: &[Gate], but: &str) -> Vec<GroupPath> {
     gates
         .iter()
         .filter(|gate| gate.record.name != but && is_capped(gate))
-        .filter(|gate| !matches!(gate.record.attachment, Attachment::Observed { .. }))
-        .map(|gate| gate.record.attachment.group().clone())
+        .filter_map(|gate| gate.record.attachment.placed().cloned())
         .collect()
 }
 

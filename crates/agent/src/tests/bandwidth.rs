@@ -7,8 +7,8 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::testkit::FakeProcess;
 
 use super::{
-    Bed, KINDS, Kind, PIDS, alerts, begun, gate_names, in_journal, path, run, set, stands, unset,
-    write_quota,
+    Bed, KINDS, Kind, PIDS, alerts, begun, gate_names, in_journal, make_group, path, run, set,
+    stands, unset, write_quota,
 };
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -100,10 +100,7 @@ fn no_term_lifts_what_kubelet_has_set_for_a_pod_and_its_containers() {
     for kind in KINDS {
         for [pod, container] in PODS {
             let (_bed, agent) = begun(kind);
-            let above = pod.match_indices('/').skip(1).map(|(at, _)| &pod[..at]);
-            for group in above.chain([pod, container]) {
-                agent.groups().create(&path(group)).unwrap();
-            }
+            make_group(&agent, &path(container));
             let kubelets = [(pod, 150_000), (container, 100_000)];
             for (group, quota_us) in kubelets {
                 write_quota(&agent, group, Bandwidth::limit(quota_us, 100_000));
@@ -152,10 +149,7 @@ fn a_burst_without_a_quota_follows_the_limits_of_other_programs() {
         for [pod, container] in PODS {
             let (_bed, agent) = begun(kind);
             let next = &format!("{container}2");
-            let above = pod.match_indices('/').skip(1).map(|(at, _)| &pod[..at]);
-            for group in above.chain([pod, container]) {
-                agent.groups().create(&path(group)).unwrap();
-            }
+            make_group(&agent, &path(container));
             let with_burst = |quota_us, burst_us| Bandwidth {
                 burst_us,
                 ..Bandwidth::limit(quota_us, 100_000)

@@ -384,6 +384,14 @@ pub fn user(pid: i32) -> Peer {
     }
 }
 
+/// A group, with those around it.
+pub fn make_group(agent: &Agent, group: &GroupPath) {
+    if let Some(parent) = group.parent().filter(|parent| !parent.is_root()) {
+        make_group(agent, &parent);
+    }
+    agent.groups().create(group).unwrap();
+}
+
 fn path(text: &str) -> GroupPath {
     GroupPath::parse(text).unwrap()
 }
