@@ -96,7 +96,8 @@ impl EventKind {
 #[derive(Default)]
 pub(crate) struct Events {
     state: Mutex<State>,
-    journal: Journal,
+    /// The journal of systemd, where the agent's own log goes there: else the log has the event.
+    journal: Option<UnixDatagram>,
     told: watch::Sender<u64>,
 }
 
@@ -112,7 +113,11 @@ impl Events {
     /// log has it.
     pub(crate) fn tell(&self, kind: EventKind, gate: Option<&str>, message: impl Into<String>) {
         let message = message.into();
-        if !self.journal.take(kind, gate, &message) {
+        let journal = |socket: &UnixDatagram| {
+            let sent = socket.send(entry(kind, gate, &message).as_bytes());
+            sent.is_ok()
+        };
+        if !self.journal.as_ref().is_some_and(journal) {
             let of_gate = gate.map(|gate| format!("gate {gate}: "));
             let line = of_gate.unwrap_or_default() + &message;
             match kind.is_warning() {
@@ -172,12 +177,6 @@ impl Events {
     }
 }
 
-/// The journal of systemd, where the agent's own log goes there: else the log has the event.
-#[derive(Default)]
-struct Journal {
-    socket: Option<UnixDatagram>,
-}
-
 impl Events {
     /// The log of a service goes to the journal anyway.
     pub(crate) fn of(mode: Mode) -> Self {
@@ -188,20 +187,10 @@ impl Events {
             socket.set_nonblocking(true)?;
             std::io::Result::Ok(socket)
         };
-        let socket = is_logged_there.then(connected).and_then(Result::ok);
         Self {
-            journal: Journal { socket },
+            journal: is_logged_there.then(connected).and_then(Result::ok),
             ..Self::default()
         }
-    }
-}
-
-impl Journal {
-    fn take(&self, kind: EventKind, gate: Option<&str>, message: &str) -> bool {
-        let Some(socket) = &self.socket else {
-            return false;
-        };
-        socket.send(entry(kind, gate, message).as_bytes()).is_ok()
     }
 }
 

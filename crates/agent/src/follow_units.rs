@@ -19,24 +19,12 @@ use crate::systemd::{bus, unit_of};
 /// The agent asks systemd about a unit without a group at every tenth poll of that group.
 const POLLS_PER_QUERY: u32 = 10;
 
-#[derive(Default)]
-pub(crate) struct UnitFollower {
-    polls: u32,
-}
-
-impl UnitFollower {
-    pub(crate) fn poll(&mut self, registry: &Gates, runtime: &Runtime) {
-        self.polls = self.polls.wrapping_add(1);
-        let ask = self.polls.is_multiple_of(POLLS_PER_QUERY);
-        follow_units(registry, runtime, ask);
-    }
-}
-
 /// Looks where the gates' units are: a unit that was restarted has another group, one that stands
-/// still has none.
-fn follow_units(registry: &Gates, runtime: &Runtime, ask: bool) {
+/// still has none. `polls` counts the looks.
+pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, polls: &mut u32) {
+    *polls = polls.wrapping_add(1);
     let mut unknown = Vec::new();
-    if ask {
+    if polls.is_multiple_of(POLLS_PER_QUERY) {
         // systemd may take its time; nothing waits for it with the gates locked.
         let away: Vec<(String, UnitName)> = {
             let gates = registry.lock();

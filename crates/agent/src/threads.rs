@@ -17,7 +17,7 @@ use std::time::Duration;
 use tracing::debug;
 
 use crate::agent::Agent;
-use crate::follow_units::UnitFollower;
+use crate::follow_units::follow_units;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::end_trial;
 use crate::process::notify::Watchdog;
@@ -93,7 +93,7 @@ pub(crate) const HOUSEKEEPING: &[Row<Housekeeping>] = &[
 
 #[derive(Default)]
 pub(crate) struct SlowWork {
-    units: UnitFollower,
+    unit_polls: u32,
     has_new_subgroups: bool,
     recorder: Option<Recorder>,
     surplus: Surplus,
@@ -102,7 +102,7 @@ pub(crate) struct SlowWork {
 /// Rows that may wait for a disk, for systemd's bus, or for the kernel to move a process.
 pub(crate) const SLOW_WORK: &[Row<SlowWork>] = &[
     every_second("units", |own, agent| {
-        own.units.poll(&agent.gates, &agent.runtime)
+        follow_units(&agent.gates, &agent.runtime, &mut own.unit_polls)
     }),
     Row {
         name: "subgroups",

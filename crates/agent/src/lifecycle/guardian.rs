@@ -251,7 +251,7 @@ fn after_death(
     engine: Option<&str>,
 ) -> std::io::Result<()> {
     let mut tried: Option<Instant> = None;
-    let mut tidying = Tidying::new();
+    let mut tidying = Tidying(Instant::now());
     loop {
         if !fallback.run_dir.dir().exists() {
             // The ledger went with it: there is nothing to go by any more, and no agent can start
@@ -289,24 +289,16 @@ fn after_death(
 
 /// Looking for what can be removed reads every group on the machine: that is no more than a
 /// twentieth of the time.
-struct Tidying {
-    next: Instant,
-}
+struct Tidying(Instant);
 
 impl Tidying {
-    fn new() -> Self {
-        Self {
-            next: Instant::now(),
-        }
-    }
-
     fn is_done(&mut self, run_dir: &RunDir) -> bool {
         let began = Instant::now();
-        if began < self.next {
+        if began < self.0 {
             return false;
         }
         let done = repair::clean_if_empty(run_dir);
-        self.next = Instant::now() + began.elapsed() * 19;
+        self.0 = Instant::now() + began.elapsed() * 19;
         done
     }
 }
@@ -315,7 +307,7 @@ impl Tidying {
 /// would remove their groups. An agent that comes takes them up. (A service's are left to its next
 /// start, or to `tidegate agent repair`.)
 fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
-    let mut tidying = Tidying::new();
+    let mut tidying = Tidying(Instant::now());
     while repair::has_records(run_dir) {
         let lock = lock_agent(run_dir);
         if lease.agent_pid() != agent_pid {

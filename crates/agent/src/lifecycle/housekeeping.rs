@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::repair::has_records;
 use crate::events::EventKind;
 use crate::gates::{Attachment, Gate, Gates};
-use crate::lifecycle::history_sampler::HistorySampler;
+use crate::lifecycle::history_sampler::sample_second;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::loop_watch::LoopWatch;
 use crate::lifecycle::reassert::reassert;
@@ -27,7 +27,7 @@ use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
 use crate::runtime::limits::{end_gates, remove_unused_roots};
 use crate::runtime::measure::{has_ended, judge_demands, measure};
-use crate::runtime::mechanisms::hint_sweep::HintSweep;
+use crate::runtime::mechanisms::hint_sweep::sweep_hints;
 use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_sched_ext;
 use crate::systemd::is_written_by_systemd;
@@ -65,7 +65,8 @@ pub struct Housekeeping {
     idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,
-    hints: HintSweep,
+    /// Whose hint is looked at next.
+    next_hint: usize,
     /// How often an outside write was answered, by entry of the journal.
     answered: BTreeMap<u64, u32>,
     /// When systemd's own value was last written over, by entry of the journal.
@@ -80,7 +81,7 @@ pub struct Housekeeping {
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     loop_watch: LoopWatch,
-    history: HistorySampler,
+    late_steps: u64,
 }
 
 impl Housekeeping {
@@ -112,7 +113,7 @@ impl Housekeeping {
             bound_log();
         }
         self.loop_watch.poll(runtime);
-        self.history.poll(runtime);
+        sample_second(runtime, &mut self.late_steps);
     }
 
     /// An agent that was started on demand leaves without gates; with rules, it stays for what
@@ -141,7 +142,7 @@ impl Housekeeping {
             0
         };
         judge_demands(runtime, &gates);
-        self.hints.poll(kernel, &mut gates);
+        sweep_hints(kernel, &mut gates, &mut self.next_hint);
     }
 
     /// Checks the gates that are due and those that were empty before; checks more gates if many have

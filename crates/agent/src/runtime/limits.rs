@@ -105,8 +105,8 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
     kernel.ensure_made_below(own, &group, &name)?;
     let own_limit = gate.own_limit();
     let floor = tighter(runtime.control_loop.floor_now(), own_limit);
-    let mut first = first_quota(runtime, gate);
-    first.quota = tighter(first.quota, own_limit);
+    let (quota, is_asked_anew) = first_quota(runtime, gate);
+    let first = (tighter(quota, own_limit), is_asked_anew);
     if let Err(error) = limit(runtime, &group, &name, floor, first) {
         kernel.remove_group(&group);
         return Err(error.into());
@@ -123,29 +123,14 @@ pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> ApiRes
     let root = runtime.kernel.side_root();
     runtime.kernel.ensure_made(&root, "")?;
     let floor = runtime.control_loop.floor_now();
-    let first = gate.map_or(floor.into(), |gate| first_quota(runtime, gate));
+    let first = gate.map_or((floor, false), |gate| first_quota(runtime, gate));
     limit(runtime, &root, "", floor, first)
 }
 
-/// A quota of side work until the loop's next step.
-struct FirstQuota {
-    quota: Bandwidth,
-    /// The loop keeps no idle yet, so what it planned is not what this gate asks.
-    is_asked_anew: bool,
-}
-
-impl From<Bandwidth> for FirstQuota {
-    fn from(quota: Bandwidth) -> Self {
-        Self {
-            quota,
-            is_asked_anew: false,
-        }
-    }
-}
-
-/// What this gate or another leaves side work of what is idle, the tolerance under an objective,
-/// or no quota where neither asks for idle.
-fn first_quota(runtime: &Runtime, gate: &Gate) -> FirstQuota {
+/// The quota of side work until the loop's next step: what this gate or another leaves it of what is
+/// idle, the tolerance under an objective, or no quota where neither asks for idle. And whether it
+/// is asked anew: the loop keeps no idle yet, so what it planned is not what this gate asks.
+fn first_quota(runtime: &Runtime, gate: &Gate) -> (Bandwidth, bool) {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();
     let keeps_idle = control.may_keep_idle();
@@ -159,10 +144,8 @@ fn first_quota(runtime: &Runtime, gate: &Gate) -> FirstQuota {
     } else {
         free_bandwidth(PERIOD_US)
     };
-    FirstQuota {
-        quota,
-        is_asked_anew: !keeps_idle && (has_objective || headroom_ppm > 0),
-    }
+    let asks_for_idle = has_objective || headroom_ppm > 0;
+    (quota, !keeps_idle && asks_for_idle)
 }
 
 /// A group of ours that carries a moving quota: in the idle class, and at the floor.
@@ -172,16 +155,17 @@ pub(crate) fn limit_to_floor(
     gate: &str,
     floor: Bandwidth,
 ) -> ApiResult<()> {
-    limit(runtime, group, gate, floor, floor.into())
+    limit(runtime, group, gate, floor, (floor, false))
 }
 
-/// The same with another quota until the loop's next step. The guardian's is `floor`.
+/// The same with another quota until the loop's next step ([`first_quota`]). The guardian's is
+/// `floor`.
 fn limit(
     runtime: &Runtime,
     group: &GroupPath,
     gate: &str,
     floor: Bandwidth,
-    first: FirstQuota,
+    (first, is_asked_anew): (Bandwidth, bool),
 ) -> ApiResult<()> {
     let kernel = &runtime.kernel;
     let unlimited = kernel.groups.bandwidth(group).map_err(of_group)?;
@@ -192,10 +176,10 @@ fn limit(
         .record_limit(group, gate, unlimited, fallback)
         .map_err(internal)?;
     let mut control = runtime.control();
-    let is_due = first.is_asked_anew || !control.quotas.is_planned(group);
-    if is_due && unlimited.quota_us.is_none() && unlimited != first.quota {
-        write_floor(runtime, group, unlimited, first.quota)?;
-        control.quotas.stands(group, first.quota);
+    let is_due = is_asked_anew || !control.quotas.is_planned(group);
+    if is_due && unlimited.quota_us.is_none() && unlimited != first {
+        write_floor(runtime, group, unlimited, first)?;
+        control.quotas.stands(group, first);
     }
     Ok(())
 }

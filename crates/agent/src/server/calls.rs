@@ -23,7 +23,6 @@ use tidegate_engine::sync::lock;
 
 use super::connection::Connections;
 use super::query;
-use super::query::Stretch;
 use super::stream::{self, Asked};
 use crate::agent::Agent;
 use crate::api::measure;
@@ -169,7 +168,7 @@ async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
 async fn history(call: Call, RawQuery(query): RawQuery) -> Answer<HistoryView> {
     admit(&call.agent, call.peer.as_ref())?;
     let now_s = since_1970().as_secs();
-    let Stretch { from, to, step } = query::stretch(&query.unwrap_or_default(), now_s)?;
+    let (from, to, step) = query::stretch(&query.unwrap_or_default(), now_s)?;
     Ok(Json(call.agent.runtime.history.view(from, to, step)))
 }
 

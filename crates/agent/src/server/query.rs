@@ -57,18 +57,11 @@ pub(super) fn wants_gates(query: &str) -> ApiResult<bool> {
     }
 }
 
-/// A stretch of the past, in seconds since 1970, and what one point of it covers.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) step: u64,
-}
-
 const HOUR_S: u64 = 3_600;
 
-/// `from`, `to` and `step`; the last hour by seconds where they are not given.
-pub(super) fn stretch(query: &str, now_s: u64) -> ApiResult<Stretch> {
+/// A stretch of the past, `from` and `to` in seconds since 1970, and what one point of it covers,
+/// `step`; the last hour by seconds where they are not given.
+pub(super) fn stretch(query: &str, now_s: u64) -> ApiResult<(u64, u64, u64)> {
     let to = whole(query, "to")?.unwrap_or(now_s);
     let from = whole(query, "from")?.unwrap_or(to.saturating_sub(HOUR_S - 1));
     let step = whole(query, "step")?.unwrap_or(1);
@@ -83,7 +76,7 @@ pub(super) fn stretch(query: &str, now_s: u64) -> ApiResult<Stretch> {
         let why = format!("step is not from 1 to {HOUR_S}");
         return Err(wrong(&why, "write ?step=SECONDS"));
     }
-    Ok(Stretch { from, to, step })
+    Ok((from, to, step))
 }
 
 #[cfg(test)]
@@ -119,8 +112,7 @@ mod tests {
 
     #[test]
     fn a_stretch_is_the_last_hour_or_what_is_asked_for() {
-        let found =
-            |query: &str| stretch(query, 10_000).map(|found| (found.from, found.to, found.step));
+        let found = |query: &str| stretch(query, 10_000);
         assert_eq!(found("").unwrap(), (6_401, 10_000, 1));
         assert_eq!(found("from=5&to=7&step=2").unwrap(), (5, 7, 2));
         assert_eq!(found("to=7").unwrap(), (0, 7, 1));

@@ -7,32 +7,19 @@ use tidegate_api::GateView;
 use tidegate_cgroup::cpus::format_list;
 use tidegate_cgroup::group::{GroupPath, Groups};
 
-/// A main gate and the CPUs of its work, ascending, all of them online.
-struct Main {
-    gate: String,
-    cpus: Vec<u32>,
-}
-
-impl Main {
-    fn advice(&self, side: &[u32], online: &[u32]) -> Option<String> {
-        let shares = side.iter().any(|cpu| self.cpus.contains(cpu));
-        if !shares || self.cpus == online {
-            return None;
-        }
-        let others: Vec<u32> = online
-            .iter()
-            .copied()
-            .filter(|cpu| !self.cpus.contains(cpu))
-            .collect();
-        let others = format_list(&others);
-        Some(format!(
-            "gate {} has CPUs {}, side work has CPUs {}, and headroom counts idle CPU anywhere on the machine: keep side work \
-             off main's CPUs (AllowedCPUs={others} for a unit, taskset -c {others} tidegate run --side), or give it a quota",
-            self.gate,
-            format_list(&self.cpus),
-            format_list(side),
-        ))
+/// For a main gate whose work has these CPUs, ascending, all of them online.
+fn of_main(gate: &str, cpus: &[u32], side: &[u32], online: &[u32]) -> Option<String> {
+    if cpus == online || !side.iter().any(|cpu| cpus.contains(cpu)) {
+        return None;
     }
+    let others = online.iter().copied().filter(|cpu| !cpus.contains(cpu));
+    let others = format_list(&others.collect::<Vec<u32>>());
+    Some(format!(
+        "gate {gate} has CPUs {}, side work has CPUs {}, and headroom counts idle CPU anywhere on the machine: keep side work \
+         off main's CPUs (AllowedCPUs={others} for a unit, taskset -c {others} tidegate run --side), or give it a quota",
+        format_list(cpus),
+        format_list(side),
+    ))
 }
 
 /// One sentence for each of the main gates whose CPUs side work may use as well, while others are
@@ -53,13 +40,8 @@ pub fn advice<'v>(
             .filter(|cpus| !cpus.is_empty())
             .unwrap_or_else(|| online.to_vec())
     };
-    let mains: Vec<Main> = mains
-        .map(|gate| Main {
-            gate: gate.name.clone(),
-            cpus: cpus_of(gate),
-        })
-        .filter(|main| main.cpus != online)
-        .collect();
+    let mains = mains.map(|gate| (&gate.name, cpus_of(gate)));
+    let mains: Vec<_> = mains.filter(|(_, cpus)| cpus != online).collect();
     if mains.is_empty() {
         return Vec::new();
     }
@@ -67,7 +49,7 @@ pub fn advice<'v>(
     let side: Vec<u32> = side.into_iter().collect();
     mains
         .iter()
-        .filter_map(|main| main.advice(&side, online))
+        .filter_map(|(gate, cpus)| of_main(gate, cpus, &side, online))
         .collect()
 }
 
@@ -78,23 +60,16 @@ mod tests {
     #[test]
     fn what_to_do_is_said_where_side_work_may_run_on_mains_cpus() {
         let online: Vec<u32> = (0..16).collect();
-        let web = Main {
-            gate: "web".to_owned(),
-            cpus: vec![0, 1, 2, 3],
-        };
-        let sentence = web.advice(&online, &online).unwrap();
+        let web = |side: &[u32]| of_main("web", &[0, 1, 2, 3], side, &online);
+        let sentence = web(&online).unwrap();
         assert!(
             sentence.starts_with("gate web has CPUs 0-3, side work has CPUs 0-15,")
                 && sentence.contains("AllowedCPUs=4-15 ")
                 && sentence.contains("taskset -c 4-15 "),
             "{sentence}"
         );
-        assert_eq!(web.advice(&[4, 5], &online), None);
-        assert_eq!(web.advice(&[], &online), None, "no side work");
-        let everywhere = Main {
-            cpus: online.clone(),
-            ..web
-        };
-        assert_eq!(everywhere.advice(&online, &online), None);
+        assert_eq!(web(&[4, 5]), None);
+        assert_eq!(web(&[]), None, "no side work");
+        assert_eq!(of_main("web", &online, &online, &online), None);
     }
 }

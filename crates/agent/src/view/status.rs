@@ -24,16 +24,7 @@ use crate::runtime::scheduler_view::{engine, sched_ext_alerts, sched_ext_view};
 
 /// Bounds of the histogram of lateness: the loop's period is 5 to 100 ms, and the lease runs out
 /// after 2 s.
-const LATENESS_NS: [u64; 8] = [
-    100_000,
-    500_000,
-    1_000_000,
-    5_000_000,
-    20_000_000,
-    100_000_000,
-    500_000_000,
-    2_000_000_000,
-];
+const LATENESS_US: [u64; 8] = [100, 500, 1_000, 5_000, 20_000, 100_000, 500_000, 2_000_000];
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
@@ -171,7 +162,7 @@ fn totals(control: &Control) -> TotalsView {
     let total = control.meter.totals();
     let long = |ns: u128| ns as f64 / 1e9;
     let late = &control.late_ever;
-    let bucket = |ns: &u64| (seconds(*ns), late.at_most(*ns));
+    let bucket = |us: &u64| (seconds(us * 1_000), late.at_most(us * 1_000));
     TotalsView {
         reclaimable_cpu_seconds: long(total.offered_ns),
         side_cpu_seconds: long(total.side_ns),
@@ -180,7 +171,7 @@ fn totals(control: &Control) -> TotalsView {
         step_lateness: HistogramView {
             sum_seconds: seconds(late.sum_ns()),
             count: late.total(),
-            buckets: LATENESS_NS.iter().map(bucket).collect(),
+            buckets: LATENESS_US.iter().map(bucket).collect(),
         },
         run_delay: run_delay(control),
         ..TotalsView::default()

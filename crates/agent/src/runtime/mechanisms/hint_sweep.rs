@@ -22,35 +22,29 @@ const TASKS_PER_POLL: usize = 2_000;
 /// Finding a gate's tasks costs as much as a look at this many.
 const TASKS_A_GATE: usize = 48;
 
-#[derive(Debug, Default)]
-pub(crate) struct HintSweep {
-    next: usize,
-}
-
-impl HintSweep {
-    pub fn poll(&mut self, kernel: &Kernel, gates: &mut [Gate]) {
-        let hinted: Vec<usize> = (0..gates.len())
-            .filter(|index| gates[*index].hint.is_some())
-            .collect();
-        if hinted.is_empty() {
-            return;
+/// One poll; `next` is whose turn it is.
+pub(crate) fn sweep_hints(kernel: &Kernel, gates: &mut [Gate], next: &mut usize) {
+    let hinted: Vec<usize> = (0..gates.len())
+        .filter(|index| gates[*index].hint.is_some())
+        .collect();
+    if hinted.is_empty() {
+        return;
+    }
+    let support = match probe(&*kernel.fs) {
+        Ok(support) => support,
+        Err(error) => return warn!("latency: {error}"),
+    };
+    let places = kernel.journal().hints();
+    let mut budget = TASKS_PER_POLL;
+    for _ in 0..hinted.len() {
+        if budget == 0 {
+            break;
         }
-        let support = match probe(&*kernel.fs) {
-            Ok(support) => support,
-            Err(error) => return warn!("latency: {error}"),
-        };
-        let places = kernel.journal().hints();
-        let mut budget = TASKS_PER_POLL;
-        for _ in 0..hinted.len() {
-            if budget == 0 {
-                break;
-            }
-            let gate = &mut gates[hinted[self.next % hinted.len()]];
-            let (spent, whole) = sweep_hint(kernel, gate, &support, &places, budget);
-            budget = budget.saturating_sub(spent);
-            // A gate that is not through goes on at the next poll.
-            self.next = (self.next + usize::from(whole)) % hinted.len();
-        }
+        let gate = &mut gates[hinted[*next % hinted.len()]];
+        let (spent, whole) = sweep_hint(kernel, gate, &support, &places, budget);
+        budget = budget.saturating_sub(spent);
+        // A gate that is not through goes on at the next poll.
+        *next = (*next + usize::from(whole)) % hinted.len();
     }
 }
 
