@@ -5,14 +5,12 @@ mod failure;
 pub mod lengths;
 pub mod man;
 mod parse;
-mod plain_text;
 mod print;
 mod progress;
 mod text;
 
 pub use failure::{Failure, program, report, set_program};
 pub use parse::parse;
-pub use plain_text::escaped;
 pub use print::{json, print};
 pub use progress::Progress;
-pub use text::{BAD, BOLD, GOOD, WIDTH, count, cpus, fit, span, styled, wrapped};
+pub use text::{BAD, BOLD, GOOD, WIDTH, count, cpus, escaped, fit, span, styled, wrapped};

@@ -9,10 +9,9 @@
 //! ```
 
 mod http;
-mod pass_on;
 mod stream;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{
@@ -20,15 +19,15 @@ use crate::{
     HistoryView, MeasureRequest, MeasureView, PolicyChangeView, PolicyView, ReportRequest,
     RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
 };
-use hyper::Method;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::HeaderValue;
+use hyper::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 pub use http::ANSWER_BYTES_MAX;
-use http::{JSON, exchange, in_query, internal, patiently, refusal, request};
-pub use pass_on::pass_on;
+use http::{JSON, begin, exchange, in_query, internal, patiently, refusal, request};
 pub use stream::{EventStream, Message};
 
 /// A client of one agent. Each call is a connection of its own.
@@ -286,6 +285,27 @@ impl Client {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(") ")?.1.starts_with('T').then_some(pid)
     }
+}
+
+/// For a program between the agent and others: asks the agent at `socket`: its answer as it comes, whatever its status. `last_event` is the
+/// header `Last-Event-ID` of a stream.
+pub async fn pass_on(
+    socket: &Path,
+    path_and_query: &str,
+    last_event: Option<HeaderValue>,
+) -> ApiResult<Response<Incoming>> {
+    let mut request = request(Method::GET, path_and_query, JSON, Vec::new())?;
+    if let Some(id) = last_event {
+        request.headers_mut().insert("last-event-id", id);
+    }
+    let answer = patiently(begin(socket, request), CALL_PATIENCE).await;
+    let failed =
+        |kind, why: String| ApiError::new(kind, format!("agent: {}: {why}", socket.display()));
+    let answer = answer.ok_or_else(|| failed(ErrorKind::NoAnswer, "no answer".to_owned()))?;
+    // The connection's task ends with the answer's body.
+    let (response, _driver) =
+        answer.map_err(|error| failed(ErrorKind::Unreachable, error.to_string()))?;
+    Ok(response)
 }
 
 #[cfg(test)]
