@@ -106,13 +106,10 @@ pub(crate) fn reconcile(
 fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool {
     let rule = gate.record.rule.as_ref();
     let is_enforced = rule.and_then(|name| config.mode_of(name)) == Some(Mode::Enforce);
-    match &gate.record.attachment {
-        Attachment::Moved {
-            placement,
-            start_ticks,
-        } => is_enforced && runtime.kernel.process_gone(placement.pid, *start_ticks),
-        _ => false,
-    }
+    let is_moved = matches!(gate.record.attachment, Attachment::Moved { .. });
+    let process = gate.record.attachment.process();
+    let process = process.filter(|_| is_moved && is_enforced);
+    process.is_some_and(|(pid, start_ticks)| runtime.kernel.process_gone(pid, start_ticks))
 }
 
 /// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and

@@ -19,7 +19,7 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::OwnProcesses;
 use crate::runtime::limits::{
-    ensure_side_root, limit_to_floor, make_yield, release, restore, revert_unit, write_floor,
+    ensure_side_root, limit_group, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
 };
 use crate::runtime::mechanisms::caps::soft_group;
@@ -315,12 +315,8 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
             gate.away = true;
         }
         Attachment::Owned { group } if kernel.is_below_others(&group) => {
-            limit_to_floor(
-                runtime,
-                &group,
-                &name,
-                floor_of(&runtime.control_loop, gate),
-            )?;
+            let floor = floor_of(&runtime.control_loop, gate);
+            limit_group(runtime, &group, &name, floor, (floor, false))?;
         }
         Attachment::InPlace { group } if gate.is_limited() => {
             let idle = kernel.groups.idle(&group).map_err(of_group)? != Some(false);

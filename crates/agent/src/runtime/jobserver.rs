@@ -113,21 +113,16 @@ impl Window {
     }
 }
 
-struct Wants {
-    weight: u32,
-    /// Jobs that the gate is known to have use for.
-    jobs: u32,
-}
-
-/// Divides the jobs by weight among the gates that have use for them, and what none has use for
-/// among all. A gate that runs anything has at least one.
-fn divide(total: u32, gates: &[Wants]) -> Vec<u32> {
-    let mut given: Vec<u32> = gates.iter().map(|gate| gate.jobs.min(1)).collect();
+/// Divides the jobs among the gates, of each its weight and the jobs that it is known to have use
+/// for: by weight among those that have use for them, and what none has use for among all. A gate
+/// that runs anything has at least one.
+fn divide(total: u32, gates: &[(u32, u32)]) -> Vec<u32> {
+    let mut given: Vec<u32> = gates.iter().map(|(_, jobs)| *jobs.min(&1)).collect();
     for _ in given.iter().sum()..total {
         let rank = |index: &usize| {
-            let (gate, given) = (&gates[*index], given[*index]);
-            let cost = (u64::from(given) + 1) * 10_000 / u64::from(gate.weight.max(1));
-            (given >= gate.jobs, cost)
+            let ((weight, jobs), given) = (gates[*index], given[*index]);
+            let cost = (u64::from(given) + 1) * 10_000 / u64::from(weight.max(1));
+            (given >= jobs, cost)
         };
         let Some(next) = (0..gates.len()).min_by_key(rank) else {
             break;
@@ -266,10 +261,7 @@ impl Jobservers {
             let runnable = fifo.runnable.most();
             let is_hungry = runnable > 0 && free_tokens(&fifo.file) == 0;
             let jobs = if is_hungry { u32::MAX } else { runnable };
-            wants.push(Wants {
-                weight: fifo.weight,
-                jobs: jobs.min(fifo.jobs_max),
-            });
+            wants.push((fifo.weight, jobs.min(fifo.jobs_max)));
         }
         let mut surplus = Surplus::default();
         for (fifo, jobs) in self.fifos.values_mut().zip(divide(total, &wants)) {
@@ -471,27 +463,22 @@ mod tests {
         #[test]
         fn all_jobs_are_divided_and_none_is_wasted(
             total in 0_u32..64,
-            gates in prop::collection::vec((1_u32..1_000, 0_u32..20), 1..12),
+            wants in prop::collection::vec((1_u32..1_000, 0_u32..20), 1..12),
         ) {
-            let wants: Vec<Wants> =
-                gates.iter().map(|(weight, jobs)| Wants { weight: *weight, jobs: *jobs }).collect();
             let given = divide(total, &wants);
-            let busy = wants.iter().filter(|gate| gate.jobs > 0).count() as u32;
+            let busy = wants.iter().filter(|gate| gate.1 > 0).count() as u32;
             prop_assert_eq!(given.iter().sum::<u32>(), total.max(busy));
-            prop_assert!(given.iter().zip(&wants).all(|(given, gate)| *given >= gate.jobs.min(1)));
+            prop_assert!(given.iter().zip(&wants).all(|(given, gate)| *given >= gate.1.min(1)));
             // What is more than one gate has use for is not missing in another.
-            let has_too_many = given.iter().zip(&wants).any(|(given, gate)| *given > gate.jobs);
-            let has_too_few = given.iter().zip(&wants).any(|(given, gate)| *given < gate.jobs);
+            let has_too_many = given.iter().zip(&wants).any(|(given, gate)| *given > gate.1);
+            let has_too_few = given.iter().zip(&wants).any(|(given, gate)| *given < gate.1);
             prop_assert!(!(has_too_many && has_too_few));
         }
     }
 
     #[test]
     fn weights_divide_what_several_gates_want() {
-        let wants = |weight| Wants {
-            weight,
-            jobs: u32::MAX,
-        };
+        let wants = |weight| (weight, u32::MAX);
         assert_eq!(divide(9, &[wants(100), wants(200)]), [3, 6]);
         assert_eq!(divide(2, &[wants(100), wants(100), wants(1)]), [1, 1, 1]);
     }

@@ -107,7 +107,7 @@ fn make_below(runtime: &Runtime, gate: &mut Gate, own: &GroupPath) -> Result<Gro
     let floor = tighter(runtime.control_loop.floor_now(), own_limit);
     let (quota, is_asked_anew) = first_quota(runtime, gate);
     let first = (tighter(quota, own_limit), is_asked_anew);
-    if let Err(error) = limit(runtime, &group, &name, floor, first) {
+    if let Err(error) = limit_group(runtime, &group, &name, floor, first) {
         kernel.remove_group(&group);
         return Err(error.into());
     }
@@ -124,7 +124,7 @@ pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> ApiRes
     runtime.kernel.ensure_made(&root, "")?;
     let floor = runtime.control_loop.floor_now();
     let first = gate.map_or((floor, false), |gate| first_quota(runtime, gate));
-    limit(runtime, &root, "", floor, first)
+    limit_group(runtime, &root, "", floor, first)
 }
 
 /// The quota of side work until the loop's next step: what this gate or another leaves it of what is
@@ -148,19 +148,9 @@ fn first_quota(runtime: &Runtime, gate: &Gate) -> (Bandwidth, bool) {
     (quota, !keeps_idle && asks_for_idle)
 }
 
-/// A group of ours that carries a moving quota: in the idle class, and at the floor.
-pub(crate) fn limit_to_floor(
-    runtime: &Runtime,
-    group: &GroupPath,
-    gate: &str,
-    floor: Bandwidth,
-) -> ApiResult<()> {
-    limit(runtime, group, gate, floor, (floor, false))
-}
-
-/// The same with another quota until the loop's next step ([`first_quota`]). The guardian's is
-/// `floor`.
-fn limit(
+/// A group of ours that carries a moving quota: in the idle class, and with this quota until the
+/// loop's next step ([`first_quota`]). The guardian's is `floor`.
+pub(crate) fn limit_group(
     runtime: &Runtime,
     group: &GroupPath,
     gate: &str,

@@ -29,21 +29,14 @@ const HUNGRY_UCPU: f64 = 850_000.0;
 
 pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
     let kernel = &runtime.kernel;
+    let process = gate.record.attachment.process();
+    let has_exited =
+        process.is_some_and(|(pid, start_ticks)| kernel.process_gone(pid, start_ticks));
+    let is_left = |group| is_empty(kernel, group) && !has_subgroups(runtime, &gate.record.name);
     match &gate.record.attachment {
-        Attachment::Observed {
-            pid, start_ticks, ..
-        } => kernel.process_gone(*pid, *start_ticks),
-        Attachment::Owned { group } => {
-            is_empty(kernel, group) && !has_subgroups(runtime, &gate.record.name)
-        }
-        Attachment::Moved {
-            placement,
-            start_ticks,
-        } => {
-            kernel.process_gone(placement.pid, *start_ticks)
-                && is_empty(kernel, &placement.group)
-                && !has_subgroups(runtime, &gate.record.name)
-        }
+        Attachment::Observed { .. } => has_exited,
+        Attachment::Owned { group } => is_left(group),
+        Attachment::Moved { placement, .. } => has_exited && is_left(&placement.group),
         // A unit may come back; whether it does is looked at by itself.
         Attachment::InPlace { group } => unit_of(gate).is_none() && !kernel.groups.exists(group),
     }

@@ -57,7 +57,14 @@ pub(crate) fn begin(
     check_machine(runtime)?;
     let length_ns = request.length_seconds.min(LENGTH_MAX_S + 1) * 1_000_000_000;
     let switched = switched(request, side.len())?;
-    check_length(&switched, request, length_ns)?;
+    if length_ns < switched.length_min_ns() || request.length_seconds > LENGTH_MAX_S {
+        let least_s = switched.length_min_ns().div_ceil(1_000_000_000);
+        let why = format!(
+            "{} s is not from {least_s} s, the least with an interval, to {LENGTH_MAX_S} s",
+            request.length_seconds
+        );
+        return Err(refused(ErrorKind::Usage, &why, "write --for 2m"));
+    }
     let now_ns = runtime.kernel.clock.now_ns();
     let seed = since_1970().as_nanos() as u64 ^ now_ns;
     let experiment = Experiment::new(switched, length_ns, seed, now_ns);
@@ -220,18 +227,6 @@ fn switched(request: &MeasureRequest, gates: usize) -> ApiResult<Switched> {
             Err(refused(ErrorKind::Usage, &why, "name those to switch"))
         }
     }
-}
-
-fn check_length(switched: &Switched, request: &MeasureRequest, length_ns: u64) -> ApiResult<()> {
-    let least_s = switched.length_min_ns().div_ceil(1_000_000_000);
-    if length_ns >= switched.length_min_ns() && request.length_seconds <= LENGTH_MAX_S {
-        return Ok(());
-    }
-    let why = format!(
-        "{} s is not from {least_s} s, the least with an interval, to {LENGTH_MAX_S} s",
-        request.length_seconds
-    );
-    Err(refused(ErrorKind::Usage, &why, "write --for 2m"))
 }
 
 /// Prepares a quota for each gate. The journal records it first, so that the guardian or the next
