@@ -51,6 +51,6 @@ mod view;
 pub use errors::MachineError;
 pub use lifecycle::guardian;
 pub use lifecycle::repair::{After, RepairError, has_records, is_handed_over, repair};
-pub use policy::offline::diff_without_agent;
+pub use policy::rehearse::diff_without_agent;
 pub use process::begin::join_host_cgroups;
 pub use view::main_cpus_advice;

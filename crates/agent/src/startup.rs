@@ -1,7 +1,6 @@
 //! Becoming the agent: one at a time, away from any gate, with what an earlier agent left taken up.
 
 mod error;
-mod signals;
 mod take_over;
 
 use std::fmt::Display;
@@ -23,6 +22,7 @@ use tidegate_engine::clock::SystemClock;
 use tidegate_engine::control::{Control, SHARED_CORES_PPM};
 use tidegate_engine::sense::{self, KernelTypes, SenseConfig};
 use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
@@ -51,7 +51,6 @@ use crate::systemd::{bus, own_unit};
 use crate::threads;
 use crate::view::SharedStatus;
 
-use self::signals::Signals;
 pub use crate::process::Mode;
 pub use error::StartError;
 
@@ -406,4 +405,39 @@ fn say_ready(mode: Mode) -> io::Result<()> {
     }
     rustix::stdio::dup2_stdout(io::stderr())
         .map_err(|error| io::Error::other(format!("agent: standard output: {error}")))
+}
+
+/// A service manager ends us with SIGTERM, a person with Ctrl-C.
+struct Signals {
+    term: Signal,
+    int: Signal,
+    is_told: bool,
+}
+
+impl Signals {
+    /// From here on, a signal no longer ends the process by itself.
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            is_told: false,
+        })
+    }
+
+    /// The same before the runtime has begun.
+    fn follow(runtime: &tokio::runtime::Runtime) -> io::Result<Self> {
+        let _entered = runtime.enter();
+        Self::new()
+    }
+
+    /// Waits for a signal to end. After the first signal, every call returns at once.
+    async fn recv(&mut self) {
+        if !self.is_told {
+            tokio::select! {
+                _ = self.term.recv() => {}
+                _ = self.int.recv() => {}
+            }
+            self.is_told = true;
+        }
+    }
 }

@@ -11,9 +11,8 @@
 //! |---|---|
 //! | `find` | what the rules match |
 //! | `reconcile` | gates agree with that |
-//! | `recording_fs`, `rehearse` | what would be written |
+//! | `recording_fs`, `rehearse` | what would be written, with an agent or without |
 //! | `apply` | the calls: diff, apply, confirm, rollback |
-//! | `offline` | diff without an agent |
 //! | `in_force` | making every gate agree with a policy, all or nothing |
 //! | `starts` | what starts later (its thread) |
 //! | `xattrs` | terms that stand on groups themselves |
@@ -21,9 +20,8 @@
 pub(crate) mod apply;
 mod find;
 mod in_force;
-pub(crate) mod offline;
 mod reconcile;
 mod recording_fs;
-mod rehearse;
+pub(crate) mod rehearse;
 pub(crate) mod starts;
 mod xattrs;

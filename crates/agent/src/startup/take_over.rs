@@ -8,8 +8,7 @@ use tidegate_terms::Config;
 use tokio::runtime::Runtime;
 use tracing::info;
 
-use super::signals::Signals;
-use super::{StartError, open_agent_lock};
+use super::{Signals, StartError, open_agent_lock};
 use crate::lifecycle::repair::is_handed_over;
 use crate::paths::{RunDir, open_lock};
 use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};

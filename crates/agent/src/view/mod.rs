@@ -4,11 +4,10 @@ mod explain;
 mod figures;
 mod gates;
 mod main_cpus;
-mod shared_status;
 mod status;
 
 pub(crate) use explain::explain;
 pub(crate) use gates::{Detail, gate_named};
 pub use main_cpus::advice as main_cpus_advice;
-pub use shared_status::SharedStatus;
+pub use status::SharedStatus;
 pub(crate) use status::status;

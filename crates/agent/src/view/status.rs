@@ -2,6 +2,7 @@
 //! `explain`.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use tidegate_api::{
     BehindSideView, HistogramView, LoopView, ObjectiveView, StatusView, TotalsView, WriteView,
@@ -14,7 +15,7 @@ use tidegate_law::delay::State;
 
 use super::figures::{ratio, seconds};
 use super::gates::{Detail, gate_views};
-use crate::gates::{Gate, Gates, unused_objectives};
+use crate::gates::{Gate, Gates, RateLimit, unused_objectives};
 use crate::process::Life;
 use crate::process::liveness::is_alive;
 use crate::runtime::Runtime;
@@ -217,5 +218,43 @@ fn objective_view(found: &Protection) -> ObjectiveView {
         raises: found.raises,
         vain: found.vain,
         unused: Vec::new(),
+    }
+}
+
+const SNAPSHOT_NS: u64 = 1_000_000_000;
+
+/// What readers without privilege share: one status for all of them, and how often each may ask.
+#[derive(Default)]
+pub struct SharedStatus {
+    rate: Mutex<RateLimit>,
+    /// By `Detail`, when it was made, and the status.
+    snapshots: [Mutex<Snapshot>; 3],
+}
+
+type Snapshot = Option<(u64, Arc<StatusView>)>;
+
+impl SharedStatus {
+    pub(crate) fn admit(&self, user: u32, now_ns: u64) -> bool {
+        lock(&self.rate).admit(user, now_ns)
+    }
+
+    /// A status that is no older than a second; `make` makes one.
+    pub(crate) fn snapshot(
+        &self,
+        detail: Detail,
+        now_ns: u64,
+        make: impl FnOnce() -> StatusView,
+    ) -> Arc<StatusView> {
+        let mut kept = lock(&self.snapshots[detail as usize]);
+        match &*kept {
+            Some((made_ns, view)) if now_ns.saturating_sub(*made_ns) < SNAPSHOT_NS => {
+                Arc::clone(view)
+            }
+            _ => {
+                let view = Arc::new(make());
+                *kept = Some((now_ns, Arc::clone(&view)));
+                view
+            }
+        }
     }
 }
