@@ -14,9 +14,7 @@ tidegate run --main -- sleep 100 &
 sibling=$!
 gate_soon $sibling $MAIN
 held || fail "the side root is not held"
-if [ "$MODE" = precise ]; then
-	seen 3 $SIDE
-	within "idle at a headroom of 20 %" "$(of idle)" 18 23
-fi
+seen 3 $SIDE
+within "idle at a headroom of 20 %" "$(of idle)" 18 23
 finish "$(cat /tmp/inner)" "$(cat /tmp/child)" $outer $sibling
 gone_soon

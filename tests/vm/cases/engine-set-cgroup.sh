@@ -12,21 +12,17 @@ process=$!
 tidegate set cgroup:/service class=side headroom=30%
 sleep 2
 [ "$(cut -d' ' -f1 $ROOT/service/cpu.max)" != max ] || fail "the group has no quota"
-if [ "$MODE" = precise ]; then
-	seen 4 service
-	measure side "$(of service)" %
-	within "idle" "$(of idle)" 28.5 31.5
-fi
+seen 4 service
+measure side "$(of service)" %
+within "idle" "$(of idle)" 28.5 31.5
 # Side work elsewhere shares the one allowance with it.
 tidegate run --side -- vmtool burn &
 other=$!
 gate_soon $other $SIDE
-if [ "$MODE" = precise ]; then
-	seen 4 service $SIDE
-	measure idle_with_both "$(of idle)" %
-	within "idle with both" "$(of idle)" 28.5 31.5
-	within "the other's part" "$(of $SIDE)" 5 65
-fi
+seen 4 service $SIDE
+measure idle_with_both "$(of idle)" %
+within "idle with both" "$(of idle)" 28.5 31.5
+within "the other's part" "$(of $SIDE)" 5 65
 tidegate unset cgroup:/service
 same "cpu.max" "$(cat $ROOT/service/cpu.max)" "max 50000"
 same "cpu.idle" "$(cat $ROOT/service/cpu.idle)" 0

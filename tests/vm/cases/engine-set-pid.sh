@@ -16,13 +16,11 @@ same "home of the process" "$(cat $ROOT/service/cgroup.procs)" "$pid"
 child=$(dirname $ROOT/service/*/cgroup.threads)
 same "type of the child" "$(cat "$child/cgroup.type")" threaded
 same "threads in the child" "$(wc -l <"$child/cgroup.threads")" 3
-if [ "$MODE" = precise ]; then
-	# The trim takes a few seconds to learn what the quota's writes gave away.
-	sleep 4
-	seen 10 service
-	measure side "$(of service)" %
-	within "idle" "$(of idle)" 28 32
-fi
+# The trim takes a few seconds to learn what the quota's writes gave away.
+sleep 4
+seen 10 service
+measure side "$(of service)" %
+within "idle" "$(of idle)" 28 32
 tidegate status "pid:$pid"
 tidegate unset "pid:$pid"
 until_true 5 sh -c "[ -z \"\$(ls -d $ROOT/service/*/ 2>/dev/null)\" ]" || fail "left in the group: $(ls -d $ROOT/service/*/)"
