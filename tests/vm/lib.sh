@@ -50,11 +50,7 @@ group() {
 }
 
 # inside GROUP COMMAND...: runs it in that group, in the foreground.
-inside() {
-	_group=$1
-	shift
-	sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@"
-}
+inside() { (into "$@"); }
 
 # into GROUP COMMAND...: the same in place of this shell: `into a vmtool burn &` leaves the command's own PID in $!.
 into() {
@@ -65,9 +61,7 @@ into() {
 
 # start GROUP COMMAND...: runs it in that group, in the background; its process is $STARTED.
 start() {
-	_group=$1
-	shift
-	sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@" &
+	into "$@" &
 	STARTED=$!
 }
 
@@ -385,7 +379,7 @@ ejected_by_real_time() {
 	sched_ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
 	ext_server 0
-	vmtool stall 6
+	vmtool realtime 50 vmtool burn 6
 	ext_server 50000000
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true

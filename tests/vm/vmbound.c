@@ -2,9 +2,9 @@
 // How far a group goes beyond a rate in any window; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool bound SECONDS GROUP PERMILLE [N]  a real-time task that reads the group each millisecond by perf's clock; prints
-//                                            "mean=P over_us=W most_us=M": its mean rate in permille of a CPU, the most that
-//                                            it used in any window beyond PERMILLE of it, and the most in any 10 ms. N hogs
-//                                            start in the group after 100 ms, 300 us apart, and are ended
+//                                            "mean=P over_us=W": its mean rate in permille of a CPU, and the most that it
+//                                            used in any window beyond PERMILLE of it. N hogs start in the group after
+//                                            100 ms, 300 us apart, and are ended
 // clang-format on
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,6 @@
 #include "perfclock.h"
 
 #define STEP_NS 1000000
-#define STEPS_10_MS 10
 #define SAMPLES_MAX 20000
 #define HOGS_FROM 100
 #define HOGS_APART_NS 300000
@@ -38,25 +37,17 @@ struct bounded {
 	double at_us[SAMPLES_MAX], used_us[SAMPLES_MAX];
 };
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static void read_group(struct bounded *b, int at)
 {
-	double before_us = now_us();
+	uint64_t before_ns = now_ns();
 
 	b->used_us[at] = (double)perf_clock_us(b->group);
-	b->at_us[at] = (before_us + now_us()) / 2;
+	b->at_us[at] = (double)(before_ns + now_ns()) / 2e3;
 }
 
 static void tell(const struct bounded *b, int samples)
 {
-	double over_us = 0, worst_us = 0, most_us = 0;
+	double over_us = 0, worst_us = 0;
 	double span_us = b->at_us[samples - 1] - b->at_us[0];
 
 	for (int i = 1; i < samples; i++) {
@@ -65,12 +56,9 @@ static void tell(const struct bounded *b, int samples)
 		over_us += used_us - (b->at_us[i] - b->at_us[i - 1]) * b->permille / 1000;
 		over_us = over_us > 0 ? over_us : 0;
 		worst_us = over_us > worst_us ? over_us : worst_us;
-		if (i >= STEPS_10_MS)
-			used_us = b->used_us[i] - b->used_us[i - STEPS_10_MS];
-		most_us = used_us > most_us ? used_us : most_us;
 	}
-	printf("mean=%.2f over_us=%.0f most_us=%.0f\n",
-	       1000 * (b->used_us[samples - 1] - b->used_us[0]) / span_us, worst_us, most_us);
+	printf("mean=%.2f over_us=%.0f\n",
+	       1000 * (b->used_us[samples - 1] - b->used_us[0]) / span_us, worst_us);
 }
 
 static pid_t hog(const char *group)
@@ -105,7 +93,7 @@ int bounds(int count, char **words)
 	// What it forks is of an ordinary class.
 	struct sched_param param = {.sched_priority = 99};
 	int samples, hogs = count == 6 ? atoi(words[5]) : 0;
-	struct timespec next;
+	uint64_t start_ns;
 	pid_t started[HOGS_MAX];
 
 	if ((count != 5 && count != 6) || strcmp(words[1], "bound") || hogs > HOGS_MAX)
@@ -118,17 +106,12 @@ int bounds(int count, char **words)
 	perf_clock_us(b.group);
 	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param))
 		die("sched_setscheduler");
-	clock_gettime(CLOCK_MONOTONIC, &next);
+	start_ns = now_ns();
 	for (int at = 0; at < samples; at++) {
 		read_group(&b, at);
 		if (at == HOGS_FROM)
 			hogs_start(started, hogs, b.group);
-		next.tv_nsec += STEP_NS;
-		if (next.tv_nsec >= 1000000000) {
-			next.tv_nsec -= 1000000000;
-			next.tv_sec++;
-		}
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+		sleep_until_ns(start_ns + (uint64_t)(at + 1) * STEP_NS);
 	}
 	tell(&b, samples);
 	for (int i = 0; i < hogs; i++) {

@@ -88,14 +88,11 @@ void heart(const char *path)
 	if (sched_setscheduler(0, SCHED_FIFO, &param))
 		die("sched_setscheduler");
 	for (;;) {
-		struct timespec until = {0};
 		uint64_t late_ns;
 		double busy_now;
 
 		due_ns += BEAT_NS;
-		until.tv_sec = (time_t)(due_ns / 1000000000);
-		until.tv_nsec = (long)(due_ns % 1000000000);
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+		sleep_until_ns(due_ns);
 		late_ns = now_ns() - due_ns;
 		busy_now = busy_s();
 		if (late_ns > LATE_NS) {

@@ -11,7 +11,6 @@
 //   vmtool beat ROUNDS PERIOD_US PHASE_US WORK_US
 //                                            wakes at every multiple of PERIOD_US plus PHASE_US and works; prints
 //                                            "mean_us=V", how late it woke
-//   vmtool as idle PROGRAM...                runs it as a task of SCHED_IDLE, and its children
 //   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
@@ -206,8 +205,6 @@ static void beat(uint64_t rounds, uint64_t period_ns, uint64_t phase_ns, uint64_
 
 int places(int count, char **words)
 {
-	struct sched_param param = {.sched_priority = 0};
-
 	if ((count == 4 || count == 5) && !strcmp(words[1], "xattr")) {
 		xattr(words[2], words[3], words[4]);
 	} else if (count == 6 && !strcmp(words[1], "serve")) {
@@ -217,11 +214,6 @@ int places(int count, char **words)
 	} else if (count == 6 && !strcmp(words[1], "beat")) {
 		beat((uint64_t)atoi(words[2]), (uint64_t)(atof(words[3]) * 1e3),
 		     (uint64_t)(atof(words[4]) * 1e3), (uint64_t)(atof(words[5]) * 1e3));
-	} else if (count > 3 && !strcmp(words[1], "as") && !strcmp(words[2], "idle")) {
-		if (sched_setscheduler(0, SCHED_IDLE, &param))
-			die("sched_setscheduler");
-		execvp(words[3], words + 3);
-		die(words[3]);
 	} else if (count > 2 && !strcmp(words[1], "apart")) {
 		if (unshare(CLONE_NEWCGROUP))
 			die("unshare");

@@ -8,7 +8,7 @@
 //   vmtool duty PERCENT PERIOD_US [SECONDS]  takes PERCENT of one CPU in each period of a schedule
 //   vmtool step P1 P2 PERIOD_US AFTER_S SECONDS FILE
 //                                            duty at P1, then P2; FILE gets the moment (monotonic, ns)
-//   vmtool watch SECONDS GROUP...            prints "idle=I stat_idle=J GROUP=G ...", percent of all CPUs
+//   vmtool watch SECONDS GROUP...            prints "idle=I GROUP=G ...", percent of all CPUs
 //   vmtool settled SECONDS GROUP...          the same, 1.5 s after its own start, which is a burst of main
 //   vmtool clock SECONDS GROUP...            the same by perf's clock and not by cpu.stat (perfclock.h)
 //   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
@@ -16,13 +16,14 @@
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
 //   vmtool wake SECONDS INTERVAL_US WORK_US [SEED]
 //                                            as cyclictest: sleeps, measures how late it wakes, works; with SEED
-//                                            the sleeps are exponentially distributed; prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
+//                                            the sleeps are exponentially distributed; prints "wakes=N mean_us=V p50_us=W p99_us=Y max_us=Z" and,
 //                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us=",
 //                                            and how many took over 1 ms longer than the work, "done_late="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
 //   vmtool sliced NS COMMAND...              runs it with a slice of its own
 //   vmtool niced N COMMAND...                runs it with a nice level
 //   vmtool idle COMMAND...                   runs it as SCHED_IDLE
+//   vmtool realtime PRIORITY COMMAND...      runs it as SCHED_FIFO
 //   vmtool lock hold KIND FILE HOLD_US REST_US
 //                                            holds a lock for so much CPU, rests, and again; KIND is flock,
 //                                            fcntl or ofd
@@ -32,7 +33,7 @@
 //   vmtool clocks SECONDS INTERVAL_US GROUP  the same by perf events (perfclock.h)
 //   vmtool nofile PID N                      from now on the process may have N descriptors
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
-//   vmtool serve, as, apart                  where main's tasks are put: vmplace.c
+//   vmtool serve, apart                      where main's tasks are put: vmplace.c
 //   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 //   vmtool inside                            a lock of the kernel's: vminside.c
@@ -182,22 +183,10 @@ static uint64_t all_usage_us(void)
 	return sum;
 }
 
-// The kernel's own idle time, in ticks' units but counted exactly while a CPU sleeps.
-static double stat_idle_s(void)
-{
-	unsigned long long idle = 0;
-	FILE *file = fopen("/proc/stat", "r");
-
-	if (!file || fscanf(file, "cpu %*u %*u %*u %llu", &idle) != 1)
-		die("/proc/stat");
-	fclose(file);
-	return (double)idle / (double)sysconf(_SC_CLK_TCK);
-}
-
 static void watch(double seconds, uint64_t settle_ns, int count, char **groups)
 {
 	uint64_t before[GROUPS_MAX], all, start_ns;
-	double idle_s, whole_us;
+	double whole_us;
 
 	if (count > GROUPS_MAX)
 		count = GROUPS_MAX;
@@ -205,15 +194,13 @@ static void watch(double seconds, uint64_t settle_ns, int count, char **groups)
 	sleep_until_ns(clock_ns(CLOCK_MONOTONIC) + settle_ns);
 	for (int i = 0; i < count; i++)
 		before[i] = usage_us(groups[i]);
-	idle_s = stat_idle_s();
 	all = all_usage_us();
 	start_ns = clock_ns(CLOCK_MONOTONIC);
 	sleep_until_ns(start_ns + (uint64_t)(seconds * 1e9));
 	all = all_usage_us() - all;
 	whole_us = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) / 1e3 *
 		   (double)sysconf(_SC_NPROCESSORS_ONLN);
-	printf("idle=%.2f stat_idle=%.2f", 100 - 100 * (double)all / whole_us,
-	       1e8 * (stat_idle_s() - idle_s) / whole_us);
+	printf("idle=%.2f", 100 - 100 * (double)all / whole_us);
 	for (int i = 0; i < count; i++)
 		printf(" %s=%.2f", groups[i],
 		       100 * (double)(usage_us(groups[i]) - before[i]) / whole_us);
@@ -327,12 +314,11 @@ static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns, const c
 	qsort(done_ns, count, sizeof(*done_ns), ascending);
 	for (size_t i = 0; i < count; i++)
 		sum_ns += late_ns[i];
-	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p90_us=%.1f p99_us=%.1f max_us=%.1f "
+	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p99_us=%.1f max_us=%.1f "
 	       "done_p50_us=%.1f done_p99_us=%.1f done_late=%zu\n",
 	       count, (double)sum_ns / (double)count / 1e3, (double)late_ns[count / 2] / 1e3,
-	       (double)late_ns[count * 9 / 10] / 1e3, (double)late_ns[count * 99 / 100] / 1e3,
-	       (double)late_ns[count - 1] / 1e3, (double)done_ns[count / 2] / 1e3,
-	       (double)done_ns[count * 99 / 100] / 1e3, late);
+	       (double)late_ns[count * 99 / 100] / 1e3, (double)late_ns[count - 1] / 1e3,
+	       (double)done_ns[count / 2] / 1e3, (double)done_ns[count * 99 / 100] / 1e3, late);
 }
 
 // The first version of struct sched_attr (include/uapi/linux/sched/types.h).
@@ -433,6 +419,9 @@ int main(int count, char **words)
 		scheduled((struct attr){.nice = atoi(words[2])}, words + 3);
 	else if (!strcmp(verb, "idle") && count >= 3)
 		scheduled((struct attr){.policy = SCHED_IDLE}, words + 2);
+	else if (!strcmp(verb, "realtime") && count >= 4)
+		scheduled((struct attr){.policy = SCHED_FIFO, .priority = (uint32_t)atoi(words[2])},
+			  words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "hold"))
 		lock_hold(words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "wait"))

@@ -6,10 +6,7 @@
 //   vmtool schbench WORKERS SECONDS WORK_US  a thread wakes WORKERS in turn, which work and wait; "wakes=N p50_us=.. p99_us=.."
 //   vmtool build JOBS FILES                  JOBS at a time, FILES: fork, read, compile (2 ms), pipe to a child, exit; "ms=T"
 //   vmtool forks PARENTS LANES WORK_US       PARENTS that keep LANES children each, which burn WORK_US and exit, for ever
-//   vmtool stall SECONDS                     burns that long in the real-time class, without a rest
-//   vmtool realtime PRIORITY COMMAND...      runs it in the real-time class (SCHED_FIFO)
 //   vmtool merge MB                          memory that the kernel's ksmd and khugepaged are for; sleeps
-//   vmtool fifo N                            N threads of the real-time class that burn, with a rest of 1 ms in 4
 //   vmtool exit MB TIMES GROUP               a process with so much memory goes into the GROUP (a directory) and exits, TIMES over;
 //                                            "longest_ms=T" until its parent, who is not in the GROUP, knows
 //   vmtool cpu PID...                        each process's CPU time so far, in ns, one a line (also of sched_ext tasks,
@@ -19,7 +16,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,15 +247,6 @@ static void cpu(const char *pid)
 	       (unsigned long long)ts.tv_sec * 1000000000 + (unsigned long long)ts.tv_nsec);
 }
 
-static void *burn_and_rest(void *unused)
-{
-	for (;;) {
-		burn_cpu_ns(3000000);
-		usleep(1000);
-	}
-	return unused;
-}
-
 // A child ends, and another takes its place.
 static void forks(int parents, int lanes, uint64_t work_ns)
 {
@@ -278,26 +265,6 @@ static void forks(int parents, int lanes, uint64_t work_ns)
 	}
 }
 
-// Nobody of an ordinary class runs meanwhile, where real-time tasks are not throttled.
-static void stall(double seconds)
-{
-	struct sched_param param = {.sched_priority = 50};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		die("sched_setscheduler");
-	burn_cpu_ns((uint64_t)(seconds * 1e9));
-}
-
-static void realtime(int priority, char **command)
-{
-	struct sched_param param = {.sched_priority = priority};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		die("sched_setscheduler");
-	execvp(command[0], command);
-	die(command[0]);
-}
-
 // Equal pages, which ksmd merges, in a region of huge pages, which khugepaged goes through.
 static _Noreturn void merge(size_t size)
 {
@@ -309,20 +276,6 @@ static _Noreturn void merge(size_t size)
 	memset(memory, 1, size);
 	for (;;)
 		pause();
-}
-
-static void fifo(int count)
-{
-	struct sched_param param = {.sched_priority = 10};
-	pthread_t thread;
-
-	// Threads inherit it.
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		die("sched_setscheduler");
-	for (int i = 1; i < count; i++)
-		if ((errno = pthread_create(&thread, NULL, burn_and_rest, NULL)))
-			die("pthread_create");
-	burn_and_rest(NULL);
 }
 
 // From its last act to its parent's knowledge. Giving back much memory takes longer than a slice.
@@ -368,16 +321,10 @@ int ordinary(int count, char **words)
 		build(atoi(words[2]), atoi(words[3]));
 	else if (count == 5 && !strcmp(words[1], "forks"))
 		forks(atoi(words[2]), atoi(words[3]), (uint64_t)(atof(words[4]) * 1e3));
-	else if (count == 3 && !strcmp(words[1], "stall"))
-		stall(atof(words[2]));
 	else if (count == 5 && !strcmp(words[1], "exit"))
 		exits((size_t)atol(words[2]) << 20, atoi(words[3]), words[4]);
-	else if (count > 3 && !strcmp(words[1], "realtime"))
-		realtime(atoi(words[2]), words + 3);
 	else if (count == 3 && !strcmp(words[1], "merge"))
 		merge((size_t)atol(words[2]) << 20);
-	else if (count == 3 && !strcmp(words[1], "fifo"))
-		fifo(atoi(words[2]));
 	else if (count >= 3 && !strcmp(words[1], "cpu"))
 		for (int i = 2; i < count; i++)
 			cpu(words[i]);

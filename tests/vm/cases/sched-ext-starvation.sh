@@ -19,7 +19,7 @@ inside light/most vmtool threads 4 &
 # By weight each of these has a ten-millionth of the CPU: a slice every two hours.
 into light/least vmtool burn &
 nice19=$!
-into light/least vmtool as idle vmtool burn &
+into light/least vmtool idle vmtool burn &
 idle=$!
 sleep 2
 renice -n 19 -p $nice19 >/dev/null
