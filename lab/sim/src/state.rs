@@ -88,9 +88,8 @@ pub(crate) struct Cpu {
     /// Fair tasks queued or running here, also those whose group is
     /// throttled.
     pub(crate) queued: Vec<TaskId>,
-    /// Tasks of the class on the queue, throttled ones left out.
-    pub(crate) nr_queued: u32,
-    /// Of those, the ones that want to run (EEVDF keeps some sleepers queued).
+    /// Tasks of the class on the queue that want to run (EEVDF keeps some sleepers queued),
+    /// throttled ones left out.
     pub(crate) nr_runnable: u32,
     /// Of the queued, tasks that yield to everybody (SCHED_IDLE or below cpu.idle).
     pub(crate) nr_idle: u32,

@@ -5,7 +5,7 @@ use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::TaskState;
 use crate::program::TaskSpec;
-use crate::sched::{Dequeue, Enqueue, place::Waker, preempt};
+use crate::sched::{Dequeue, place::Waker, preempt};
 use crate::spec::Policy;
 
 impl Machine {
@@ -21,7 +21,7 @@ impl Machine {
         t.queued_ns = now;
         let cpu = self.sched.select_new(k, task, from);
         k.task_mut(task).cpu = cpu;
-        self.sched.enqueue(k, cpu, task, Enqueue::New);
+        self.sched.enqueue(k, cpu, task, true);
         preempt(k, &mut self.sched, cpu, task);
     }
 
@@ -45,7 +45,7 @@ impl Machine {
                 t.cpu = cpu;
                 t.overhead_ns += cost;
             }
-            self.sched.enqueue(k, cpu, task, Enqueue::Wakeup);
+            self.sched.enqueue(k, cpu, task, false);
             cpu
         };
         preempt(k, &mut self.sched, cpu, task);
@@ -54,14 +54,7 @@ impl Machine {
     /// A task on a CPU wakes another, and pays for it.
     pub(super) fn wake_from(&mut self, cpu: CpuId, waker: TaskId, task: TaskId) {
         self.k.add_overhead(cpu, self.k.cfg.costs.wakeup_ns);
-        self.wake(
-            task,
-            Waker::Task {
-                task: waker,
-                cpu,
-                sync: true,
-            },
-        );
+        self.wake(task, Waker::Task { task: waker, cpu });
     }
 
     /// The CPU's task begins to wait; the CPU turns to another at once.

@@ -7,7 +7,7 @@
 //! - `select_wake`, `select_new`: where a task that wakes or is new should go. Must be allowed.
 //! - `enqueue` / `dequeue`: the task becomes runnable on a CPU, or leaves. The
 //!   class keeps [`Kernel::list_add`]/[`Kernel::list_del`] and the counts of
-//!   [`crate::kernel::Cpu`] (`nr_queued`, `nr_runnable`, `nr_idle`) right. A
+//!   [`crate::kernel::Cpu`] (`nr_runnable`, `nr_idle`) right. A
 //!   running task that sleeps is dequeued while it still runs; `switch` follows
 //!   at the same instant.
 //! - `check_preempt`: a task has been queued on a CPU that runs another of the
@@ -32,7 +32,7 @@ pub(crate) mod place;
 
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-pub(crate) use fair::{Dequeue, Enqueue, Fair, verify};
+pub(crate) use fair::{Dequeue, Fair, verify};
 
 /// Moves a runnable task that does not run to another CPU.
 pub(crate) fn migrate(k: &mut Kernel, sched: &mut Fair, task: TaskId, to: CpuId) {
@@ -47,7 +47,7 @@ pub(crate) fn migrate(k: &mut Kernel, sched: &mut Fair, task: TaskId, to: CpuId)
     let t = k.task_mut(task);
     t.cpu = to;
     t.overhead_ns += cost;
-    sched.enqueue(k, to, task, Enqueue::Move);
+    sched.enqueue(k, to, task, false);
     preempt(k, sched, to, task);
 }
 

@@ -9,7 +9,7 @@
 //! no lag left, and the first that comes back finds an empty queue (measured on 6.18: weights 100
 //! and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
 
-use super::{Enqueue, Fair, queue::Leave};
+use super::{Fair, queue::Leave};
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
@@ -202,7 +202,7 @@ impl Fair {
         }
         let cpu = CpuId(self.order.rq(rq).cpu);
         for task in tasks {
-            self.enqueue_listed(k, cpu, task, Enqueue::Wakeup);
+            self.enqueue_listed(k, cpu, task, false);
         }
     }
 

@@ -57,15 +57,6 @@ pub(crate) struct Tg {
     slack_armed: bool,
 }
 
-/// Why a task enters a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enqueue {
-    New,
-    Wakeup,
-    /// It was moved while runnable: to another CPU or group.
-    Move,
-}
-
 /// Why a task leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dequeue {
@@ -200,7 +191,6 @@ impl Fair {
     fn publish(&self, k: &mut Kernel, cpu: CpuId) {
         let root = self.order.root_of(cpu);
         let c = &mut k.cpus[cpu.index()];
-        c.nr_queued = root.h_queued;
         c.nr_runnable = root.h_runnable;
         c.nr_idle = root.h_idle;
         crate::sched::balance::note_tasks(k, cpu);

@@ -6,7 +6,7 @@
 //! others have caught up (delayed dequeue): so no task can shed what it owes by a
 //! short sleep, and what is left of its lag is forgotten only once it is paid.
 
-use super::{Dequeue, Enqueue, Fair};
+use super::{Dequeue, Fair};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
@@ -62,11 +62,11 @@ impl Fair {
         }
     }
 
-    fn enqueue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, why: Enqueue) {
+    fn enqueue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, is_new: bool) {
         self.update_load(k.now, rq);
         self.attach_load(k.now, rq, ent);
         self.update_group_weight(k.now, ent);
-        self.order.place(rq, ent, why == Enqueue::New);
+        self.order.place(rq, ent, is_new);
         let is_curr = self.order.rq(rq).curr == ent;
         let e = self.order.ent_mut(ent);
         e.on_rq = true;
@@ -118,9 +118,10 @@ impl Fair {
         true
     }
 
-    pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
+    /// Puts a task on a CPU's queue; `is_new`: it was on none before.
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, is_new: bool) {
         k.list_add(cpu, task);
-        self.enqueue_listed(k, cpu, task, why);
+        self.enqueue_listed(k, cpu, task, is_new);
     }
 
     /// The same for one that is on the CPU's list of tasks.
@@ -129,21 +130,21 @@ impl Fair {
         k: &mut Kernel,
         cpu: CpuId,
         task: TaskId,
-        why: Enqueue,
+        is_new: bool,
     ) {
         self.update_curr(k, cpu);
         let t = k.task(task);
         let (first, group) = (t.ent, t.group);
         let rq = self.order.rq_of(group, cpu);
         self.order.ent_mut(first).rq = rq;
-        self.enqueue_up(k, first, why);
+        self.enqueue_up(k, first, is_new);
         let idle = i32::from(self.order.ent(first).idle);
         self.order.count(rq, 1, 1, idle);
         self.publish(k, cpu);
     }
 
     /// Enqueues an entity and those above it that are not queued.
-    pub(super) fn enqueue_up(&mut self, k: &mut Kernel, mut ent: u32, mut why: Enqueue) {
+    pub(super) fn enqueue_up(&mut self, k: &mut Kernel, mut ent: u32, mut is_new: bool) {
         let mut slice = 0;
         while ent != NONE {
             let rq = self.order.ent(ent).rq;
@@ -158,9 +159,9 @@ impl Fair {
                 e.slice_ns = slice;
                 e.custom_slice = true;
             }
-            self.enqueue_entity(k, rq, ent, why);
+            self.enqueue_entity(k, rq, ent, is_new);
             slice = self.order.min_slice(rq);
-            why = Enqueue::Wakeup;
+            is_new = false;
             ent = self.order.rq(rq).ent;
         }
         self.refresh_up(k, ent, slice);
@@ -181,28 +182,22 @@ impl Fair {
         }
     }
 
-    /// Takes a task off its queue. Returns false if EEVDF keeps it there for a while:
-    /// it is asleep all the same.
-    pub(crate) fn dequeue(
-        &mut self,
-        k: &mut Kernel,
-        cpu: CpuId,
-        task: TaskId,
-        why: Dequeue,
-    ) -> bool {
+    /// Takes a task off its queue, or lets EEVDF keep it there for a while: it is asleep all the
+    /// same.
+    pub(crate) fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Dequeue) {
         self.update_curr(k, cpu);
         let ent = k.task(task).ent;
         let rq = self.order.ent(ent).rq;
         let idle = i32::from(self.order.ent(ent).idle);
         if self.forget_stopped(ent) {
             k.list_del(cpu, task);
-            return true;
+            return;
         }
         if self.order.ent(ent).delayed {
             // It sleeps already, and is moved: its stay is over.
             self.finish_delayed(k, ent);
             self.publish(k, cpu);
-            return true;
+            return;
         }
         let how = Leave {
             sleep: why != Dequeue::Move,
@@ -218,7 +213,6 @@ impl Fair {
             if left { -idle } else { 0 },
         );
         self.publish(k, cpu);
-        left
     }
 
     /// Ends a sleeping task's or empty group's stay on its queue.

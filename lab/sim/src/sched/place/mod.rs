@@ -26,12 +26,8 @@ const FLIPS_DECAY_NS: Ns = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waker {
-    /// A task, on this CPU; `sync`: it is about to sleep itself (a pipe's writer).
-    Task {
-        task: TaskId,
-        cpu: CpuId,
-        sync: bool,
-    },
+    /// A task on this CPU that is about to sleep itself (a pipe's writer).
+    Task { task: TaskId, cpu: CpuId },
     /// A timer, which fires where the task set it: on the CPU that it ran on.
     Timer,
 }
@@ -124,15 +120,10 @@ impl Placement {
     ) -> CpuId {
         let prev = k.task(task).cpu;
         let mut target = prev;
-        if let Waker::Task {
-            task: waker,
-            cpu,
-            sync,
-        } = waker
-        {
+        if let Waker::Task { task: waker, cpu } = waker {
             self.record_wakee(k.now, waker, task);
             if cpu != prev && k.allowed(task, cpu) && !self.wake_wide(k, waker, task) {
-                target = wake_affine(k, loads, task, cpu, prev, sync);
+                target = wake_affine(k, loads, task, cpu, prev);
             }
         }
         let chosen = self.select_idle_sibling(k, task, prev, target);
@@ -284,26 +275,16 @@ fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<C
 /// Between the waker's CPU and the one before: the waker's if it is about to be free, or if the
 /// task leaves the two better balanced there. The one before counts for half the imbalance more,
 /// since its cache is warm.
-fn wake_affine(
-    k: &Kernel,
-    loads: &Fair,
-    task: TaskId,
-    this: CpuId,
-    prev: CpuId,
-    sync: bool,
-) -> CpuId {
+fn wake_affine(k: &Kernel, loads: &Fair, task: TaskId, this: CpuId, prev: CpuId) -> CpuId {
     let waker = &k.cpus[this.index()];
-    if sync && waker.nr_runnable == 1 {
+    if waker.nr_runnable == 1 {
         return this;
     }
     if is_idle(k, prev) {
         return prev;
     }
     // What stays on the waker's CPU: a waker that is about to sleep takes its load along.
-    let leaves = match waker.curr {
-        Some(current) if sync => loads.task_load(k, current),
-        _ => 0,
-    };
+    let leaves = waker.curr.map_or(0, |current| loads.task_load(k, current));
     let Some(stays) = loads.cpu_load(this).checked_sub(leaves) else {
         return this;
     };
@@ -312,8 +293,7 @@ fn wake_affine(
     let here = (stays + moved) * 100;
     let there = loads.cpu_load(prev).saturating_sub(moved) * (100 + (IMBALANCE_PERCENT - 100) / 2);
     // On a tie a waker that is about to sleep has the task.
-    let follows = if sync { here <= there } else { here < there };
-    if follows { this } else { prev }
+    if here <= there { this } else { prev }
 }
 
 /// A CPU for a task that may not stay on the one it would have: the first that takes it now, else

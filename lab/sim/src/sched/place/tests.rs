@@ -111,23 +111,15 @@ fn other_caches_are_not_searched_at_a_wakeup() {
 fn a_waker_that_is_about_to_sleep_pulls_the_wakee_to_its_cache() {
     let (mut m, task) = machine(Topology::new(8, 1, 4), &[0, 5], &[]);
     let waker = m.k.cpus[0].curr.unwrap();
-    let sync = Waker::Task {
+    let waker = Waker::Task {
         task: waker,
         cpu: CpuId(0),
-        sync: true,
     };
     assert_eq!(
-        wakes_on(&mut m, task, 5, sync),
+        wakes_on(&mut m, task, 5, waker),
         1,
         "an idle CPU beside the waker"
     );
-    // The CPU before is idle: no reason to move.
-    let plain = Waker::Task {
-        task: waker,
-        cpu: CpuId(0),
-        sync: false,
-    };
-    assert_eq!(wakes_on(&mut m, task, 6, plain), 6);
 }
 
 #[test]
