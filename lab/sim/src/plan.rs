@@ -8,9 +8,8 @@
 use tidegate_terms::Terms;
 
 use crate::config::base_slice_ns;
-use crate::engines::cgroup::{EngineTerms, compile, write_limits};
+use crate::engines::cgroup::{EngineTerms, compile, hinted_slice_ns, write_limits};
 use crate::ids::GroupId;
-use crate::program::{Ctx, Op, TaskSpec};
 use crate::scenario::{GroupRef, Scenario};
 use crate::spec::{Class, GroupSpec};
 
@@ -87,25 +86,14 @@ impl Plan {
     /// Compiles terms as the agent does: constant values are written into groups and slices here,
     /// the rest is left to the engine. A hint becomes a slice.
     fn compile(&mut self, scenario: &Scenario) {
-        let mut tasks: Vec<TaskSpec> = scenario
-            .workloads
-            .iter()
-            .zip(&self.slices)
-            .map(|(workload, slice_ns)| TaskSpec {
-                latency: workload.common.latency,
-                slice_ns: *slice_ns,
-                ..TaskSpec::new(
-                    "",
-                    self.id(workload.group),
-                    Box::new(|_: &mut Ctx<'_>| Op::Exit),
-                )
-            })
-            .collect();
         let machine = &scenario.machine;
+        self.compiled = compile(&mut self.specs, &self.terms, machine.tick_ns);
         let base_ns = base_slice_ns(machine.topology.cpus());
-        let tick_ns = machine.tick_ns;
-        self.compiled = compile(&mut self.specs, &self.terms, &mut tasks, base_ns, tick_ns);
-        self.slices = tasks.iter().map(|task| task.slice_ns).collect();
+        for (at, workload) in scenario.workloads.iter().enumerate() {
+            let hint = (self.id(workload.group), workload.hint);
+            let hinted = || hinted_slice_ns(&self.specs, &self.terms, hint, base_ns);
+            self.slices[at] = self.slices[at].or_else(hinted);
+        }
     }
 
     /// A scenario's group on the machine.

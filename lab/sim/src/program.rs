@@ -19,8 +19,6 @@ pub struct TaskSpec {
     pub nice: i8,
     /// A slice of its own (`sched_runtime`), clamped to 0.1–100 ms.
     pub slice_ns: Option<u64>,
-    /// Latency hint, −20..=19, which the engine `cgroup` turns into a slice.
-    pub latency: i8,
     /// CPUs it may use; all of the group's when absent.
     pub cpus: Option<CpuSet>,
     /// When it starts; the past means now.
@@ -37,7 +35,6 @@ impl TaskSpec {
             policy: Policy::Normal,
             nice: 0,
             slice_ns: None,
-            latency: 0,
             cpus: None,
             start_ns: 0,
             program,

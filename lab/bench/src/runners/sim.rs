@@ -240,8 +240,7 @@ fn controllers(
     let cpus = config.topology.cpus();
     match scene.keeper {
         Keeper::Tidegate { sense, whole_cores } => {
-            let base_ns = base_slice_ns(cpus);
-            let compiled = compile(specs, terms, &mut [], base_ns, config.tick_ns);
+            let compiled = compile(specs, terms, config.tick_ns);
             let cgroup = CgroupConfig {
                 sensing: sense.unwrap_or_default(),
                 whole_cores,

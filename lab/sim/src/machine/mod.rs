@@ -136,7 +136,6 @@ impl Machine {
     fn create(&mut self, spec: TaskSpec, parent: Option<TaskId>) -> Result<TaskId, SimError> {
         let group = self.group(spec.group)?;
         range("nice + 20", (i64::from(spec.nice) + 20) as u64, 0, 39)?;
-        range("latency + 20", (i64::from(spec.latency) + 20) as u64, 0, 39)?;
         let mut allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
         if allowed.is_empty() && parent.is_some() {
             // What a parent asked for once, and its cpuset no longer has: the cpuset counts, as in

@@ -22,6 +22,8 @@ pub struct Workload {
     /// machine is built.
     pub common: Common,
     pub group: GroupRef,
+    /// The latency hint of its tasks, −20..=19, which the engine `cgroup` turns into a slice.
+    pub hint: i8,
     pub kind: Kind,
 }
 
@@ -159,7 +161,6 @@ pub(super) fn read<'t>(
             common: Common {
                 policy: common.policy.unwrap_or(Policy::Normal),
                 nice: common.nice,
-                latency: common.latency,
                 slice_ns: common.slice,
                 cpus: common.cpus,
                 start_ns: common.start,
@@ -167,6 +168,7 @@ pub(super) fn read<'t>(
                 ..Common::new(&name, GroupId::ROOT)
             },
             group,
+            hint: common.latency,
             kind: kind.resolve(&path, cpus)?,
         });
     }

@@ -101,7 +101,6 @@ pub struct Common {
     pub policy: Policy,
     pub nice: i8,
     pub slice_ns: Option<u64>,
-    pub latency: i8,
     /// CPUs they may use.
     pub cpus: Option<CpuSet>,
     pub start_ns: Ns,
@@ -122,7 +121,6 @@ impl Common {
             policy: Policy::Normal,
             nice: 0,
             slice_ns: None,
-            latency: 0,
             cpus: None,
             start_ns: 0,
             end_ns: None,
@@ -140,7 +138,6 @@ impl Common {
             policy: self.policy,
             nice: self.nice,
             slice_ns: self.slice_ns,
-            latency: self.latency,
             cpus: self.cpus,
             start_ns: self.start_ns,
             ..TaskSpec::new(&format!("{}/{role}", self.name), self.group, program)

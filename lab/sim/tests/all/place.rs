@@ -254,7 +254,7 @@ fn under_engine(specs: &mut [GroupSpec], plan: &Plan, picks: [usize; 3]) -> Box<
         let raw = RawTerms::from_assignments(TERMS[pick], &Source::Set).unwrap();
         Config::default().resolve(&[&raw]).unwrap()
     });
-    let compiled = compile(specs, &terms, &mut [], 3 * MS, 4 * MS);
+    let compiled = compile(specs, &terms, 4 * MS);
     let config = CgroupConfig {
         sensing: [Sensing::Bpf, Sensing::Usage][plan.seed as usize % 2],
         whole_cores: plan.threads > 1,

@@ -26,7 +26,7 @@ use crate::{GroupId, Ns, SimError};
 
 use cores::Cores;
 use ports::{Meters, Pending, Queue, Reader, Shared};
-pub use terms::{EngineTerms, Side, SoftCap, compile, tops, write_limits};
+pub use terms::{EngineTerms, Side, SoftCap, compile, hinted_slice_ns, tops, write_limits};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;

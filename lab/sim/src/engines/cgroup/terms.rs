@@ -9,7 +9,7 @@ use tidegate_engine::limit::{self, caps_for_each, hard_cap};
 use tidegate_law::latency;
 use tidegate_terms::{Config, Terms};
 
-use crate::{Bandwidth, Class, CpuSet, GroupId, GroupSpec, TaskSpec};
+use crate::{Bandwidth, Class, CpuSet, GroupId, GroupSpec};
 
 /// A group that carries a moving quota: where side's branch and the others' divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,16 +95,10 @@ pub fn write_limits(groups: &mut [GroupSpec], terms: &[Terms], moved: &[GroupId]
     }
 }
 
-/// Turns terms into values of the kernel files of groups and tasks, in place, and returns what is
-/// left for the engine to do. `groups` are in the order in which they are added to the machine,
-/// whose ids count from 1 (0 is the root).
-pub fn compile(
-    groups: &mut [GroupSpec],
-    terms: &[Terms],
-    tasks: &mut [TaskSpec],
-    base_slice_ns: u64,
-    tick_ns: u64,
-) -> EngineTerms {
+/// Turns terms into values of the kernel files of groups, in place, and returns what is left for
+/// the engine to do. `groups` are in the order in which they are added to the machine, whose ids
+/// count from 1 (0 is the root).
+pub fn compile(groups: &mut [GroupSpec], terms: &[Terms], tick_ns: u64) -> EngineTerms {
     let gates = groups.iter().map(|group| group.name.as_str()).zip(terms);
     let mut compiled = EngineTerms {
         demand: Demand::of(gates, &Config::default().settings()),
@@ -137,12 +131,6 @@ pub fn compile(
             spec.idle = true;
             let weight = terms.cpu_weight();
             compiled.soft.insert(group, SoftCap { soft_ppt, weight });
-        }
-    }
-    for task in tasks {
-        let hint = hint_of(groups, terms, task);
-        if hint != 0 && task.slice_ns.is_none() {
-            task.slice_ns = Some(latency::slice_ns(hint, base_slice_ns));
         }
     }
     compiled
@@ -178,16 +166,22 @@ fn side_root(groups: &[GroupSpec], terms: &[Terms], root: GroupId) -> Side {
     }
 }
 
-/// A task's own hint, or that of the nearest group above which names one.
-fn hint_of(groups: &[GroupSpec], terms: &[Terms], task: &TaskSpec) -> i32 {
-    let mut named = lineage(groups, task.group)
+/// The slice of tasks in a group: by their own hint, or by that of the nearest group above which
+/// names one.
+pub fn hinted_slice_ns(
+    groups: &[GroupSpec],
+    terms: &[Terms],
+    (group, own): (GroupId, i8),
+    base_slice_ns: u64,
+) -> Option<u64> {
+    let mut named = lineage(groups, group)
         .map(|group| &terms[group.index() - 1].latency)
         .filter(|latency| !latency.is_default());
-    let hint = match task.latency {
+    let hint = match own {
         0 => named.next().map_or(0, |latency| latency.value.hint()),
         own => own,
     };
-    hint.into()
+    (hint != 0).then(|| latency::slice_ns(hint.into(), base_slice_ns))
 }
 
 #[cfg(test)]
@@ -206,7 +200,7 @@ mod tests {
 
     fn compiled(all: &[(&str, u32, &[&str])]) -> (Vec<GroupSpec>, EngineTerms) {
         let (mut specs, terms) = groups(all);
-        let compiled = compile(&mut specs, &terms, &mut [], 3_000_000, 4_000_000);
+        let compiled = compile(&mut specs, &terms, 4_000_000);
         (specs, compiled)
     }
 
@@ -252,19 +246,9 @@ mod tests {
 
     #[test]
     fn a_hint_becomes_a_slice_and_the_nearest_comes_first() {
-        let (mut specs, terms) =
-            groups(&[("web", 0, &["latency=-20"]), ("plain", 1, &["latency=0"])]);
-        let task = |group, latency| TaskSpec {
-            latency,
-            ..TaskSpec::new(
-                "t",
-                GroupId(group),
-                Box::new(|_: &mut crate::Ctx<'_>| crate::Op::Exit),
-            )
-        };
-        let mut tasks = [task(1, 0), task(1, -5), task(2, 0)];
-        compile(&mut specs, &terms, &mut tasks, 3_000_000, 4_000_000);
-        let slices = tasks.map(|task| task.slice_ns);
+        let (specs, terms) = groups(&[("web", 0, &["latency=-20"]), ("plain", 1, &["latency=0"])]);
+        let slices = [(1, 0), (1, -5), (2, 0)]
+            .map(|(group, own)| hinted_slice_ns(&specs, &terms, (GroupId(group), own), 3_000_000));
         let slice = |hint| Some(latency::slice_ns(hint, 3_000_000));
         assert_eq!(slices, [slice(-20), slice(-5), None]);
     }

@@ -91,7 +91,7 @@ impl Bed {
         let mut machine = machine(cpus, threads);
         let (mut specs, terms) = groups(headroom_ppm);
         let tick_ns = machine.config().tick_ns;
-        let compiled = compile(&mut specs, &terms, &mut [], 3 * MS, tick_ns);
+        let compiled = compile(&mut specs, &terms, tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         let config = CgroupConfig {
             sensing,

@@ -11,7 +11,7 @@ use tidegate_sim::{GroupId, MachineConfig, Ns, Topology};
 use std::sync::{Arc, Mutex};
 
 use super::bed::{groups, hog, poisson};
-use crate::support::{MS, SECOND};
+use crate::support::SECOND;
 use tidegate_sim::TaskSpec;
 
 const CPUS: u32 = 2;
@@ -41,7 +41,7 @@ impl Run {
         let mut machine = Machine::new(config).unwrap();
         let (mut specs, terms) = groups(headroom_ppm);
         let tick_ns = machine.config().tick_ns;
-        let compiled = compile(&mut specs, &terms, &mut [], 3 * MS, tick_ns);
+        let compiled = compile(&mut specs, &terms, tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         for _ in 0..CPUS {
             machine
