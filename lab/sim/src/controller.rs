@@ -6,8 +6,7 @@ use crate::error::Violation;
 use crate::machine::Machine;
 
 pub trait Controller: Send {
-    fn first_ns(&self) -> Ns;
-    /// One step; returns the absolute time of the next (later than now).
+    /// One step, the first at time 0; returns the absolute time of the next (later than now).
     fn step(&mut self, machine: &mut Machine) -> Ns;
     fn name(&self) -> &str;
     /// What the machine refused it, the last of it.
@@ -41,9 +40,7 @@ impl Simulation {
     /// Runs to a time, that instant included.
     pub fn run_until(&mut self, t_ns: Ns) -> Result<(), Violation> {
         // Controllers may be added between two calls.
-        for i in self.next_ns.len()..self.controllers.len() {
-            self.next_ns.push(self.controllers[i].first_ns());
-        }
+        self.next_ns.resize(self.controllers.len(), 0);
         while let Some((i, &at)) = self
             .next_ns
             .iter()

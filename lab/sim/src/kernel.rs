@@ -14,8 +14,8 @@ use crate::contention::{Neighbours, SPEED_PPM_FULL, speed_ppm};
 use crate::cpuset::CpuSet;
 use crate::error::Violation;
 use crate::event::{EventQueue, NEVER};
+use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, TaskId};
-use crate::program::World;
 pub(crate) use crate::state::*;
 
 /// No entity, no run queue: the end of a chain.
@@ -41,7 +41,8 @@ pub(crate) struct Kernel {
     pub(crate) idle_policy: CpuSet,
     pub(crate) busy_llc: Vec<u32>,
     pub(crate) busy: u32,
-    pub(crate) world: World,
+    /// What programs record into.
+    pub(crate) series: Vec<Histogram>,
     pub(crate) pipes: Vec<Pipe>,
     /// Wakeups from then on are counted.
     pub(crate) wakeups_from_ns: Ns,

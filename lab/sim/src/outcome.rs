@@ -6,7 +6,6 @@ use crate::spec::{Class, CpuStat};
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    pub scenario: String,
     pub seed: u64,
     pub cpus: u32,
     /// The engine's name.

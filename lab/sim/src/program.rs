@@ -5,7 +5,7 @@
 use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::hist::Histogram;
-use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
+use crate::ids::{GroupId, PipeId, SeriesId};
 use crate::prng::Prng;
 use crate::spec::Policy;
 
@@ -90,25 +90,18 @@ impl<F: FnMut(&mut Ctx<'_>) -> Op + Send> Program for F {
     }
 }
 
-/// The series that programs record into.
-#[derive(Debug, Default)]
-pub(crate) struct World {
-    pub(crate) series: Vec<Histogram>,
-}
-
 /// What a program sees of the machine.
 pub struct Ctx<'a> {
     pub now_ns: Ns,
-    pub task: TaskId,
-    pub cpu: CpuId,
     /// The task's own stream of random numbers: what it draws does not depend
     /// on what other tasks do.
     pub rng: &'a mut Prng,
-    pub(crate) world: &'a mut World,
+    /// The series that programs record into.
+    pub(crate) series: &'a mut Vec<Histogram>,
 }
 
 impl Ctx<'_> {
     pub fn record(&mut self, series: SeriesId, value_ns: u64) {
-        self.world.series[series.index()].record(value_ns);
+        self.series[series.index()].record(value_ns);
     }
 }

@@ -30,8 +30,6 @@ pub enum RunError {
 /// A scenario on its machine, before its first event.
 pub struct Stage {
     pub simulation: Simulation,
-    /// The scenario's groups, in its order.
-    pub groups: Vec<GroupId>,
     /// The tasks and series of each workload, in the order of the scenario.
     pub sets: Vec<TaskSet>,
     /// Every group's name, the root's first.
@@ -93,9 +91,6 @@ impl Stage {
         }));
         Ok(Stage {
             simulation: Simulation::new(machine, controllers),
-            groups: (0..scenario.groups.len())
-                .map(|at| plan.id(Some(at)))
-                .collect(),
             sets,
             names: plan.names(),
             classes: plan.classes(),
@@ -178,7 +173,6 @@ impl Stage {
             });
         }
         let mut outcome = Outcome {
-            scenario: scenario.name.clone(),
             seed: scenario.machine.seed,
             cpus: scenario.machine.topology.cpus(),
             engine: self.engine,
@@ -260,11 +254,10 @@ struct Sampler {
 }
 
 impl Controller for Sampler {
-    fn first_ns(&self) -> Ns {
-        self.first_ns
-    }
-
     fn step(&mut self, machine: &mut Machine) -> Ns {
+        if machine.now_ns() < self.first_ns {
+            return self.first_ns;
+        }
         let groups = machine.groups();
         let now: Vec<u64> = (0..groups)
             .map(|at| machine.usage_ns(GroupId(at)))

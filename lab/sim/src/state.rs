@@ -93,7 +93,6 @@ pub(crate) struct Cpu {
     pub(crate) nr_runnable: u32,
     /// Of the queued, tasks that yield to everybody (SCHED_IDLE or below cpu.idle).
     pub(crate) nr_idle: u32,
-    pub(crate) switches: u64,
     pub(crate) idle_since: Ns,
     /// Balance wants the running task on that CPU instead.
     pub(crate) push_to: Option<CpuId>,

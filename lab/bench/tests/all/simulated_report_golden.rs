@@ -41,7 +41,6 @@ fn group(name: &str, class: Class, usage_ns: u64, limited: bool) -> GroupOutcome
 fn outcome() -> Outcome {
     let side_ns = 4 * S;
     Outcome {
-        scenario: "web".into(),
         seed: 1,
         cpus: 2,
         engine: "cgroup",

@@ -25,7 +25,7 @@ use crate::hist::Histogram;
 use crate::ids::{CpuId, GroupId, PipeId, SeriesId, TaskId};
 use crate::kernel::{Cpu, Group, Kernel, NONE, Pending, Pipe, Task, TaskCold, TaskState};
 use crate::prng::Prng;
-use crate::program::{TaskSpec, World};
+use crate::program::TaskSpec;
 use crate::sched::Fair;
 use crate::spec::{Bandwidth, GroupSpec};
 
@@ -62,7 +62,7 @@ impl Machine {
             idle_policy: CpuSet::EMPTY,
             busy_llc: vec![0; llcs],
             busy: 0,
-            world: World::default(),
+            series: Vec::new(),
             pipes: Vec::new(),
             wakeups_from_ns: Ns::MAX,
             violation: None,
@@ -110,8 +110,8 @@ impl Machine {
 
     /// Adds a series for programs to record into.
     pub fn add_series(&mut self) -> SeriesId {
-        self.k.world.series.push(Histogram::new());
-        SeriesId(self.k.world.series.len() as u32 - 1)
+        self.k.series.push(Histogram::new());
+        SeriesId(self.k.series.len() as u32 - 1)
     }
 
     /// Creates a task; it starts at `start_ns`, or now.

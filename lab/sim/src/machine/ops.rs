@@ -31,7 +31,7 @@ impl Machine {
                 return self.k.violate("progress", Some(cpu), Some(task), detail);
             }
             match t.pending {
-                Pending::Next => self.ask(cpu, task),
+                Pending::Next => self.ask(task),
                 pending => self.complete(cpu, task, pending),
             }
         }
@@ -39,17 +39,15 @@ impl Machine {
     }
 
     /// Asks the program for its next op.
-    fn ask(&mut self, cpu: CpuId, task: TaskId) {
+    fn ask(&mut self, task: TaskId) {
         let cold = &mut self.k.cold[task.index()];
         let Some(mut program) = cold.program.take() else {
             return;
         };
         let mut ctx = Ctx {
             now_ns: self.k.now,
-            task,
-            cpu,
             rng: &mut cold.rng,
-            world: &mut self.k.world,
+            series: &mut self.k.series,
         };
         let op = program.next(&mut ctx);
         cold.program = Some(program);

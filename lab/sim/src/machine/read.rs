@@ -18,11 +18,6 @@ impl Machine {
         self.k.handled
     }
 
-    /// Switches from task to task (or idle) so far.
-    pub fn switches(&self) -> u64 {
-        self.k.cpus.iter().map(|c| c.switches).sum()
-    }
-
     /// What the machine was made of.
     pub fn config(&self) -> &MachineConfig {
         &self.k.cfg
@@ -178,6 +173,6 @@ impl Machine {
 
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
-        &self.k.world.series[series.index()]
+        &self.k.series[series.index()]
     }
 }

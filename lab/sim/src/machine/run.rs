@@ -143,7 +143,6 @@ impl Machine {
         c.charged_to = k.now;
         c.worked_to = k.now;
         c.carry_ppm = 0;
-        c.switches += 1;
         if let Some(task) = next {
             k.end_delay(task);
             k.end_wakeup(task);

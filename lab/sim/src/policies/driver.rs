@@ -99,10 +99,6 @@ impl PolicyController {
 }
 
 impl Controller for PolicyController {
-    fn first_ns(&self) -> Ns {
-        0
-    }
-
     fn step(&mut self, machine: &mut Machine) -> Ns {
         let mut done = Ok(());
         if !self.started {

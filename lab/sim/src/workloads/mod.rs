@@ -77,11 +77,6 @@ impl Work {
         Work { mean_ns, shape }
     }
 
-    pub const fn exponential(mean_ns: u64) -> Work {
-        let shape = Shape::Exponential;
-        Work { mean_ns, shape }
-    }
-
     /// One draw, at least a nanosecond.
     pub fn draw(&self, rng: &mut Prng) -> u64 {
         let work_ns = match self.shape {

@@ -3,7 +3,7 @@
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::workloads::arrivals::Curve;
 use tidegate_sim::workloads::{
-    Arrivals, Common, ForkStorm, Hackbench, Kind, Pattern, Request, Work,
+    Arrivals, Common, ForkStorm, Hackbench, Kind, Pattern, Request, Shape, Work,
 };
 use tidegate_sim::{GroupId, Histogram, Prng};
 
@@ -131,7 +131,10 @@ fn storms_raise_every_child() {
         parents: 2,
         interval_ns: 2 * MS,
         children: 1_000,
-        work: Work::exponential(MS),
+        work: Work {
+            mean_ns: MS,
+            shape: Shape::Exponential,
+        },
     });
     assert_eq!(built(4, &storm, 60 * S).0.count(), 2 * 1_000);
 }

@@ -325,10 +325,6 @@ impl CgroupEngine {
 }
 
 impl Controller for CgroupEngine {
-    fn first_ns(&self) -> Ns {
-        0
-    }
-
     fn step(&mut self, machine: &mut Machine) -> Ns {
         let now_ns = machine.now_ns();
         if !self.started {
