@@ -156,23 +156,8 @@ impl Policy for Katalyst {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plant::{advance, settle};
+    use super::super::plant::advance;
     use super::*;
-
-    #[test]
-    fn it_settles_at_its_allowance() {
-        // 64 CPUs: 1.25 · 6.4 + 4 = 12, 1.25 · 25.6 + 4 = 36, 1.25 · 51.2 + 4 = 68 of which 60 may
-        // be main's.
-        for (main, side_cpus) in [(100_000, 52), (400_000, 28), (800_000, 4)] {
-            let mut law = Katalyst::new(64, 2);
-            assert_eq!(law.allowance_ppm(main), side_cpus * 15_625);
-            assert_eq!(
-                settle(&mut law, 64, main, 900),
-                side_cpus * 15_625,
-                "main {main}"
-            );
-        }
-    }
 
     #[test]
     fn main_gets_ten_cpus_a_step_and_gives_two_back_every_half_minute() {

@@ -110,16 +110,7 @@ impl Policy for Koordlet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plant::settle;
     use super::*;
-
-    #[test]
-    fn it_settles_at_its_allowance() {
-        for (main, want) in [(100_000, 550_000), (400_000, 250_000), (800_000, 10_000)] {
-            let got = settle(&mut Koordlet::new(2), 2, main, 30);
-            assert!(got.abs_diff(want) < 15_000, "main {main}: {got}");
-        }
-    }
 
     #[test]
     fn raises_are_slow_and_cuts_are_not() {

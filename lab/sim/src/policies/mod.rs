@@ -116,11 +116,7 @@ pub(crate) mod plant {
         main_ppm: u64,
         side_ppm: u64,
     ) -> Counters {
-        advance_ns(c, cpus, ms * 1_000_000, main_ppm, side_ppm)
-    }
-
-    fn advance_ns(c: Counters, cpus: u32, ns: u64, main_ppm: u64, side_ppm: u64) -> Counters {
-        let total_ns = u64::from(cpus) * ns;
+        let total_ns = u64::from(cpus) * ms * 1_000_000;
         let idle_ppm = ALL_PPM - main_ppm - side_ppm;
         Counters {
             idle_ns: c.idle_ns + total_ns / ALL_PPM * idle_ppm,
@@ -128,23 +124,5 @@ pub(crate) mod plant {
             side_ns: c.side_ns + total_ns / ALL_PPM * side_ppm,
             ..c
         }
-    }
-
-    /// Lets the policy control a plant that gives side exactly its order; side's part in the end.
-    pub(crate) fn settle(policy: &mut dyn Policy, cpus: u32, main_ppm: u64, seconds: u64) -> u64 {
-        let mut c = Counters::default();
-        let mut side_ppm = 50_000;
-        let step_ns = policy.interval_ns();
-        for _ in 0..seconds * 1_000_000_000 / step_ns {
-            c = advance_ns(c, cpus, step_ns, main_ppm, side_ppm.min(ALL_PPM - main_ppm));
-            side_ppm = match policy.tick(c) {
-                Some(Order::Quota(quota_us)) => {
-                    quota_us * ALL_PPM / (policy.period_us() * u64::from(cpus))
-                }
-                Some(Order::Pool(pool)) => u64::from(pool) * ALL_PPM / u64::from(cpus),
-                None => side_ppm,
-            };
-        }
-        side_ppm
     }
 }

@@ -100,16 +100,8 @@ impl Policy for Sideloader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plant::{advance, settle};
+    use super::super::plant::advance;
     use super::*;
-
-    #[test]
-    fn it_settles_at_its_allowance() {
-        for (main, want) in [(100_000, 600_000), (400_000, 300_000), (800_000, 50_000)] {
-            let got = settle(&mut Sideloader::new(2, 300_000), 2, main, 30);
-            assert!(got.abs_diff(want) < 15_000, "main {main}: {got}");
-        }
-    }
 
     #[test]
     fn a_fresh_start_is_taken_for_overload() {
