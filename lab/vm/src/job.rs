@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Where the command may leave files, in the guest; it exists and is empty.
 pub const RESULTS: &str = "/tmp/results";
-/// The CPUs of [`Mode::Wide`] in the order in which they come on line: threads of a core first,
-/// then cores, then sockets.
-pub const WIDE_CPUS: [u32; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 /// The job's name in frames and logs.
 const NAME: &str = "job";
 
@@ -28,14 +25,9 @@ const NAME: &str = "job";
 pub struct Job {
     /// The bed; its `binaries` should hold the command's own program.
     pub setup: Setup,
-    pub mode: Mode,
-    /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
-    pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// Further files: the place in the guest, and the file here.
-    pub files: Vec<(String, PathBuf)>,
     /// The guest's own time; beyond it the command is killed.
     pub limit_s: u32,
     /// Wall time for all of it.
@@ -49,8 +41,7 @@ pub struct Done {
     pub kernel: String,
     /// The command's exit status, as a shell has it (128 + signal).
     pub status: u8,
-    pub stdout: String,
-    /// The folder here that holds what it left in [`RESULTS`].
+    /// The folder here that holds what it left in [`RESULTS`], and what it said in `.stdout`.
     pub results: PathBuf,
     /// How long it ran, in the guest's seconds.
     pub guest_s: f64,
@@ -61,9 +52,8 @@ impl Job {
     /// to `line` as it comes.
     pub fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Done, VmError> {
         let mut bed = Bed::prepare(&self.setup)?;
-        bed.add_files(self.files.clone());
         bed.add_files(bed.kernel.config_file().into_iter().collect());
-        let logs = bed.work.join(format!("{}-{NAME}", self.mode.name()));
+        let logs = bed.work.join(format!("{}-{NAME}", Mode::Precise.name()));
         // Nothing of an earlier run may pass for this one's.
         let _ = fs::remove_dir_all(&logs);
         fs::create_dir_all(&logs).map_err(|e| VmError::io("make the log folder", &logs, &e))?;
@@ -74,7 +64,7 @@ impl Job {
             name: NAME.into(),
             file: script,
             what: self.command.join(" "),
-            modes: vec![self.mode],
+            modes: vec![Mode::Precise],
             kernels: vec![self.setup.series.clone()],
             userland: Userland::Bare,
             long_on: Vec::new(),
@@ -84,10 +74,11 @@ impl Job {
             promised: false,
         };
         let image = logs.join("image.cpio");
-        bed.parts.write(&[&case], self.mode.name(), None, &image)?;
+        bed.parts
+            .write(&[&case], Mode::Precise.name(), None, &image)?;
         let boot = Boot {
             label: NAME,
-            mode: self.mode,
+            mode: Mode::Precise,
             kernel: &bed.kernel,
             image: &image,
             logs: &logs,
@@ -112,18 +103,15 @@ impl Job {
             return Err(failed(why));
         }
         let results = unpacked(&logs)?;
-        let read = |name: &str| {
-            let file = results.join(name);
-            fs::read_to_string(&file).map_err(|e| VmError::io("read a job's results", &file, &e))
-        };
-        let status = read(".status")?;
+        let file = results.join(".status");
+        let status = fs::read_to_string(&file)
+            .map_err(|e| VmError::io("read a job's results", &file, &e))?;
         Ok(Done {
             kernel: format!("{} {}", bed.kernel.package, bed.kernel.version),
             status: status
                 .trim()
                 .parse()
                 .map_err(|_| failed(&format!("its status is `{}`", status.trim())))?,
-            stdout: read(".stdout")?,
             results,
             guest_s: finished.guest_s,
         })
@@ -134,11 +122,6 @@ impl Job {
     fn script(&self) -> String {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         let mut text = format!("mkdir -p {RESULTS}\ncd {RESULTS}\n");
-        for cpu in WIDE_CPUS.into_iter().take(self.cpus as usize).skip(1) {
-            text.push_str(&format!(
-                "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online\n"
-            ));
-        }
         for (name, value) in &self.environment {
             text.push_str(&format!("export {name}={}\n", quoted(value)));
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_vm::{Job, Mode, Setup};
+use tidegate_vm::{Job, Setup};
 
 use super::Measured;
 use super::host::tidegate;
@@ -36,11 +36,8 @@ pub fn run(options: &LabOptions) -> Result<(Guest, Measured), LabError> {
             scripts: None,
             binaries: programs,
         },
-        mode: Mode::Precise,
-        cpus: 1,
         command: command(options),
         environment: vec![(NOPS_VARIABLE.into(), "1".into())],
-        files: Vec::new(),
         limit_s: LIMIT_S,
         wall_limit: WALL_LIMIT,
     };
