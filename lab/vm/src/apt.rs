@@ -78,6 +78,30 @@ impl PrivateApt {
             what,
         )
     }
+
+    /// Downloads packages (`NAME=VERSION`) into `folder`, where apt checks each against the signed
+    /// list, and unpacks them into `tree`. Returns their files.
+    pub fn unpack(
+        &self,
+        packages: &[String],
+        folder: &Path,
+        tree: &Path,
+    ) -> Result<Vec<PathBuf>, VmError> {
+        let io = |e| VmError::io("download packages", folder, &e);
+        fs::create_dir_all(folder).map_err(io)?;
+        let mut words = vec!["download", "-q"];
+        words.extend(packages.iter().map(String::as_str));
+        self.run("apt-get", &words, folder, "download packages")?;
+        let entries = fs::read_dir(folder).map_err(io)?;
+        let files: Vec<PathBuf> = entries
+            .map(|entry| Ok(entry.map_err(io)?.path()))
+            .collect::<Result<_, VmError>>()?;
+        for file in &files {
+            let mut command = Command::new("dpkg-deb");
+            run(command.arg("-x").arg(file).arg(tree), "unpack a package")?;
+        }
+        Ok(files)
+    }
 }
 
 /// The Debian mirror that this machine's apt sources name.

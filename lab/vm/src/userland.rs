@@ -108,7 +108,7 @@ fn make(cache: &Path) -> Result<Userland, VmError> {
     let partial = all.join("partial");
     let _ = fs::remove_dir_all(&partial);
     let io = |e| VmError::io("keep the userland", &partial, &e);
-    fs::create_dir_all(partial.join("debs")).map_err(io)?;
+    fs::create_dir_all(&partial).map_err(io)?;
     fs::write(partial.join("packages"), &text).map_err(io)?;
     let sum = fetch::sha256(&partial.join("packages"))?;
     let name = format!("{RECIPE}-{}", &sum[..16.min(sum.len())]);
@@ -146,20 +146,12 @@ fn packages(listing: &str) -> Vec<String> {
     found
 }
 
-/// Fetches (apt checks every sum against the signed list), unpacks and archives.
+/// Fetches, unpacks and archives.
 fn unpack(apt: &PrivateApt, packages: &[String], partial: &Path) -> Result<(), VmError> {
-    let debs = partial.join("debs");
-    let mut words = vec!["download", "-q"];
-    words.extend(packages.iter().map(String::as_str));
-    apt.run("apt-get", &words, &debs, "download the userland")?;
-    let tree = partial.join("tree");
+    let (debs, tree) = (partial.join("debs"), partial.join("tree"));
     let io = |e| VmError::io("unpack the userland", &debs, &e);
     let mut status = String::new();
-    for entry in fs::read_dir(&debs).map_err(io)? {
-        let deb = entry.map_err(io)?.path();
-        let mut command = Command::new("dpkg-deb");
-        command.arg("-x").arg(&deb).arg(&tree);
-        run(&mut command, "unpack the userland")?;
+    for deb in apt.unpack(packages, &debs, &tree)? {
         let mut command = Command::new("dpkg-deb");
         let fields = run(command.arg("-f").arg(&deb), "read a package's fields")?;
         status.push_str(&as_installed(&fields));
