@@ -135,7 +135,11 @@ impl CgroupEngine {
     /// The agent of what [`compile`] found.
     pub fn new(config: CgroupConfig, compiled: &EngineTerms) -> Self {
         let shared = Shared::default();
-        let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
+        let reader = Reader {
+            shared: shared.clone(),
+            sensing: config.sensing,
+            tick_ns: compiled.tick_ns,
+        };
         let mut control = Control::new(Box::new(reader), compiled.demand.clone());
         control.soft_caps.set(&capped(compiled), 0);
         Self {

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_cgroup::group::GroupPath;
 use tidegate_engine::control::{Apply, ApplyError, Usage};
@@ -15,17 +14,25 @@ use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
 
+#[derive(Default)]
+struct Reading {
+    counters: Counters,
+    /// Main's time on each CPU.
+    main_by_cpu_ns: Vec<u64>,
+    /// What counts as late from now on, until the machine is told.
+    late_after_ns: Option<u64>,
+}
+
 /// The last reading, between the engine (which has the machine) and the sensor (which the control
 /// step owns).
 #[derive(Clone, Default)]
-pub(super) struct Shared {
-    counters: Arc<Mutex<Counters>>,
-    /// Main's time on each CPU.
-    main_by_cpu_ns: Arc<Mutex<Vec<u64>>>,
-    late_after_ns: Arc<AtomicU64>,
-}
+pub(super) struct Shared(Arc<Mutex<Reading>>);
 
 impl Shared {
+    fn last(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads the machine. Each CPU's part of a reading is up to [`READ_ERROR_NS`] old, so that a
     /// busy machine's counters lack up to that much a CPU; they never go back.
     pub(super) fn read(
@@ -46,7 +53,7 @@ impl Shared {
         let capacity_ns = now_ns * u64::from(cpus);
         let side_ns: u64 = side.iter().map(|side| used(side.group)).sum();
         let main_ns: u64 = main.iter().map(|&group| used(group)).sum();
-        let mut last = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &mut self.last().counters;
         let busy_ns = used(GroupId::ROOT).min(capacity_ns);
         let side_ns = side_ns.saturating_sub(lacks_ns(prng)).max(last.side_ns);
         let busy_ns = busy_ns
@@ -77,12 +84,8 @@ impl Shared {
             Sensing::Usage => machine.usage_on_accounted_ns(group, cpu),
         };
         let main_on = |cpu| main.iter().map(|group| used(*group, cpu)).sum::<u64>();
-        let mut main_ns = self
-            .main_by_cpu_ns
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        main_ns.clear();
-        main_ns.extend((0..machine.cpus()).map(CpuId).map(main_on));
+        let main_ns = (0..machine.cpus()).map(CpuId).map(main_on);
+        self.last().main_by_cpu_ns = main_ns.collect();
     }
 
     /// What is to be counted as late, told to the machine.
@@ -92,10 +95,9 @@ impl Shared {
         side: &[Side],
         main: &[GroupId],
     ) -> Result<(), SimError> {
-        let late_after_ns = self.late_after_ns.swap(0, Ordering::Relaxed);
-        if late_after_ns == 0 {
+        let Some(late_after_ns) = self.last().late_after_ns.take() else {
             return Ok(());
-        }
+        };
         let side = side.iter().map(|side| side.group);
         for group in main.iter().copied().chain(side).chain([GroupId::ROOT]) {
             machine.count_runs(group, late_after_ns)?;
@@ -143,28 +145,14 @@ fn waits(machine: &Machine, side: &[Side], main: &[GroupId]) -> Waits {
 
 /// The sensor that the control step holds.
 pub(super) struct Reader {
-    shared: Shared,
-    sensing: Sensing,
-    tick_ns: u64,
-}
-
-impl Reader {
-    pub(super) fn new(shared: Shared, sensing: Sensing, tick_ns: u64) -> Self {
-        Self {
-            shared,
-            sensing,
-            tick_ns,
-        }
-    }
+    pub(super) shared: Shared,
+    pub(super) sensing: Sensing,
+    pub(super) tick_ns: u64,
 }
 
 impl Sensor for Reader {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
-        *out = *self
-            .shared
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        *out = self.shared.last().counters;
         Ok(())
     }
 
@@ -192,23 +180,15 @@ impl Sensor for Reader {
     }
 
     fn main_by_cpu(&self, out: &mut Vec<u64>) {
-        let main_ns = &self.shared.main_by_cpu_ns;
-        out.clone_from(&main_ns.lock().unwrap_or_else(PoisonError::into_inner));
+        out.clone_from(&self.shared.last().main_by_cpu_ns);
     }
 
     fn set_late_after(&mut self, late_after_ns: u64) {
-        // 0 means that there is nothing new to tell the machine.
-        let late_after = &self.shared.late_after_ns;
-        late_after.store(late_after_ns.max(1), Ordering::Relaxed);
+        self.shared.last().late_after_ns = Some(late_after_ns);
     }
 
     fn online_cpus(&self) -> u32 {
-        let last = self
-            .shared
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        last.online_cpus
+        self.shared.last().counters.online_cpus
     }
 }
 
