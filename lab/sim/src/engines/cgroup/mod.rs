@@ -10,7 +10,7 @@ mod ports;
 mod terms;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use tidegate_cgroup::group::GroupPath;
@@ -90,15 +90,6 @@ pub struct CgroupConfig {
     pub seed: u64,
 }
 
-/// What the engine did, for reports.
-#[derive(Clone, Debug, Default)]
-pub struct CgroupLog {
-    /// What the machine refused, the last of it.
-    pub refusal: Option<String>,
-    /// What a measurement found ([`CgroupEngine::measure`]).
-    pub findings: Option<Findings>,
-}
-
 impl Yields {
     fn set(self, machine: &mut Machine, group: GroupId, yielding: bool) -> Result<(), SimError> {
         match self {
@@ -126,9 +117,11 @@ pub struct CgroupEngine {
     started: bool,
     /// A measurement to come: what, for how long, and when it begins.
     measurement: Option<(Switched, Ns, Ns)>,
+    findings: Arc<Mutex<Option<Findings>>>,
     due_ns: Ns,
     loop_ns: Ns,
-    log: Arc<Mutex<CgroupLog>>,
+    /// What the machine refused, the last of it.
+    refusal: Option<String>,
 }
 
 impl CgroupEngine {
@@ -156,19 +149,22 @@ impl CgroupEngine {
             measurement: None,
             due_ns: 0,
             loop_ns: 0,
-            log: Arc::default(),
+            findings: Arc::default(),
+            refusal: None,
             config,
         }
     }
 
-    /// Where the engine will write down what it does.
-    pub fn log(&self) -> Arc<Mutex<CgroupLog>> {
-        Arc::clone(&self.log)
-    }
-
-    /// Measures from `from_ns` on, for so long, what side work costs main.
-    pub fn measure(&mut self, switched: Switched, length_ns: Ns, from_ns: Ns) {
+    /// Measures from `from_ns` on, for so long, what side work costs main. Returns where it will
+    /// leave what it finds.
+    pub fn measure(
+        &mut self,
+        switched: Switched,
+        length_ns: Ns,
+        from_ns: Ns,
+    ) -> Arc<Mutex<Option<Findings>>> {
         self.measurement = Some((switched, length_ns, from_ns));
+        Arc::clone(&self.findings)
     }
 
     fn step_measurement(&mut self, now_ns: Ns) {
@@ -183,10 +179,9 @@ impl CgroupEngine {
             return;
         };
         experiment.heard(now_ns);
-        let is_done = *experiment.state() == State::Done;
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_done && log.findings.is_none() {
-            log.findings = Some(experiment.data().findings());
+        if *experiment.state() == State::Done {
+            let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+            findings.get_or_insert_with(|| experiment.data().findings());
         }
     }
 
@@ -253,20 +248,17 @@ impl CgroupEngine {
         self.note(turned.and(stepped));
     }
 
-    fn log_mut(&self) -> MutexGuard<'_, CgroupLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps what the machine refused.
-    fn note(&self, done: Result<(), SimError>) {
+    fn note(&mut self, done: Result<(), SimError>) {
         if let Err(why) = done {
-            self.log_mut().refusal = Some(why.to_string());
+            self.refusal = Some(why.to_string());
         }
     }
 
     fn step_loop(&mut self, machine: &mut Machine) {
         let now_ns = machine.now_ns();
-        self.note(self.shared.count_runs(machine, &self.side, &self.main));
+        let counted = self.shared.count_runs(machine, &self.side, &self.main);
+        self.note(counted);
         self.shared.read(
             machine,
             self.config.sensing,
@@ -348,7 +340,7 @@ impl Controller for CgroupEngine {
     }
 
     fn refusal(&self) -> Option<String> {
-        self.log_mut().refusal.clone()
+        self.refusal.clone()
     }
 
     fn at_tolerance_ns(&self, now_ns: Ns) -> Option<u64> {

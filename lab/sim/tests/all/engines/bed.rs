@@ -1,7 +1,7 @@
 //! Machines with a main that keeps to a load curve and side work that takes all it gets.
 
 use tidegate_sim::controller::Simulation;
-use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, CgroupLog, Sensing, compile};
+use tidegate_sim::engines::cgroup::{CgroupConfig, CgroupEngine, Sensing, compile};
 use tidegate_sim::machine::Machine;
 use tidegate_sim::policies::Sides;
 use tidegate_sim::{
@@ -9,8 +9,6 @@ use tidegate_sim::{
 };
 
 use tidegate_terms::{Config, RawTerms, Share, Source, Terms};
-
-use std::sync::{Arc, Mutex};
 
 use crate::support::MS;
 
@@ -38,7 +36,7 @@ fn duty(load_ppm: u64, phase_ns: u64) -> Box<dyn Program> {
 }
 
 /// Serves requests of 1 ms on average that come at random: one of `cpus` queues.
-pub fn poisson(ppm: u64) -> Box<dyn Program> {
+fn poisson(ppm: u64) -> Box<dyn Program> {
     let mut due_ns = 0;
     let mut serve = false;
     Box::new(move |ctx: &mut Ctx<'_>| {
@@ -63,19 +61,10 @@ pub struct Bed {
     pub main: GroupId,
     pub side: GroupId,
     pub cpus: u32,
-    pub log: Arc<Mutex<CgroupLog>>,
-}
-
-/// A machine without tasks.
-fn machine(cpus: u32, threads: u32) -> Machine {
-    let mut config = MachineConfig::new(cpus);
-    config.topology = Topology::new(cpus, threads, cpus.min(8));
-    config.check = true;
-    Machine::new(config).unwrap()
 }
 
 /// A main with headroom and side work, and their terms.
-pub fn groups(headroom_ppm: u32) -> ([GroupSpec; 2], [Terms; 2]) {
+fn groups(headroom_ppm: u32) -> ([GroupSpec; 2], [Terms; 2]) {
     let headroom = Share::from_ppm(headroom_ppm).unwrap().to_string();
     let mut main = RawTerms::default();
     main.insert("class", "main", Source::Set);
@@ -88,24 +77,35 @@ pub fn groups(headroom_ppm: u32) -> ([GroupSpec; 2], [Terms; 2]) {
 impl Bed {
     /// An engine over main and side, which have no tasks yet.
     pub fn new(cpus: u32, threads: u32, sensing: Sensing, headroom_ppm: u32) -> Self {
-        let mut machine = machine(cpus, threads);
+        let mut config = MachineConfig::new(cpus);
+        config.topology = Topology::new(cpus, threads, cpus.min(8));
+        config.check = true;
+        Self::of(config, sensing, headroom_ppm, |_| ())
+    }
+
+    /// The same on another machine, with an engine that is told something.
+    pub fn of(
+        config: MachineConfig,
+        sensing: Sensing,
+        headroom_ppm: u32,
+        tell: impl FnOnce(&mut CgroupEngine),
+    ) -> Self {
         let (mut specs, terms) = groups(headroom_ppm);
-        let tick_ns = machine.config().tick_ns;
-        let compiled = compile(&mut specs, &terms, tick_ns);
-        let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
-        let config = CgroupConfig {
+        let compiled = compile(&mut specs, &terms, config.tick_ns);
+        let engine = CgroupConfig {
             sensing,
             whole_cores: false,
-            seed: 1,
+            seed: config.seed,
         };
-        let engine = CgroupEngine::new(config, &compiled);
-        let log = engine.log();
+        let mut engine = CgroupEngine::new(engine, &compiled);
+        tell(&mut engine);
+        let mut machine = Machine::new(config).unwrap();
+        let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         Self {
+            cpus: machine.cpus(),
             simulation: Simulation::new(machine, vec![Box::new(engine)]),
             main,
             side,
-            cpus,
-            log,
         }
     }
 
@@ -144,7 +144,9 @@ impl Bed {
 
     pub fn run_until(&mut self, ns: Ns) {
         self.simulation.run_until(ns).unwrap();
-        assert_eq!(self.log.lock().unwrap().refusal, None);
+        for controller in &self.simulation.controllers {
+            assert_eq!(controller.refusal(), None);
+        }
     }
 
     fn ppm(&self, ns: u64, wall_ns: u64) -> u64 {
