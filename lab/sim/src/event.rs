@@ -69,8 +69,6 @@ impl EventQueue {
     /// Takes what comes next, if it comes by `until`. The slot of an end or a tick
     /// keeps its time: its handler sets the next before the next pop.
     pub(crate) fn pop(&mut self, until: Ns) -> Option<(Ns, Next)> {
-        self.ends.settle();
-        self.ticks.settle();
         let (end, end_cpu) = self.ends.first();
         let timer = self.timers.peek().map_or(NEVER, |Reverse(timer)| timer.0);
         let (tick, tick_cpu) = self.ticks.first();
@@ -94,8 +92,6 @@ impl EventQueue {
 struct Slots {
     at: Vec<Ns>,
     by_time: BTreeSet<(Ns, CpuId)>,
-    /// What was set since the last look: a slot moves several times within one event.
-    moved: Vec<(CpuId, Ns)>,
 }
 
 impl Slots {
@@ -103,24 +99,14 @@ impl Slots {
         Slots {
             at: vec![NEVER; cpus],
             by_time: BTreeSet::new(),
-            moved: Vec::new(),
         }
     }
 
     fn set(&mut self, cpu: CpuId, at: Ns) {
-        match self.moved.last_mut() {
-            Some(last) if last.0 == cpu => last.1 = at,
-            _ => self.moved.push((cpu, at)),
-        }
-    }
-
-    fn settle(&mut self) {
-        for (cpu, at) in self.moved.drain(..) {
-            let before = std::mem::replace(&mut self.at[cpu.index()], at);
-            if before != at {
-                self.by_time.remove(&(before, cpu));
-                self.by_time.insert((at, cpu));
-            }
+        let before = std::mem::replace(&mut self.at[cpu.index()], at);
+        if before != at {
+            self.by_time.remove(&(before, cpu));
+            self.by_time.insert((at, cpu));
         }
     }
 
