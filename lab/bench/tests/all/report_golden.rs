@@ -3,8 +3,7 @@
 
 use crate::support::golden;
 use serde_json::json;
-use tidegate_lab::machine::HostMachine;
-use tidegate_lab::machine::{Machine, Simulated};
+use tidegate_lab::machine::{HostMachine, Machine};
 use tidegate_lab::report::{Headline, Report, Table, plots};
 
 fn sample() -> Report {
@@ -101,27 +100,4 @@ fn files_are_written_where_asked() {
     assert_eq!(json["on"], "host");
     assert_eq!(json["headline"][1]["met"], false);
     assert!(json["headline"][2]["value"].is_null());
-}
-
-#[test]
-fn a_simulated_report_names_its_machine_and_its_command() {
-    let simulated = Simulated {
-        cpus: vec![16, 64],
-        threads_per_core: 2,
-        cpus_per_llc: 16,
-        tick_us: 4000,
-        contention: "sibling 600 ppt".into(),
-        seed: 7,
-        command: "tidegate-lab law --on sim --seed 7".into(),
-    };
-    let report = Report::new("law", Machine::Simulated(simulated));
-    let text = report.to_text();
-    let line = "tidegate-lab law: simulated: 16 and 64 CPUs (2 threads a core, 16 CPUs a last-level cache), EEVDF, tick \
-                4000 us, contention sibling 600 ppt, seed 7; again: tidegate-lab law --on sim --seed 7\n";
-    assert!(text.starts_with(line), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
-    assert_eq!(
-        (&json["on"], &json["machine"]["seed"]),
-        (&json!("sim"), &json!(7))
-    );
 }

@@ -56,12 +56,6 @@ fn shipped_scenarios_give_the_same_bytes_from_the_same_seed() {
 }
 
 #[test]
-fn the_engine_gives_the_same_bytes_twice() {
-    let words = "web-server-and-encoder --engine cgroup";
-    assert!(bytes(words) == bytes(words));
-}
-
-#[test]
 fn a_report_names_the_command_that_repeats_it() {
     let dir = tempfile::tempdir().unwrap();
     let words = "burst --seed 7 --set duration=10ms --set warmup=0s --json";

@@ -130,19 +130,4 @@ mod tests {
             "{noon_milli} {night_milli}"
         );
     }
-
-    #[test]
-    fn the_same_seed_gives_the_same_day() {
-        let days = Days {
-            cpus_milli: 8_000,
-            peak_ppt: 600,
-            seed: 9,
-        };
-        let day = |node: u64| -> Vec<u64> {
-            let mut node = days.node(node);
-            (0..5_000).map(|time_s| node.main_milli(time_s)).collect()
-        };
-        assert_eq!(day(3), day(3));
-        assert_ne!(day(3), day(4));
-    }
 }
