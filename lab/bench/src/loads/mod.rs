@@ -91,9 +91,6 @@ pub fn serve_commands(
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        if line == "quit" {
-            break;
-        }
         // The parent may be gone already; then its end of the pipe ends this loop as well.
         if writeln!(out, "{}", answer(&line))
             .and_then(|()| out.flush())

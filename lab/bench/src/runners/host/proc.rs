@@ -75,14 +75,6 @@ impl Guarded {
         Pid::from_child(&self.child)
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
-        self.child.stdout.take()
-    }
-
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -147,7 +139,8 @@ impl Worker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let name = format!("{:?}", job.generator);
         let mut guard = Guarded::start(&name, command, join)?;
-        let (Some(input), Some(output)) = (guard.child.stdin.take(), guard.take_stdout()) else {
+        let pipes = (guard.child.stdin.take(), guard.child.stdout.take());
+        let (Some(input), Some(output)) = pipes else {
             return Err(LabError::process(name, "has no pipes"));
         };
         let mut worker = Worker {
@@ -172,12 +165,12 @@ impl Worker {
             _ if !is_ready => format!("is not ready after {} s", READY_NS / 1_000_000_000),
             _ => return Ok(()),
         };
-        Err(LabError::process(self.guard.name(), why))
+        Err(LabError::process(&self.guard.name, why))
     }
 
     /// Sends one command and reads its one line of answer, for which there are ten seconds.
     pub fn ask(&mut self, command: &str) -> Result<serde_json::Value, LabError> {
-        let fail = |why: String| LabError::process(self.guard.name(), why);
+        let fail = |why: String| LabError::process(&self.guard.name, why);
         writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
         for _ in 0..200 {
             if readable(self.output.get_ref(), 50_000_000) {
