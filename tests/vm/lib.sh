@@ -44,10 +44,8 @@ until_true() {
 	done
 }
 
-# group NAME: makes a group below the root (NAME may be a path) with the cpu controller for its children's sake.
-group() {
-	mkdir -p "$ROOT/$1"
-}
+# group NAME...: makes groups below the root; a NAME may be a path.
+group() { (cd $ROOT && mkdir -p "$@"); }
 
 # inside GROUP COMMAND...: runs it in that group, in the foreground.
 inside() { (into "$@"); }
@@ -67,6 +65,12 @@ start() {
 
 # usage GROUP: its CPU time so far, in µs.
 usage() { awk '/^usage_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
+
+# see COMMAND...: what it prints is shown, and kept in $SEEN.
+see() {
+	SEEN=$("$@")
+	echo "$SEEN"
+}
 
 # of KEY: that key of the last `vmtool watch` or `floor` line in $SEEN ("idle=30.00 a=1.00 ...", percent of the machine).
 of() { echo "$SEEN" | tr ' ' '\n' | sed -n "s|^$1=||p"; }
@@ -111,12 +115,13 @@ gives_way() {
 }
 
 # cpus NUMBER...: in wide mode, CPU 0 and these are on line, and no others. CPUs 0 and 2 are threads of a core, as are 4 and 6
-# of the next; 8, 10, 12 and 14 are the same on the other socket, with a cache of their own.
+# of the next; 8, 10, 12 and 14 are the same on the other socket, with a cache of their own. How many are on line is $many.
 cpus() {
 	for _cpu in 2 4 6 8 10 12 14; do
 		case " $* " in *" $_cpu "*) _on=1 ;; *) _on=0 ;; esac
 		echo $_on >/sys/devices/system/cpu/cpu$_cpu/online
 	done
+	many=$(nproc)
 }
 
 # What follows is for tests of the engine.
@@ -129,8 +134,7 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }
 # seen SECONDS GROUP...: reads the machine once the shell's own commands are over, the start of what reads it included. Each of
 # those is a burst of main that takes the one CPU whole, so the engine cuts for it and gives back over half a second.
 seen() {
-	SEEN=$(vmtool settled "$@")
-	echo "$SEEN"
+	see vmtool settled "$@"
 }
 
 # json KEY: the first scalar value of that key in the JSON on standard input.
@@ -150,8 +154,9 @@ held() {
 
 gone() { [ -z "$(ls -d $ROOT/tidegate-* 2>/dev/null)" ] && [ -z "$(ours)" ]; }
 
-# gone_soon: after the last gate, the agent leaves and takes everything with it.
+# gone_soon [PID...]: these, the last gates, are ended: the agent leaves and takes everything with it.
 gone_soon() {
+	finish "$@"
 	until_true 10 gone || fail "left behind: groups '$(ls -d $ROOT/tidegate-* 2>/dev/null | tr '\n' ' ')', processes '$(ours)'"
 }
 
@@ -161,6 +166,15 @@ in_gate() {
 }
 gate_soon() {
 	until_true 20 in_gate "$1" "$2" || fail "process $1 is in '$(cgroup_of "$1")', not below /$2"
+}
+
+# run_gated NAME WORDS...: `tidegate run WORDS` in the background, until it is in its gate; its process is in the variable NAME.
+run_gated() {
+	_gated=$1
+	shift
+	tidegate run "$@" &
+	eval "$_gated=\$!"
+	case $1 in --side) gate_soon $! $SIDE ;; *) gate_soon $! $MAIN ;; esac
 }
 
 # finish PID...: ends our own children and waits for them.
@@ -270,8 +284,9 @@ sched_ext_on() {
 	sched_ext_is_on
 }
 
-# sched_ext_off: ends it, and sees that the kernel's own scheduler is back.
+# sched_ext_off: ends it while it is in force, and sees that the kernel's own scheduler is back.
 sched_ext_off() {
+	sched_ext_is_on
 	kill -INT $EXT
 	wait $EXT || { cat /tmp/sched_ext; fail "the scheduler ended with an error"; }
 	same "the state of sched_ext" "$(sched_ext_state)" disabled
@@ -308,12 +323,14 @@ agent_ext_on() {
 	measure loaded_at "$(uptime)" s
 }
 
-# What follows is for ejections: an agent with the engine sched_ext, main that takes all, side work, and a hard cap of 200 permille.
-eject_begin() {
+# agent_ext_begin: an agent with that engine; its process is $AGENT.
+agent_ext_begin() {
 	tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &
 	AGENT=$!
 	agent_ext_on $AGENT
 }
+
+# What follows is for ejections: main that takes all, side work, and a hard cap of 200 permille.
 eject_work() {
 	rm -f /tmp/turns /tmp/capped
 	tidegate run --main -- vmtool burn &
@@ -414,7 +431,7 @@ stood() { awk -v now="$(uptime)" -v span="$1" '$1 > now - span && $3 < $2 / 2 { 
 stress_groups() {
 	EJECTED=0
 	vmtool heart /tmp/heart &
-	for _name in quota main side hard soft nested/in churns idle; do group $_name; done
+	group quota main side hard soft nested/in churns idle
 	echo "+cpu" >$ROOT/nested/cgroup.subtree_control
 	echo "+cpu" >$ROOT/churns/cgroup.subtree_control
 	echo "50000 100000" >$ROOT/nested/cpu.max

@@ -4,8 +4,7 @@
 group main
 inside main vmtool duty 40 10000 &
 sleep 1
-SEEN=$(vmtool watch 5 main)
-echo "$SEEN"
+see vmtool watch 5 main
 measure duty_40 "$(of main)" %
 measure idle "$(of idle)" %
 within "a duty cycle of 40 %" "$(of main)" 39.8 40.5

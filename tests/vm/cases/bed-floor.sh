@@ -4,8 +4,7 @@
 group main
 inside main vmtool wave 20 60 5000 1 16 &
 sleep 1
-SEEN=$(vmtool floor 8)
-echo "$SEEN"
+see vmtool floor 8
 measure idle "$(of idle)" %
 measure idle_least "$(of idle_least)" %
 within "mean idle" "$(of idle)" 58 60.5

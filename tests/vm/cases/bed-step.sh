@@ -1,8 +1,7 @@
 # what: the bed reads a reaction of a known length: a quota cut 25 ms after main's step
 # modes: precise
 # seconds: 20
-group main
-group side
+group main side
 echo 1 >$ROOT/side/cpu.idle
 echo "6000 10000" >$ROOT/side/cpu.max
 inside side vmtool burn &

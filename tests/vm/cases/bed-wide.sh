@@ -6,12 +6,10 @@ cpus 2 8
 same "CPUs on line" "$(cat /sys/devices/system/cpu/online)" 0,2,8
 same "the threads of the first core" "$(cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list)" 0,2
 same "the cache of the other socket" "$(cat /sys/devices/system/cpu/cpu8/cache/index3/shared_cpu_list)" 8
-group a
-group b
+group a b
 into a vmtool burn &
 into b vmtool burn &
-SEEN=$(vmtool watch 1 a b)
-echo "$SEEN"
+see vmtool watch 1 a b
 within "a's CPU of three" "$(of a)" 32.5 33.6
 within "b's CPU of three" "$(of b)" 32.5 33.6
 within "the third, idle but for the test itself" "$(of idle)" 32.5 35

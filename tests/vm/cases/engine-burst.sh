@@ -23,8 +23,7 @@ is_spent() {
 
 # 35 ms of work every 430 ms under a quota of 20 ms in 100 ms: 8 % of a CPU on average, throttled unless it begins near a
 # period's end. 430 is no multiple of the period, so that it begins everywhere in turn and not where this boot happens to put it.
-group service
-group slice
+group service slice
 echo +cpu >$ROOT/slice/cgroup.subtree_control
 group slice/service
 inside service vmtool duty 8.14 430000 &
@@ -95,5 +94,4 @@ tidegate unset cgroup:/slice
 same "bursts afterwards" "$(cat $ROOT/slice/cpu.max.burst $ROOT/slice/service/cpu.max.burst)" "0
 0"
 kill $(cat $ROOT/service/cgroup.procs)
-finish $service
-gone_soon
+gone_soon $service

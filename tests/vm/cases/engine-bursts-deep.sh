@@ -4,8 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 300
-group main
-group idle
+group main idle
 echo 1 >$ROOT/idle/cpu.idle
 mkdir -p $ROOT/main/a/b
 echo +cpu >$ROOT/main/cgroup.subtree_control

@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 600
-group main
-group other
-group idle
+group main other idle
 echo 1 >$ROOT/idle/cpu.idle
 cpus 4
 mount -t debugfs none /sys/kernel/debug 2>/dev/null || :

@@ -4,8 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 1200
-group main
-group idle
+group main idle
 echo 1 >$ROOT/idle/cpu.idle
 
 # bursts ARM KIND MS...: a main that works for MS of each five times that.

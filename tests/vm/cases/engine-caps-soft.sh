@@ -47,5 +47,4 @@ wait $hog || true
 sleep 1
 seen 4 $soft
 within "and alone again" "$(of $soft)" 95 100
-finish $job
-gone_soon
+gone_soon $job

@@ -26,5 +26,4 @@ within "its process's other thread" "$_other" 70 82
 tidegate unset tid:$TID
 same "the thread's group" "$(sed -n 's/^0:://p' /proc/$STARTED/task/$TID/cgroup)" /main
 same "the type of the process's group" "$(cat $ROOT/main/cgroup.type)" domain
-finish $STARTED
-gone_soon
+gone_soon $STARTED

@@ -9,9 +9,7 @@ capped() {
 	ppt=$1
 	what=$2
 	shift 2
-	tidegate run --cap "${ppt}‰" --name job -- "$@" &
-	job=$!
-	gate_soon $job $MAIN
+	run_gated job --cap "${ppt}‰" --name job -- "$@"
 	sleep 2
 	seen 10 $MAIN
 	# For the log of a failure: which of the kernel's states gave that.
@@ -20,8 +18,7 @@ capped() {
 	measure "hard_${what}_$ppt" "$used" permille
 	measure "idle_${what}_$ppt" "$(of idle)" %
 	within "use of $what under $ppt permille" "$used" "$low" "$(awk -v x="$ppt" 'BEGIN { print x + 1 }')"
-	finish $job
-	gone_soon
+	gone_soon $job
 }
 for ppt in 1 10 200; do
 	low=$(awk -v x="$ppt" 'BEGIN { print (x > 1 ? x - 1 : 0) }')

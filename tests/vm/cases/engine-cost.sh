@@ -3,12 +3,8 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
-tidegate run --main -- vmtool duty 20 10000 &
-main=$!
-gate_soon $main $MAIN
+run_gated side --side --headroom 30% -- vmtool burn
+run_gated main --main -- vmtool duty 20 10000
 sleep 5
 # The agent was started from this group and lives in it; the shell sleeps.
 seen 10 test

@@ -7,9 +7,7 @@
 mkdir -p /etc/tidegate
 echo 'cpuset = "on"' >/etc/tidegate/tidegate.toml
 grep -qw cpuset /sys/fs/cgroup/cgroup.controllers || fail "no cpuset controller"
-tidegate run --side --headroom 30% -- vmtool threads 2 &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool threads 2
 cpus_of() { cat $ROOT/$SIDE/cpuset.cpus 2>/dev/null; }
 confined() { [ -n "$(cpus_of)" ]; }
 until_true 8 confined || fail "side is not confined"
@@ -25,6 +23,5 @@ finish $main
 kill -9 "$(agent)"
 until_true 10 sh -c 'tidegate status >/dev/null' || fail "no agent came back"
 until_true 10 confined || fail "the next agent does not go on"
-finish $side
-gone_soon
+gone_soon $side
 rm /etc/tidegate/tidegate.toml

@@ -17,5 +17,4 @@ measure half_of_a_loop "$(of "$loop_group")" %
 measure half_of_what_rests "$(of "$rests_group")" %
 within "half a CPU of a loop" "$(of "$loop_group")" 49.5 50.1
 within "half a CPU of what wants 45 %" "$(of "$rests_group")" 44.5 45.5
-finish $loop $rests
-gone_soon
+gone_soon $loop $rests

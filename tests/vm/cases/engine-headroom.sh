@@ -3,9 +3,7 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 120
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 for load in 0 20 40 60 80; do
 	tidegate run --main -- vmtool duty $load 10000 &
 	main=$!

@@ -65,5 +65,4 @@ echo "shares: $shares"
 set -- $shares
 measure share_of_a_hog_at_-20 "$1" %
 for share; do within "a third of the CPU" "$share" 33.00 33.67; done
-finish $a $b $c
-gone_soon
+gone_soon $a $b $c

@@ -7,9 +7,7 @@ base=$(vmtool slice $$)
 measure default_slice "$base" ns
 
 # A command has it from its first instruction, and so has what it forks.
-tidegate run --main --name hinted --latency -20 -- sh -c 'vmtool burn & wait' &
-shell=$!
-gate_soon $shell $MAIN
+run_gated shell --main --name hinted --latency -20 -- sh -c 'vmtool burn & wait'
 forked() { child=$(cat /proc/$shell/task/$shell/children); [ -n "$child" ]; }
 until_true 20 forked || fail "the command has not forked"
 same "the command's slice" "$(vmtool slice $shell)" 100000
@@ -20,9 +18,7 @@ kill $child
 wait $shell || true
 
 # Side work without a hint: 7.3 has one queue a CPU.
-tidegate run --side -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side -- vmtool burn
 case $(uname -r) in 7.*) short=100000 ;; *) short=$base ;; esac
 same "the slice of side work" "$(vmtool slice $side)" "$short"
 finish $side
@@ -59,5 +55,4 @@ same "what was in the group" "$(vmtool slice $early)" "$base"
 same "what entered it" "$(vmtool slice $late)" "$base"
 tidegate agent stop
 same "the threads after stop" "$(vmtool slice $threads | sort -u)" "$base"
-finish $early $late $threads
-gone_soon
+gone_soon $early $late $threads

@@ -4,9 +4,7 @@
 # tier: long 7.3
 # needs: tidegate
 # seconds: 40
-tidegate run --side --headroom 30% -- vmtool threads 2 &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool threads 2
 sleep 2
 first=$(agent)
 echo 0 >/sys/devices/system/cpu/cpu1/online
@@ -18,5 +16,4 @@ sleep 3
 held || fail "side is not held on two CPUs"
 same "CPUs that the agent sees" "$(tidegate status --json | json cpus)" 2
 same "the agent" "$(agent)" "$first"
-finish $side
-gone_soon
+gone_soon $side

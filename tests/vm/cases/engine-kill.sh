@@ -13,9 +13,7 @@ both_back() {
 	alive "$(agent)" && alive "$(guardian)"
 }
 
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 until_true 5 both_back || fail "agent '$(agent)', guardian '$(guardian)'"
 
 first=$(agent)
@@ -44,5 +42,4 @@ kill -STOP "$(agent)"
 held_for 3 "while the agent is frozen"
 kill -CONT $(ours)
 held_for 1 "after it thawed"
-finish $side
-gone_soon
+gone_soon $side

@@ -5,9 +5,7 @@
 # needs: tidegate
 # seconds: 900
 # The figures of docs/decisions/turns.md; nothing is asserted but that every arm runs.
-group main
-group idle
-group plain
+group main idle plain
 echo 1 >$ROOT/idle/cpu.idle
 mount -t debugfs none /sys/kernel/debug 2>/dev/null || :
 FEATURES=/sys/kernel/debug/sched/features

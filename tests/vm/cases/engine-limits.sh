@@ -30,8 +30,7 @@ tidegate set "pid:$quota" cap_hard=100‰
 seen 4 "$quota_group"
 measure quota_within_cap_100_permille "$(of "$quota_group")" %
 within "quota of 300 within a cap of 100 permille" "$(of "$quota_group")" 9.9 10.1
-finish $quota $cap $small
-gone_soon
+gone_soon $quota $cap $small
 
 # A group that is there, in a parent that is tighter: the least holds, and is named.
 group web
@@ -49,17 +48,13 @@ tidegate unset cgroup:/web/app
 same "quota afterwards" "$(cat $ROOT/web/app/cpu.max)" "max 100000"
 # A main that its quota makes pulse would have side work cut at each pulse.
 kill $(cat $ROOT/web/app/cgroup.procs)
-finish $app
-gone_soon
+gone_soon $app
 
 # Side work: its own cap is the lower one, then the allowance is.
-tidegate run --side --headroom 30% --cap 250‰ -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% --cap 250‰ -- vmtool burn
 group_of_side=$(cgroup_of $side | cut -c 2-)
 sleep 3
 seen 5 "$group_of_side"
 measure side_cap_250_permille "$(of "$group_of_side")" %
 within "side work under a cap of 250 permille" "$(of "$group_of_side")" 24.5 25.2
-finish $side
-gone_soon
+gone_soon $side

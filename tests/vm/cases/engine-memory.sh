@@ -12,9 +12,7 @@ echo +memory >$ROOT/cgroup.subtree_control
 # What is written there counts for who wrote it.
 mkdir -p /disk
 mount -t tmpfs none /disk
-tidegate run --side --name eats --memory-high 16MiB -- sh -c 'while :; do dd if=/dev/zero of=/disk/file bs=1M count=12 2>/dev/null; done' &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --name eats --memory-high 16MiB -- sh -c 'while :; do dd if=/dev/zero of=/disk/file bs=1M count=12 2>/dev/null; done'
 at=$ROOT$(cgroup_of $side)
 same "its limit" "$(cat $at/memory.high)" 16777216
 # The command takes it once it is in its gate.
@@ -28,8 +26,7 @@ tidegate set gate:eats memory_high=off
 same "no limit" "$(cat $at/memory.high)" max
 tidegate set pid:$$ class=side memory_high=64MiB 2>/tmp/said && fail "a process where it is: $(cat /tmp/said)"
 grep -q "systemctl set-property" /tmp/said || fail "it says: $(cat /tmp/said)"
-finish $side
-gone_soon
+gone_soon $side
 # A file's default for all side work does not refuse what is not a command of run.
 mkdir -p /etc/tidegate
 printf '[side]\nmemory_high = "64MiB"\n' >/etc/tidegate/tidegate.toml

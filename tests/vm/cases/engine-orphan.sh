@@ -3,9 +3,7 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 60
-tidegate run --side --headroom 20% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 20% -- vmtool burn
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"
 # A guardian that sees its agent die before it is killed itself starts another: again, until nobody is left.
 for _ in 1 2 3 4 5; do

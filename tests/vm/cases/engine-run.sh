@@ -3,18 +3,13 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 before=$(cat $ROOT/cgroup.subtree_control)
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 until_true 5 grep -qx vmtool /proc/$side/comm || fail "the process is '$(cat /proc/$side/comm)'"
 until_true 5 held || fail "idle '$(cat $ROOT/$SIDE/cpu.idle)', max '$(cat $ROOT/$SIDE/cpu.max)'"
-tidegate run --main -- sleep 1000 &
-main=$!
-gate_soon $main $MAIN
+run_gated main --main -- sleep 1000
 sleep 2
 same "sensing" "$(tidegate status --json | json sensing)" bpf
 tidegate status
 tidegate explain gate:vmtool
-finish $side $main
-gone_soon
+gone_soon $side $main
 same "controllers of the root" "$(cat $ROOT/cgroup.subtree_control)" "$before"

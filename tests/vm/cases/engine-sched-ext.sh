@@ -4,20 +4,15 @@
 # tier: long 7.3
 # needs: tidegate
 # seconds: 200
-tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &
-agent=$!
-agent_ext_on $agent
+agent_ext_begin
 same "the engine" "$(tidegate status --json | json engine)" sched_ext
 
 tidegate run --main --headroom 30% -- vmtool duty 40 10000 &
 main=$!
-tidegate run --side -- vmtool count /tmp/turns &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side -- vmtool count /tmp/turns
 gate_soon $main $MAIN
 sleep 3.5
-SEEN=$(vmtool clock 10 $SIDE $MAIN test /tmp/turns)
-echo "$SEEN"
+see vmtool clock 10 $SIDE $MAIN test /tmp/turns
 measure idle "$(of idle)" %
 measure side "$(of $SIDE)" %
 # Main and the agent (whose loop watches on) have what side work is short of 30 %.
@@ -39,12 +34,9 @@ tidegate explain pid:$side >/tmp/explain
 grep -q "Engine: sched_ext" /tmp/explain || { cat /tmp/explain; fail "explain does not name the engine"; }
 finish $side $main
 
-tidegate run --cap 200‰ --name capped -- vmtool count /tmp/capped &
-capped=$!
-gate_soon $capped $MAIN
+run_gated capped --cap 200‰ --name capped -- vmtool count /tmp/capped
 sleep 3.5
-SEEN=$(vmtool clock 10 $MAIN/capped)
-echo "$SEEN"
+see vmtool clock 10 $MAIN/capped
 measure capped "$(of $MAIN/capped)" %
 within "use under a cap of 200 permille" "$(of $MAIN/capped)" 19.9 20.1
 same "its copy" "$(cat $ROOT/$MAIN/capped/cpu.max)" "1600 8000"
@@ -65,7 +57,7 @@ grep -q "Agent: runs: .*engine sched_ext" /tmp/doctor || { cat /tmp/doctor; fail
 finish $soft
 
 tidegate agent stop
-wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
+wait $AGENT || { cat /tmp/agent; fail "the agent ended with an error"; }
 same "the state of sched_ext" "$(sched_ext_state)" disabled
 finish $capped
 cat /tmp/agent

@@ -16,9 +16,7 @@ seen 4 service
 measure side "$(of service)" %
 within "idle" "$(of idle)" 28.5 31.5
 # Side work elsewhere shares the one allowance with it.
-tidegate run --side -- vmtool burn &
-other=$!
-gate_soon $other $SIDE
+run_gated other --side -- vmtool burn
 seen 4 service $SIDE
 measure idle_with_both "$(of idle)" %
 within "idle with both" "$(of idle)" 28.5 31.5
@@ -27,5 +25,4 @@ tidegate unset cgroup:/service
 same "cpu.max" "$(cat $ROOT/service/cpu.max)" "max 50000"
 same "cpu.idle" "$(cat $ROOT/service/cpu.idle)" 0
 same "cpu.weight" "$(cat $ROOT/service/cpu.weight)" 200
-finish $process $other
-gone_soon
+gone_soon $process $other

@@ -27,12 +27,10 @@ until_true 5 sh -c "[ -z \"\$(ls -d $ROOT/service/*/ 2>/dev/null)\" ]" || fail "
 same "type of the group" "$(cat $ROOT/service/cgroup.type)" domain
 same "threads at home" "$(wc -l <$ROOT/service/cgroup.threads)" 3
 same "controllers handed down" "$(cat $ROOT/service/cgroup.subtree_control)" ""
-finish $process
-gone_soon
+gone_soon $process
 
 # An agent in a container has a cgroup namespace of its own, from which other groups have no names, unless it is told so.
-group box/inner
-group box/other
+group box/inner box/other
 echo +cpu >$ROOT/box/cgroup.subtree_control
 into box/other vmtool burn &
 process=$!
@@ -43,5 +41,4 @@ same "the agent that answers" "$(agent)" $agent
 tidegate set "pid:$process" class=side
 same "type of the child" "$(cat $ROOT/box/other/*/cgroup.type)" threaded
 tidegate unset "pid:$process"
-finish $process $agent
-gone_soon
+gone_soon $process $agent

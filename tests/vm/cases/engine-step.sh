@@ -7,9 +7,7 @@
 
 # steps FROM TO LIMIT WAY
 steps() {
-	tidegate run --main -- vmtool step $1 $2 5000 3 5 /tmp/step &
-	main=$!
-	gate_soon $main $MAIN
+	run_gated main --main -- vmtool step $1 $2 5000 3 5 /tmp/step
 	vmtool series 4.8 2000 $SIDE >/tmp/series
 	wait $main
 	took=$(reaction /tmp/series "$(cat /tmp/step)" $3 $4)
@@ -17,9 +15,7 @@ steps() {
 	measure "main_$1_to_$2" "$took" ms
 }
 
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 gives_way 10 40 35 30 60 20 50
 gives_way 20 60 15 10 40 20 60
 gives_way 10 80 6 1 20 20 50

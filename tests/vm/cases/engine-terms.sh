@@ -31,5 +31,4 @@ same "slice" "$(vmtool slice $hinted)" 100000
 started aim --main --objective "p99<5ms"
 aimed() { tidegate status --json | grep -q "p99<5ms"; }
 until_true 5 aimed || fail "status does not know the objective"
-finish $heavy $own $capped $soft $hinted $aim
-gone_soon
+gone_soon $heavy $own $capped $soft $hinted $aim

@@ -6,12 +6,8 @@
 # seconds: 30
 mkdir -p /etc/tidegate
 echo 'sense = "usage"' >/etc/tidegate/tidegate.toml
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
-tidegate run --main -- vmtool step 10 40 5000 3 5 /tmp/step &
-main=$!
-gate_soon $main $MAIN
+run_gated side --side --headroom 30% -- vmtool burn
+run_gated main --main -- vmtool step 10 40 5000 3 5 /tmp/step
 vmtool series 4.8 2000 $SIDE >/tmp/series
 wait $main
 took=$(reaction /tmp/series "$(cat /tmp/step)" 35 down)

@@ -6,9 +6,7 @@
 # seconds: 60
 mkdir -p /etc/tidegate
 echo 'sense = "usage"' >/etc/tidegate/tidegate.toml
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 for load in 20 50; do
 	tidegate run --main -- vmtool duty $load 10000 &
 	main=$!

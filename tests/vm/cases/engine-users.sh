@@ -2,9 +2,7 @@
 # modes: precise
 # needs: tidegate
 # seconds: 40
-tidegate run --side --headroom 20% -- vmtool burn &
-roots=$!
-gate_soon $roots $SIDE
+run_gated roots --side --headroom 20% -- vmtool burn
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"
 as_user() { su guest -c "$*"; }
 same "who runs the command" "$(as_user tidegate run --side -- id -u)" 1000

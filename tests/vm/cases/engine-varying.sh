@@ -3,9 +3,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 for half in 1 0.1; do
 	tidegate run --main -- vmtool wave 20 60 5000 $half 16 &
 	sleep 3

@@ -16,9 +16,7 @@ agent=$!
 until_true 10 tidegate status >/dev/null
 
 # Headroom; then main takes all: the tolerance. It never sleeps, so it is never called idle.
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 named pid:$side headroom
 for _poll in 1 2 3 4 5 6 7 8 9 10; do
 	is pid:$side demand && fail "a task that never sleeps is called idle"
@@ -34,18 +32,14 @@ side_group=$(cgroup_of $side | cut -c 2-)
 echo 1 >"$ROOT/$side_group/cgroup.freeze"
 named pid:$side frozen
 echo 0 >"$ROOT/$side_group/cgroup.freeze"
-tidegate run --side -- vmtool burn &
-other=$!
-gate_soon $other $SIDE
+run_gated other --side -- vmtool burn
 named pid:$side weight
 finish $side $other
 
 # Nothing is asked for: the idle class alone.
 tidegate run --main -- vmtool duty 60 10000 60 &
 main=$!
-tidegate run --side -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side -- vmtool burn
 named pid:$side idle_class
 finish $side $main
 
@@ -77,10 +71,7 @@ kill $(cat $ROOT/web/app/cgroup.procs)
 finish $app
 
 # Nothing to run.
-tidegate run --side -- sleep 1000 &
-idle=$!
-gate_soon $idle $SIDE
+run_gated idle --side -- sleep 1000
 named pid:$idle demand
 finish $idle
-finish $agent
-gone_soon
+gone_soon $agent

@@ -2,9 +2,7 @@
 # modes: smp
 # needs: tidegate
 # seconds: 90
-tidegate run --side --headroom 30% --name job -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% --name job -- vmtool burn
 first=$(agent)
 mkdir $ROOT/other
 tidegate set cgroup:/other class=side >/dev/null
@@ -28,6 +26,5 @@ for _round in 1 2 3; do
 done
 tidegate unset cgroup:/other >/dev/null
 measure groups $made groups
-finish $side
-gone_soon
+gone_soon $side
 rmdir $ROOT/other

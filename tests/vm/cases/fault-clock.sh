@@ -2,9 +2,7 @@
 # modes: precise
 # needs: tidegate
 # seconds: 60
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 sleep 2
 first=$(agent) second=$(guardian)
 leaps=0
@@ -22,5 +20,4 @@ same "the agent" "$(agent)" "$first"
 same "the guardian" "$(guardian)" "$second"
 same "alerts" "$(tidegate status --json | tr -d ' \n' | grep -c '"alerts":\[\]')" 1
 measure leaps $leaps faults
-finish $side
-gone_soon
+gone_soon $side

@@ -8,9 +8,7 @@ moved() { [ "$(cat $ROOT/$SIDE/cpu.max)" != "$floor" ]; }
 now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 
 group main
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 first=$(agent)
 guardian=$(guardian)
 until_true 10 moved || fail "side stays at the tolerance"
@@ -39,5 +37,4 @@ floor || fail "the fallback did not stay: '$(cat $ROOT/$SIDE/cpu.max)'"
 vmtool nofile "$first" 1024
 until_true 10 moved || fail "the agent did not go on"
 same "the agent" "$(agent)" "$first"
-finish $main $side
-gone_soon
+gone_soon $main $side

@@ -6,9 +6,7 @@ floor() { [ "$(cat $ROOT/$SIDE/cpu.max)" = "$floor" ] && [ "$(cat $ROOT/$SIDE/cp
 moved() { [ "$(cat $ROOT/$SIDE/cpu.max)" != "$floor" ]; }
 now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 
-tidegate run --side --headroom 30% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 30% -- vmtool burn
 first=$(agent)
 # The tolerance, 1 % of the one CPU, is 1 ms in 100.
 floor="1000 100000"
@@ -32,6 +30,5 @@ within "time until the fallback in ms" $worst 1500 2600
 until_true 10 moved || fail "the agent did not go on"
 same "the agent" "$(agent)" "$first"
 measure fallback $worst ms
-finish $side
-gone_soon
+gone_soon $side
 rmdir $ROOT/cold

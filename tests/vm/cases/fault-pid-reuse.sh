@@ -2,9 +2,7 @@
 # modes: precise
 # needs: tidegate
 # seconds: 90
-tidegate run --side --quiet --name keep -- sleep 1000 &
-keep=$!
-gate_soon $keep $SIDE
+run_gated keep --side --quiet --name keep -- sleep 1000
 again=0
 for _round in 1 2 3 4 5 6; do
 	sleep 1000 &
@@ -25,5 +23,4 @@ for _round in 1 2 3 4 5 6; do
 done
 [ $again -ge 3 ] || skip "numbers could not be used again"
 measure reused $again faults
-finish $keep
-gone_soon
+gone_soon $keep

@@ -4,14 +4,12 @@
 # needs: tidegate
 # tier: long
 # seconds: 400
-group main
-group side
+group main side
 for headroom in 0 20; do
 	sched_ext_on --gate "cgroup:/main class=main headroom=$headroom%" --gate 'cgroup:/side class=side'
 	for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 		# shellcheck disable=SC2086 # a list of words
 		cpus $online
-		many=$(nproc)
 		for n in 1 "$many" $((many + 1)); do
 			hogs=
 			for _n in $(seq "$n"); do
@@ -19,8 +17,7 @@ for headroom in 0 20; do
 				hogs="$hogs $!"
 			done
 			sleep 2
-			SEEN=$(vmtool clock 5 main side test)
-			echo "$SEEN"
+			see vmtool clock 5 main side test
 			# Of the machine: what one CPU a hog is, or what the headroom and everything else leave.
 			of_due=$(awk -v n="$n" -v cpus="$many" -v h="$headroom" -v side="$(of side)" -v idle="$(of idle)" 'BEGIN {
 				left = side + idle - h
@@ -33,6 +30,5 @@ for headroom in 0 20; do
 			finish $hogs
 		done
 	done
-	sched_ext_is_on
 	sched_ext_off
 done

@@ -12,9 +12,7 @@ bursts() {
 	few_are_late "$1"
 }
 
-tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &
-AGENT=$!
-agent_ext_on $AGENT
+agent_ext_begin
 for kind in hogs fresh; do
 	side_work $kind tidegate run -q --side --
 	for ms in 1 6 12; do

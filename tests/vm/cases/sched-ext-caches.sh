@@ -5,8 +5,7 @@
 # needs: tidegate
 # seconds: 400
 sched_ext_on --caches 2
-group a
-group b
+group a b
 
 # Affinity, stops and moves, of two hogs and a sleeper.
 start a vmtool threads 2

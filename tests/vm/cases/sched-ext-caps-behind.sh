@@ -4,8 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-group soft
-group zero
+group soft zero
 echo 1 >$ROOT/soft/cpu.weight
 echo 10000 >$ROOT/zero/cpu.weight
 sched_ext_on --gate 'cgroup:/soft cap_soft=200‰' --gate 'cgroup:/zero cap_soft=0'
@@ -13,11 +12,9 @@ start zero vmtool threads 600
 zero=$STARTED
 start soft vmtool burn
 sleep 2
-SEEN=$(vmtool clock 3 soft zero)
-echo "$SEEN"
+see vmtool clock 3 soft zero
 measure soft_200_behind_600 "$(of soft)" %
 within "200 ‰ behind 600 tasks of the background" "$(of soft)" 19.8 20.2
 within "600 tasks of the background" "$(of zero)" 78.5 80.2
 finish $zero
-sched_ext_is_on
 sched_ext_off

@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-group bytask
-group byprocess
-group bygroup
+group bytask byprocess bygroup
 sched_ext_on --gate "cgroup:/bytask cap_hard=100‰ cap_scope=task" \
 	--gate "cgroup:/byprocess cap_hard=100‰ cap_scope=process" \
 	--gate "cgroup:/bygroup cap_hard=100‰ cap_scope=group"
@@ -17,8 +15,7 @@ three() {
 	shift
 	inside $_group "$@" &
 	sleep 1
-	SEEN=$(vmtool clock 3 $_group)
-	echo "$SEEN"
+	see vmtool clock 3 $_group
 	echo 1 >$ROOT/$_group/cgroup.kill
 	wait $! || true
 }

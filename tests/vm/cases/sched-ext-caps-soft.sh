@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-group soft
-group zero
-group other
+group soft zero other
 sched_ext_on --gate "cgroup:/soft cap_soft=200‰" --gate "cgroup:/zero cap_soft=0"
 
 # alone_and_beside GROUP LEAST MOST: its use in percent beside a hog without a cap, and alone.
@@ -18,8 +16,7 @@ alone_and_beside() {
 	within "$1 alone" "$(of $1)" 98 100.1
 	inside other vmtool burn &
 	sleep 1
-	SEEN=$(vmtool clock 5 $1 other)
-	echo "$SEEN"
+	see vmtool clock 5 $1 other
 	measure ${1}_beside_a_hog "$(of $1)" %
 	within "$1 beside a hog" "$(of $1)" $2 $3
 	within "the CPU" "$(of idle)" -0.1 0.4

@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-group bytask
-group byprocess
-group bygroup
+group bytask byprocess bygroup
 sched_ext_on --json --gate "cgroup:/bytask cap_hard=200‰ cap_scope=task" \
 	--gate "cgroup:/byprocess cap_hard=200‰ cap_soft=50‰ cap_scope=process" \
 	--gate "cgroup:/bygroup cap_hard=500‰ cap_scope=group"

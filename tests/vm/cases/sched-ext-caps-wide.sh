@@ -4,7 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 600
-for name in cap200 cap500 cap900 cap1500 soft500 process100 task100 other; do group $name; done
+group cap200 cap500 cap900 cap1500 soft500 process100 task100 other
 # The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.
 cpus 2 4 6 8 10 12 14
 sched_ext_on --gate 'cgroup:/cap200 cap_hard=200‰' --gate 'cgroup:/cap500 cap_hard=500‰' --gate 'cgroup:/cap900 cap_hard=900‰' \
@@ -21,8 +21,7 @@ steady() {
 	shift 2
 	start $_name "$@"
 	sleep 0.5
-	SEEN=$(vmtool bound 1 $_name $_want)
-	echo "$SEEN"
+	see vmtool bound 1 $_name $_want
 	measure ${_name}_on_$many "$(of mean)" ‰
 	within "the mean of $_name on $many CPUs" "$(of mean)" \
 		"$(awk -v r="$_want" -v low="${LOW:-0.99}" 'BEGIN { print r * low - 1 }')" "$(awk -v r="$_want" 'BEGIN { print r * 1.005 + 1 }')"
@@ -32,10 +31,8 @@ steady() {
 
 for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	cpus $online
-	many=$(nproc)
 	for rate in 200 500 900 1500; do
-		SEEN=$(vmtool bound 0.3 cap$rate $rate "$many")
-		echo "$SEEN"
+		see vmtool bound 0.3 cap$rate $rate "$many"
 		measure over_${rate}_on_$many "$(of over_us)" us
 		# The depth is 10 ms of the rate; the reader, turns of the emulator and 1 ‰ of the time are 250 us, and
 		# 40 us for each CPU whose clock is read.
@@ -49,5 +46,4 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	LOW=0.98 steady soft500 500 vmtool threads "$many"
 	echo 1 >$ROOT/other/cgroup.kill
 done
-sched_ext_is_on
 sched_ext_off

@@ -59,5 +59,4 @@ same "processes of ours" "$(ours)" ""
 tidegate run --side --quiet -- true
 until_true 10 floor_moved || fail "side work stays at the tolerance under the next agent"
 for _task in $TURNS $CAPPED; do alive $_task || fail "process $_task is lost"; done
-finish $TURNS $CAPPED
-gone_soon
+gone_soon $TURNS $CAPPED

@@ -7,7 +7,7 @@
 stalls=1
 case $(uname -r) in [7-9].*) stalls=0 ;; esac
 for round in 1 2 3 4 5; do
-	eject_begin
+	agent_ext_begin
 	[ $round -gt 1 ] || eject_work
 	for turn in 1 2 3 4; do
 		if [ $stalls = 1 ] && [ $turn = 4 ]; then
@@ -23,7 +23,7 @@ for round in 1 2 3 4 5; do
 	wait $AGENT || true
 done
 # It is taken out in order, too, and comes back.
-eject_begin
+agent_ext_begin
 tidegate agent stop
 wait $AGENT || true
 measure ejections $EJECTED faults

@@ -6,7 +6,7 @@
 # seconds: 420
 # Field 41 of its stat.
 rcu_policy() { sed 's/.*) //' "/proc/$(pidof rcu_preempt rcu_sched)/stat" | cut -d' ' -f39; }
-eject_begin
+agent_ext_begin
 eject_work
 ejected sysrq by_sysrq
 told sysrq

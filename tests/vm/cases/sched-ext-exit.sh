@@ -4,15 +4,12 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-group hard
-group side
+group hard side
 sched_ext_on --gate 'cgroup:/hard cap_hard=50‰' --gate 'cgroup:/side class=side headroom=20%'
 sleep 2
 for where in hard side; do
-	SEEN=$(vmtool exit 100 5 $ROOT/$where)
-	echo "$SEEN"
+	see vmtool exit 100 5 $ROOT/$where
 	measure longest_exit_$where "$(of longest_ms)" ms
 	within "the longest exit in $where" "$(of longest_ms)" 0 100
 done
-sched_ext_is_on
 sched_ext_off

@@ -28,7 +28,6 @@ if ls /sys/kernel/debug/sched/ext_server >/dev/null 2>&1; then
 	within "the longest wait of the confined task, in us" "$longest" 0 1100000
 	# CPU 4 has no server: if one of its kernel threads waits as well, the scheduler leaves for that.
 	if [ "$(sched_ext_state)" = enabled ]; then
-		sched_ext_is_on
 		sched_ext_off
 	else
 		left 'real-time tasks withhold CPU 4 '

@@ -4,9 +4,7 @@
 # tier: long 7.3
 # needs: tidegate
 # seconds: 100
-group side
-group capped
-group main
+group side capped main
 sched_ext_on --json --gate 'cgroup:/side class=side headroom=20%' --gate 'cgroup:/capped cap_hard=200‰'
 start side vmtool burn
 side=$STARTED

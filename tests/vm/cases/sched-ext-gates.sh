@@ -4,12 +4,9 @@
 # needs: tidegate
 # tier: long
 # seconds: 120
-group a
-group b
+group a b
 echo +cpu >$ROOT/b/cgroup.subtree_control
-group b/below
-group b/own
-group w
+group b/below b/own w
 echo "30000 100000" >$ROOT/b/cpu.max
 group s
 sched_ext_on --json --gate cgroup:/a --gate 'cgroup:/b class=main' --gate 'cgroup:/b/own latency=5' --gate 'cgroup:/w latency=-5' \

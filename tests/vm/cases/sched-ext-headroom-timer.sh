@@ -24,8 +24,7 @@ passes() {
 		}' $TRACE/trace
 }
 
-group main
-group side
+group main side
 for event in expire_entry expire_exit; do echo 1 >$TRACE/events/timer/hrtimer_$event/enable; done
 echo 0 >$TRACE/tracing_on
 echo 8192 >$TRACE/buffer_size_kb
@@ -33,7 +32,6 @@ sched_ext_on --gate "cgroup:/main class=main headroom=30%" --gate 'cgroup:/side 
 for online in "" "4 8 12" "2 4 6 8 10 12 14"; do
 	# shellcheck disable=SC2086 # a list of words
 	cpus $online
-	many=$(nproc)
 	for n in 1 $((2 * many)); do
 		hogs=
 		for _n in $(seq "$n"); do
@@ -52,5 +50,4 @@ for online in "" "4 8 12" "2 4 6 8 10 12 14"; do
 done
 for event in expire_entry expire_exit; do echo 0 >$TRACE/events/timer/hrtimer_$event/enable; done
 echo 8 >$TRACE/buffer_size_kb
-sched_ext_is_on
 sched_ext_off

@@ -4,8 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 240
-group main
-group side
+group main side
 into side vmtool count /tmp/turns &
 until_true 10 [ -s /tmp/turns ]
 sched_ext_on --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
@@ -14,8 +13,7 @@ for load in 30 40 50 60 70 80; do
 	into main vmtool duty $load 10000 &
 	main=$!
 	sleep 1.5
-	SEEN=$(vmtool clock 10 main side test /tmp/turns)
-	echo "$SEEN"
+	see vmtool clock 10 main side test /tmp/turns
 	measure "idle_main_$load" "$(of idle)" %
 	measure "side_main_$load" "$(of side)" %
 	if [ $load -le 60 ]; then
@@ -31,7 +29,6 @@ into main vmtool burn &
 SEEN=$(vmtool settled 10 main /tmp/turns)
 measure side_by_default "$(of /tmp/turns)" %
 within "side beside a main that takes all" "$(of /tmp/turns)" 0.95 1.1
-sched_ext_is_on
 sched_ext_off
 sched_ext_on --gate 'cgroup:/main class=main headroom=30% tolerance=5%' --gate 'cgroup:/side class=side'
 SEEN=$(vmtool settled 10 main /tmp/turns)

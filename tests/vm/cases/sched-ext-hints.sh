@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-group first
-group plain
-group last
+group first plain last
 sched_ext_on --gate 'cgroup:/first latency=-20' --gate 'cgroup:/last latency=19'
 
 # How late a task of a group wakes beside three hogs, one in each group.
@@ -36,8 +34,7 @@ ordered=$(awk -v a="$mean_100000" -v b="$mean_plain" -v c="$mean_100000000" 'BEG
 same "whether who has the shortest slice wakes sooner than who has none, and that one sooner than who has the longest" "$ordered" 1
 
 # Shares stay.
-SEEN=$(vmtool watch 6 first plain last)
-echo "$SEEN"
+see vmtool watch 6 first plain last
 for name in first plain last; do
 	measure "share_$name" "$(of $name)" %
 	within "a third of the CPU, whatever the hint ($name)" "$(of $name)" 33.0 33.67
@@ -91,8 +88,7 @@ idle=$STARTED
 start plain vmtool burn
 plain=$STARTED
 sleep 1
-SEEN=$(vmtool watch 5 last plain)
-echo "$SEEN"
+see vmtool watch 5 last plain
 measure share_of_idle "$(of last)" %
 within "cpu.idle beside weight 100" "$(of last)" 0.05 0.8
 sched_ext_is_on

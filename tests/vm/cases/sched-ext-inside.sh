@@ -7,15 +7,14 @@
 
 # waits_for NAME MOST_MS: main's writes to a file that GROUP's writer has locked nearly always.
 waits_for() {
-	SEEN=$(vmtool inside wait /tmp/file 30)
-	echo "$SEEN"
+	see vmtool inside wait /tmp/file 30
 	measure "$1"_waits "$(of waits)" times
 	measure "$1"_worst "$(of worst_ms)" ms
 	[ "$(of waits)" -ge 3 ] || fail "$1: main has waited $(of waits) times"
 	within "$1: the longest that main waited, ms" "$(of worst_ms)" 1 "$2"
 	sched_ext_is_on
 }
-for name in heavy light light/least quota cap side; do group $name; done
+group heavy light light/least quota cap side
 echo +cpu >$ROOT/light/cgroup.subtree_control
 echo 10000 >$ROOT/heavy/cpu.weight
 echo 1 >$ROOT/light/cpu.weight

@@ -10,8 +10,7 @@ sched_ext_on --json
 inside crowd vmtool threads 60 &
 # Longer than the watchdog's 30 s, in which each task has half a millisecond of quota and needs to be run at least once.
 sleep 5
-SEEN=$(vmtool watch 60 crowd)
-echo "$SEEN"
+see vmtool watch 60 crowd
 sched_ext_is_on
 measure use "$(of crowd)" %
 measure min_runs "$(tail -n 1 /tmp/sched_ext | json min_runs)" runs

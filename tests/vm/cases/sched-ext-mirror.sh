@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-tidegate agent run --engine sched_ext >/tmp/agent 2>&1 &
-agent=$!
-agent_ext_on $agent
+agent_ext_begin
 group batch
 start batch vmtool burn
 hog=$STARTED
@@ -32,5 +30,5 @@ tidegate unset cgroup:/batch
 keeps "somebody's quota again" theirs_again
 
 tidegate agent stop
-wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
+wait $AGENT || { cat /tmp/agent; fail "the agent ended with an error"; }
 finish $hog

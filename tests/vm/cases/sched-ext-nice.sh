@@ -46,7 +46,6 @@ keep() {
 all eevdf
 sched_ext_on
 all sched_ext
-sched_ext_is_on
 sched_ext_off
 for what in half_ms_beside_sleepers two_ms_beside_sleepers two_ms_beside_long_sleepers two_ms_beside_burners five_ms_beside_burners; do
 	for part in p50 p99; do

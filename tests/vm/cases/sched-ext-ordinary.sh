@@ -25,8 +25,7 @@ all() {
 		eval "$1_hackbench_$groups=$(of ms)"
 		measure "$1_hackbench_$groups" "$(of ms)" ms
 	done
-	SEEN=$(vmtool schbench 16 4 200)
-	echo "$SEEN"
+	see vmtool schbench 16 4 200
 	eval "$1_schbench=$(of mean_us) $1_schbench_p99=$(of p99_us)"
 	measure "$1_schbench" "$(of mean_us)" us
 	measure "$1_schbench_p99" "$(of p99_us)" us
@@ -45,7 +44,6 @@ all() {
 all eevdf
 sched_ext_on
 all sched_ext
-sched_ext_is_on
 sched_ext_off
 for what in hackbench_1 hackbench_4 hackbench_8 schbench schbench_p99 build wake_p50_0 wake_p50_1 wake_p50_4 wake_p99_0 wake_p99_1 wake_p99_4; do
 	eval "ours=\$sched_ext_$what theirs=\$eevdf_$what"

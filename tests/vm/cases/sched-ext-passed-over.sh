@@ -4,8 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 120
-group many
-group few
+group many few
 cpus 4
 sched_ext_on --json --cost
 # CPUs 2 and 6 are offline: two CPUs are allowed, so each waits in the cache's queue for tasks of several CPUs.
@@ -21,7 +20,6 @@ share=$(($(usage few) - before))
 measure share_behind_1000 "$((share / 2000))" thousandths
 kill -9 $many $few
 sleep 1
-sched_ext_is_on
 sched_ext_off
 # `name runs run_ns` of the last object's programs.
 mean=$(sched_ext_fields | awk -F: '

@@ -5,7 +5,7 @@
 # needs: tidegate
 # seconds: 120
 cpus 4
-for name in main idles side soft500 other; do group $name; done
+group main idles side soft500 other
 sched_ext_on --json --gate 'cgroup:/idles cap_soft=0' --gate 'cgroup:/side class=side headroom=0%' --gate 'cgroup:/soft500 cap_soft=500‰'
 # The scheduler is in force before its gates are.
 sleep 1
@@ -38,11 +38,9 @@ sleep 0.5
 # A real-time task whose period goes over all moments between two ticks.
 vmtool realtime 50 vmtool duty 10 990 &
 drifts=$!
-SEEN=$(vmtool bound 4 soft500 500)
-echo "$SEEN"
+see vmtool bound 4 soft500 500
 measure soft500 "$(of mean)" ‰
 # The depth over 4 s, and 5 ‰ of its rate.
 within "a soft cap of 500 ‰ beside two hogs" "$(of mean)" 490 504
 finish $drifts
-sched_ext_is_on
 sched_ext_off

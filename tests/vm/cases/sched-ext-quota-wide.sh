@@ -20,15 +20,13 @@ echo 30000 >$ROOT/burst/cpu.max.burst
 
 # mean_of GROUP PERMILLE: over whole periods but for 1 ms, in which eight CPUs use 8; the bed may be 0.5 %.
 mean_of() {
-	SEEN=$(vmtool bound 2 "$1" "$2")
-	echo "$SEEN"
+	see vmtool bound 2 "$1" "$2"
 	measure "$(echo $1 | tr / _)_on_$many" "$(of mean)" ‰
 	within "the mean of $1 on $many CPUs" "$(of mean)" "$(($2 * 98 / 100))" "$(($2 * 101 / 100))"
 }
 
 for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	cpus $online
-	many=$(nproc)
 	start plain vmtool threads "$many"
 	sleep 1
 	mean_of plain 500
@@ -43,10 +41,8 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	# What was saved is spent once: any window has at most a quota, a burst, the quota of a refill that comes at once, and what the
 	# silos held.
 	sleep 0.3
-	SEEN=$(vmtool bound 2 burst 300 "$many")
-	echo "$SEEN"
+	see vmtool bound 2 burst 300 "$many"
 	measure burst_over_on_$many "$(of over_us)" us
 	within "use beyond 300 ‰ with a burst of 30 ms on $many CPUs" "$(of over_us)" 30000 "$((90000 + 5000 * many))"
 done
-sched_ext_is_on
 sched_ext_off

@@ -13,8 +13,7 @@ inside a vmtool burn &
 sleep 1
 echo "15000 50000" >$ROOT/a/cpu.max
 sleep 1
-SEEN=$(vmtool watch 10 before a)
-echo "$SEEN"
+see vmtool watch 10 before a
 sched_ext_is_on
 measure at_load_20_of_100_ms "$(of before)" %
 measure while_it_runs_15_of_50_ms "$(of a)" %
@@ -24,22 +23,19 @@ within "15 ms in 50 ms" "$(of a)" 29.85 30.15
 # Nested: the child's own quota, and two siblings that together may have more than their parent.
 group b
 echo +cpu >$ROOT/b/cgroup.subtree_control
-group b/x
-group b/y
+group b/x b/y
 echo "30000 100000" >$ROOT/b/cpu.max
 echo "10000 100000" >$ROOT/b/x/cpu.max
 inside b/x vmtool burn &
 sleep 1
-SEEN=$(vmtool watch 10 b b/x)
-echo "$SEEN"
+see vmtool watch 10 b b/x
 measure nested_10_in_30 "$(of b/x)" %
 within "10 ms nested in 30 ms" "$(of b/x)" 9.95 10.05
 echo "25000 100000" >$ROOT/b/x/cpu.max
 echo "25000 100000" >$ROOT/b/y/cpu.max
 inside b/y vmtool burn &
 sleep 1
-SEEN=$(vmtool watch 10 b b/x b/y)
-echo "$SEEN"
+see vmtool watch 10 b b/x b/y
 measure overcommitted_2x25_in_30 "$(of b)" %
 within "two of 25 ms in 30 ms" "$(of b)" 29.85 30.15
 within "one of two of 25 ms in 30 ms" "$(of b/x)" 14 16
@@ -50,8 +46,7 @@ within "one of two of 25 ms in 30 ms" "$(of b/x)" 14 16
 	sleep 0.01
 done) &
 writer=$!
-SEEN=$(vmtool watch 10 a)
-echo "$SEEN"
+see vmtool watch 10 a
 kill $writer
 measure rewritten_each_10_ms "$(of a)" %
 within "15 ms in 50 ms, rewritten" "$(of a)" 29.7 30.15

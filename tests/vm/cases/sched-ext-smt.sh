@@ -7,8 +7,7 @@
 
 # On two sockets of two cores of two threads each.
 cpus 2 4 6 8 10 12 14
-group main
-group side
+group main side
 
 # look WHAT SECONDS FILE...: who ran beside whom.
 look() {
@@ -91,5 +90,4 @@ sleep 1
 look "main pulses on two" 3 1100 /tmp/main /tmp/side
 within "main that pulses on two and shares a core, percent" "$(of main.shared)" 0 5
 finish $mains
-sched_ext_is_on
 sched_ext_off

@@ -4,7 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 60
-for name in heavy light light/all light/a light/b; do group $name; done
+group heavy light light/all light/a light/b
 echo "+cpu" >$ROOT/light/cgroup.subtree_control
 echo 1 >$ROOT/light/cpu.weight
 echo 10000 >$ROOT/light/all/cpu.weight

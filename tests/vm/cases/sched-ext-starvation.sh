@@ -5,11 +5,9 @@
 # needs: tidegate
 # seconds: 120
 sched_ext_on --json
-group heavy
-group light
+group heavy light
 echo +cpu >$ROOT/light/cgroup.subtree_control
-group light/most
-group light/least
+group light/most light/least
 echo 10000 >$ROOT/heavy/cpu.weight
 echo 1 >$ROOT/light/cpu.weight
 echo 10000 >$ROOT/light/most/cpu.weight
@@ -24,8 +22,7 @@ idle=$!
 sleep 2
 renice -n 19 -p $nice19 >/dev/null
 before=$(vmtool cpu $nice19 $idle)
-SEEN=$(vmtool watch 45 heavy light/most light/least)
-echo "$SEEN"
+see vmtool watch 45 heavy light/most light/least
 sched_ext_is_on
 after=$(vmtool cpu $nice19 $idle)
 printf '%s\n%s\n' "$before" "$after" >/tmp/ran

@@ -4,9 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 90
-group main
-group side
-group eye
+group main side eye
 # The reader is to read while main runs, too.
 sched_ext_on --gate 'cgroup:/eye latency=-20' --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
 into side vmtool count /tmp/turns &

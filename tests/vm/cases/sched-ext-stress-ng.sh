@@ -5,9 +5,7 @@
 # seconds: 1500
 # tier: long
 command -v stress-ng >/dev/null || skip "stress-ng is not installed on the host (apt-get install stress-ng)"
-group side
-group capped
-group main
+group side capped main
 
 # stress FILE: each stressor's result, a line each. Two processes of each, for 2 s; one that does not end is ended after 60 s.
 stress() {

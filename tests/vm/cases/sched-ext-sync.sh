@@ -25,5 +25,4 @@ late pipe 3000
 within "a pipe's reader beside a writer that goes on, us" "$(of mean_us)" 150 1000
 late pipe 0
 within "a pipe's reader after a writer that sleeps, us" "$(of mean_us)" 0 100
-sched_ext_is_on
 sched_ext_off

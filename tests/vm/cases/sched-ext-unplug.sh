@@ -5,8 +5,7 @@
 # needs: tidegate
 # seconds: 200
 sched_ext_on
-group a
-group b
+group a b
 # More than enough for the other CPU: the one that goes sees them wait as it idles for the last time.
 start b vmtool threads 4
 # They are parked and let go by timers that their CPU sets.
@@ -53,5 +52,4 @@ for round in 1 2 3; do
 done
 gets_on 1 "after its CPU came back"
 finish $hog
-sched_ext_is_on
 sched_ext_off

@@ -4,11 +4,7 @@
 # tier: long
 # needs: tidegate
 # seconds: 400
-group a
-group b
-group b/side
-group heavy
-group light
+group a b b/side heavy light
 
 # burn GROUP COUNT: into $HOGS.
 burn() {
@@ -42,7 +38,6 @@ echo 10000 >$ROOT/heavy/cpu.weight
 echo 300 >$ROOT/b/cpu.weight
 for online in "2" "2 4 6" "2 4 6 8 10 12 14"; do
 	cpus $online
-	many=$(nproc)
 	hints eevdf
 	sched_ext_on --gate 'cgroup:/b/side class=side headroom=20%'
 	hints sched_ext
@@ -53,14 +48,12 @@ for online in "2" "2 4 6" "2 4 6 8 10 12 14"; do
 	burn a "$many"
 	burn b "$many"
 	sleep 1
-	SEEN=$(vmtool clock 3 a b)
-	echo "$SEEN"
+	see vmtool clock 3 a b
 	measure "weight_100_of_400_on_$many" "$(of a)" %
 	within "weight 100 beside 300 on $many CPUs" "$(of a)" 24.5 25.5
 	burn b/side "$many"
 	sleep 1
-	SEEN=$(vmtool clock 3 a b b/side)
-	echo "$SEEN"
+	see vmtool clock 3 a b b/side
 	measure "beside_side_on_$many" "$(of a)" %
 	within "weight 100 beside 300 that has side work, too, on $many CPUs" "$(of a)" 24 25.5
 	finish $HOGS
@@ -70,11 +63,9 @@ for online in "2" "2 4 6" "2 4 6 8 10 12 14"; do
 	burn heavy 1
 	burn light "$many"
 	sleep 1
-	SEEN=$(vmtool clock 3 heavy light)
-	echo "$SEEN"
+	see vmtool clock 3 heavy light
 	measure "heavy_on_$many" "$(of heavy)" %
 	within "a hog that is worth more than one of $many CPUs, in CPUs" "$(awk -v x="$(of heavy)" -v n="$many" 'BEGIN { print x * n / 100 }')" 0.95 1.01
 	finish $HOGS
-	sched_ext_is_on
 	sched_ext_off
 done

@@ -3,21 +3,17 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 90
-group a
-group b
-group b/side
+group a b b/side
 sched_ext_on --gate 'cgroup:/b/side class=side headroom=20%'
 echo +cpu >$ROOT/b/cgroup.subtree_control
-group b/x
-group b/y
+group b/x b/y
 echo 300 >$ROOT/b/cpu.weight
 echo 300 >$ROOT/b/y/cpu.weight
 inside a vmtool burn &
 inside b/x vmtool burn &
 inside b/y vmtool burn &
 sleep 1
-SEEN=$(vmtool watch 5 a b b/x b/y)
-echo "$SEEN"
+see vmtool watch 5 a b b/x b/y
 measure weight_100_of_400 "$(of a)" %
 measure nested_100_of_400 "$(of b/x)" %
 within "weight 100 beside 300" "$(of a)" 24.75 25.25
@@ -27,8 +23,7 @@ within "weight 300 beside 100, nested in 300" "$(of b/y)" 55.69 56.81
 # A change while all run.
 echo 100 >$ROOT/b/cpu.weight
 sleep 1
-SEEN=$(vmtool watch 5 a b)
-echo "$SEEN"
+see vmtool watch 5 a b
 measure rewritten_100_of_200 "$(of a)" %
 within "weight 100 beside 100" "$(of a)" 49.5 50.5
 
@@ -36,8 +31,7 @@ within "weight 100 beside 100" "$(of a)" 49.5 50.5
 echo 400 >$ROOT/b/side/cpu.weight
 inside b/side vmtool burn &
 sleep 1
-SEEN=$(vmtool watch 5 a b b/side)
-echo "$SEEN"
+see vmtool watch 5 a b b/side
 measure beside_side_100_of_200 "$(of a)" %
 within "weight 100 beside 100 that has side work, too" "$(of a)" 49 50.5
 sched_ext_is_on

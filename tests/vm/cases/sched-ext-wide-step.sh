@@ -4,9 +4,7 @@
 # needs: tidegate
 # tier: long
 # seconds: 200
-group main
-group side
-group eye
+group main side eye
 # The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.
 cpus 2 4 6 8 10 12 14
 # The reader is to read while main runs, too.
@@ -34,7 +32,6 @@ steps() {
 
 for online in "4" "4 8 12"; do
 	cpus $online
-	many=$(nproc)
 	sleep 1
 	steps 10 40 35 down
 	within "time to give way on $many CPUs, main 10 to 40 %, in ms" "$took" 0 2
@@ -43,5 +40,4 @@ for online in "4" "4 8 12"; do
 	steps 80 10 55 up
 	within "time to come back on $many CPUs, main 80 to 10 %, in ms" "$took" 0 500
 done
-sched_ext_is_on
 sched_ext_off

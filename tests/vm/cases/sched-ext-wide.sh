@@ -4,8 +4,7 @@
 # needs: tidegate
 # tier: long
 # seconds: 500
-group main
-group side
+group main side
 # The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.
 cpus 2 4 6 8 10 12 14
 sched_ext_on --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
@@ -15,10 +14,8 @@ done
 # From eight on, two CPUs share a core.
 for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	cpus $online
-	many=$(nproc)
 	sleep 1.5
-	SEEN=$(vmtool clock 5 side test)
-	echo "$SEEN"
+	see vmtool clock 5 side test
 	measure "idle_alone_on_$many" "$(of idle)" %
 	within "idle with side work alone on $many CPUs" "$(of idle)" 29.5 31.5
 	for load in 30 60; do
@@ -28,8 +25,7 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 			mains="$mains $!"
 		done
 		sleep 3.5
-		SEEN=$(vmtool clock 5 main side test)
-		echo "$SEEN"
+		see vmtool clock 5 main side test
 		measure "idle_beside_${load}_on_$many" "$(of idle)" %
 		measure "side_beside_${load}_on_$many" "$(of side)" %
 		# Each alarm that is refuted costs side work some 20 ms, of which there is one now and then.
@@ -37,5 +33,4 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 		finish $mains
 	done
 done
-sched_ext_is_on
 sched_ext_off

@@ -149,9 +149,7 @@ group other
 start other vmtool burn
 other=$STARTED
 tidegate set cgroup:/other class=side headroom=20% >/dev/null
-tidegate run --side --headroom 20% --name job -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 20% --name job -- vmtool burn
 ALL="$SIDE other $BATCH $LATER $ENCODER"
 until_true 20 limited $ALL || fail "not limited: $_group: $_quota, idle $_idle"
 

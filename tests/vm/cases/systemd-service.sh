@@ -34,9 +34,7 @@ soon() {
 UNIT=$ROOT/system.slice/t-work.service
 systemctl start t-work.service
 tidegate set unit:t-work class=side headroom=20%
-tidegate run --side --headroom 20% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 20% -- vmtool burn
 safe() { held && [ "$(cat $UNIT/cpu.idle)" = 1 ] && [ "$(cut -d' ' -f1 $UNIT/cpu.max)" != max ]; }
 soon 10 safe || fail "not limited"
 
@@ -102,9 +100,7 @@ finish $side
 # The scheduler loads within the unit's restrictions, too.
 echo 'engine = "sched_ext"' >/run/tidegate/tidegate.toml
 systemctl start tidegate.service
-tidegate run --side --headroom 20% -- vmtool burn &
-side=$!
-gate_soon $side $SIDE
+run_gated side --side --headroom 20% -- vmtool burn
 enforces() { [ "$(tidegate status --json | json engine)" = sched_ext ]; }
 soon 40 enforces || fail "the scheduler does not load: $(tidegate status)"
 finish $side

@@ -7,9 +7,7 @@
 command -v cc1 >/dev/null && command -v make >/dev/null || skip "this machine has no make or cc1"
 # As systemd has them: a session's group is root's, that of the user's own systemd is beside it.
 echo "+cpu +memory" >$ROOT/cgroup.subtree_control
-group session
-group user/app
-group user/build
+group session user/app user/build
 echo "+cpu +memory" >$ROOT/user/cgroup.subtree_control
 chown -R guest $ROOT/user
 export XDG_RUNTIME_DIR=/run/of-guest

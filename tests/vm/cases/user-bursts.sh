@@ -5,9 +5,7 @@
 # needs: tidegate
 # seconds: 1200
 # As systemd has them: a session's group is root's, that of the user's own systemd is beside it.
-group session
-group user/app
-group user/build
+group session user/app user/build
 echo +cpu >$ROOT/user/cgroup.subtree_control
 chown -R guest $ROOT/user
 export XDG_RUNTIME_DIR=/run/of-guest
