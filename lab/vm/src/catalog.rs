@@ -4,10 +4,10 @@
 //! ```text
 //! # what: a side command gets its group (one line, shown in listings)
 //! # modes: precise smp
-//! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
+//! # kernels: 6.18            (optional: the series it runs on under `--kernel all`; all by default)
 //! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
 //! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
-//! # needs: tidegate          (optional; `stress-ng`, `make`, `cc1` too: this machine's program of that name; `test_cpu`: the
+//! # needs: stress-ng         (optional; this machine's program of that name, as `make`, `cc1`; `test_cpu`: the
 //!                             kernel's own test of cgroups; `deb`: two versions of the package, in /vm/deb; the test checks whether it is there)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
@@ -18,12 +18,10 @@ use crate::protocol::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The kernels' series that the suite knows, and the one that all tests run on.
+/// The kernels' series that the suite knows.
 pub const SERIES: [&str; 2] = ["6.18", "7.3"];
-/// The series that tests run on by default.
-pub const DEFAULT_SERIES: &str = SERIES[0];
 
-const PROGRAMS: [&str; 6] = ["tidegate", "stress-ng", "make", "cc1", "test_cpu", "deb"];
+const PROGRAMS: [&str; 5] = ["stress-ng", "make", "cc1", "test_cpu", "deb"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -74,7 +72,7 @@ pub struct Case {
     /// The series on which a short run leaves it out.
     pub long_on: Vec<String>,
     pub userland: Userland,
-    /// Programs that it runs, of [`PROGRAMS`].
+    /// Programs that it runs besides ours, of [`PROGRAMS`].
     pub needs: Vec<String>,
     /// The guest's own time; beyond it the test has hung.
     pub limit_s: u32,
@@ -146,8 +144,8 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         .split_whitespace()
         .map(|word| Mode::parse(word).ok_or(format!("`{word}` is no mode")))
         .collect::<Result<Vec<_>, _>>()?;
-    let kernels = field("kernels").unwrap_or(DEFAULT_SERIES);
-    let kernels: Vec<String> = kernels.split_whitespace().map(str::to_owned).collect();
+    let kernels = field("kernels").map_or(SERIES.to_vec(), |one| one.split(' ').collect());
+    let kernels: Vec<String> = kernels.into_iter().map(str::to_owned).collect();
     if let Some(odd) = kernels.iter().find(|k| !SERIES.contains(&k.as_str())) {
         return Err(format!("kernel `{odd}` is none of {SERIES:?}"));
     }
@@ -206,27 +204,25 @@ mod tests {
 
     #[test]
     fn heads_are_read() {
-        let read = case("#!/bin/sh\n# what: a thing\n# modes: precise smp\n# needs: tidegate\n# seconds: 45\necho\n").unwrap();
+        let read = case("#!/bin/sh\n# what: a thing\n# modes: precise smp\n# needs: make\n# seconds: 45\necho\n").unwrap();
         assert_eq!(
             (
                 read.what.as_str(),
                 read.modes.len(),
-                read.needs("tidegate"),
+                read.needs("make"),
                 read.limit_s
             ),
             ("a thing", 2, true, 45)
         );
         let plain = case("# what: w\n# modes: smp\n").unwrap();
-        assert_eq!((plain.limit_s, plain.kernels), (30, vec!["6.18".into()]));
-        let both = case("# what: w\n# modes: smp\n# kernels: 6.18 7.3\n").unwrap();
-        assert_eq!(
-            (both.kernels, both.long_on.len()),
-            (SERIES.map(str::to_owned).to_vec(), 0)
-        );
+        assert_eq!((plain.limit_s, plain.long_on.len()), (30, 0));
+        assert_eq!(plain.kernels, SERIES);
+        let one = case("# what: w\n# modes: smp\n# kernels: 6.18\n").unwrap();
+        assert_eq!(one.kernels, ["6.18"]);
         let long = case("# what: w\n# modes: smp\n# tier: long\n").unwrap();
         assert_eq!(long.long_on, SERIES);
-        let other = case("# what: w\n# modes: smp\n# needs: tidegate stress-ng\n").unwrap();
-        assert!(other.needs("tidegate") && other.needs("stress-ng"));
+        let other = case("# what: w\n# modes: smp\n# needs: make stress-ng\n").unwrap();
+        assert!(other.needs("make") && other.needs("stress-ng"));
         assert!(long.needs.is_empty());
         let partly = case("# what: w\n# modes: smp\n# tier: long 7.3\n").unwrap();
         assert_eq!(partly.long_on, ["7.3"]);

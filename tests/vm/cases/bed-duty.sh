@@ -1,5 +1,6 @@
 # what: the bed's own load and reader: a duty cycle of 40 % is read as 40 % and leaves 60 % idle
 # modes: precise
+# kernels: 6.18
 # seconds: 20
 group main
 inside main vmtool duty 40 10000 &

@@ -1,5 +1,6 @@
 # what: the bed reads the least idle over any second: 40 % where a load of 20 and 60 % alternates each second
 # modes: precise
+# kernels: 6.18
 # seconds: 20
 group main
 inside main vmtool wave 20 60 5000 1 16 &

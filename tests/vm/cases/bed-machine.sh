@@ -1,6 +1,5 @@
 # what: the guest is what the other tests take for granted
 # modes: precise smp
-# kernels: 6.18 7.3
 # seconds: 10
 case $MODE in precise) cpus=1 ;; *) cpus=2 ;; esac
 same "number of CPUs" "$(nproc)" $cpus

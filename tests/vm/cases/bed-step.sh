@@ -1,5 +1,6 @@
 # what: the bed reads a reaction of a known length: a quota cut 25 ms after main's step
 # modes: precise
+# kernels: 6.18
 # seconds: 20
 group main side
 echo 1 >$ROOT/side/cpu.idle

@@ -1,6 +1,5 @@
 # what: the torment of sched-ext-stress under the kernel's own scheduler: a stall that comes here too is the bed's, not ours
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long
 # seconds: 200
 stress_groups

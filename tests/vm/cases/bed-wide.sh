@@ -1,5 +1,6 @@
 # what: in wide mode CPUs under one virtual time have even turns: idle CPUs stay idle, burners have whole ones
 # modes: wide
+# kernels: 6.18
 # tier: long
 # seconds: 60
 cpus 2 8

@@ -1,8 +1,6 @@
 # what: side work alone on an idle machine gets what is due on cgroup v1, with BPF and with usage files
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 200
 . /vm/alone.sh
 v1_begin

@@ -1,7 +1,5 @@
 # what: side work alone on two, four and eight idle CPUs gets what is due, from one hog to one more than there are CPUs
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 400
 . /vm/alone.sh

@@ -1,8 +1,6 @@
 # what: side work alone on an idle machine gets what is due: one CPU or 1 − headroom, with BPF and with usage files, on v2
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 200
 . /vm/alone.sh
 hogs_get_their_due bpf 0 1

@@ -1,6 +1,6 @@
 # what: it works where the root hands no controller down, as before any service manager
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 for controller in cpu cpuset memory pids; do echo "-$controller" >$ROOT/cgroup.subtree_control; done
 [ ! -e $ROOT/test/cpu.max ] || fail "the root still hands cpu down"
 run_gated side --side --headroom 30% -- vmtool burn

@@ -1,8 +1,6 @@
 # what: a burst spends what was saved and no more; burst = max is the quota, or what the groups above leave; it follows another program's limit
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 180
 throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 

@@ -1,8 +1,6 @@
 # what: bursts of main three groups down beside fresh side work: two in a hundred are late
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 300
 group main idle
 echo 1 >$ROOT/idle/cpu.idle

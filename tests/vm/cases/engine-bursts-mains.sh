@@ -1,8 +1,6 @@
 # what: bursts of one, two and four mains with random rests beside side work on 2 CPUs: of one, two in a hundred are late
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 600
 group main other idle
 echo 1 >$ROOT/idle/cpu.idle

@@ -1,8 +1,6 @@
 # what: main's bursts beside side work, endless and fresh and under quotas, on 1 to 8 CPUs: two in a hundred are late
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 1200
 group main idle
 echo 1 >$ROOT/idle/cpu.idle

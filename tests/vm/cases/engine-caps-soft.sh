@@ -1,8 +1,6 @@
 # what: a soft cap of 200 permille: alone it takes all, beside others no more than its cap, and it yields within 20 ms; 0 takes nothing
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 180
 group main
 soft=tidegate-soft=job

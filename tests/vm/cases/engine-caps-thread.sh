@@ -1,8 +1,6 @@
 # what: one thread has a hard cap of its own; the others of its process run on, and it goes back to them
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 group main
 start main vmtool threads 2

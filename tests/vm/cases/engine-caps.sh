@@ -1,8 +1,6 @@
 # what: hard caps of 1 to 900 permille are not exceeded by a thousandth of a CPU over 10 s, and met as exactly: a hog, a group that forks, one that sleeps, each task alone
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 220
 # capped PERMILLE WHAT COMMAND...: what it uses over 10 s, in permille of a CPU.
 capped() {

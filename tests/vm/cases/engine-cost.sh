@@ -1,7 +1,7 @@
 # what: what the agent and its guardian use, with few groups and with 500 more
 # modes: precise
+# kernels: 6.18
 # tier: long
-# needs: tidegate
 # seconds: 60
 run_gated side --side --headroom 30% -- vmtool burn
 run_gated main --main -- vmtool duty 20 10000

@@ -1,8 +1,6 @@
 # what: idle by cpuset on v2: the side root's cpuset follows, goes with the last gate, and is taken off by the next agent after a death
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 40
 mkdir -p /etc/tidegate
 echo 'cpuset = "on"' >/etc/tidegate/tidegate.toml

@@ -1,8 +1,6 @@
 # what: two halves of one CPU: a loop gets in later periods what it missed while a task that rests ran
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 tidegate run --quota 50ms -- vmtool burn &
 loop=$!

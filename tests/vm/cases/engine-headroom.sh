@@ -1,7 +1,5 @@
 # what: constant main, headroom 30 %: idle is 30 % within 1 point over 10 s; side gets the rest, at least 1 %
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 120
 run_gated side --side --headroom 30% -- vmtool burn
 for load in 0 20 40 60 80; do

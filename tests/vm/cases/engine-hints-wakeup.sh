@@ -1,8 +1,6 @@
 # what: hints shorten a task's wakeup beside three hogs, and take nothing from them: shares within 1 %
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 
 # woken HINT INTERVAL_US WORK_US: a task that wakes and works beside three hogs of its own group; leaves

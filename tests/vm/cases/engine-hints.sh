@@ -1,7 +1,5 @@
 # what: hints of -20 to 19 on a command, a process and a unit's group: inherited, swept, kept over a kill of the agent, undone
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 240
 base=$(vmtool slice $$)
 measure default_slice "$base" ns

@@ -1,8 +1,6 @@
 # what: a CPU goes and comes back while side runs: side stays held, the agent goes on
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 40
 run_gated side --side --headroom 30% -- vmtool threads 2
 sleep 2

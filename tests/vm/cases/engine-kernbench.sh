@@ -2,7 +2,7 @@
 # modes: wide
 # kernels: 6.18
 # tier: long
-# needs: tidegate make cc1
+# needs: make cc1
 # seconds: 1800
 command -v cc1 >/dev/null && command -v make >/dev/null || skip "this machine has no make or cc1"
 cpus 2

@@ -1,6 +1,6 @@
 # what: kill -9 of the agent, the guardian, both: side stays held, both come back, the end leaves nothing
 # modes: smp
-# needs: tidegate
+# kernels: 6.18
 # seconds: 120
 
 not_held() { ! held; }

@@ -1,8 +1,6 @@
 # what: what each lever alone does for bursts of 6 ms beside side work of the idle class, and what short slices cost it
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 900
 # The figures of docs/decisions/turns.md; nothing is asserted but that every arm runs.
 group main idle plain

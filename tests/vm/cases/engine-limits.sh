@@ -1,8 +1,6 @@
 # what: quotas and hard caps of their own hold to a thousandth over 10 s, in any class, nested and beside a moving quota
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 110
 tidegate run --quota 30ms --period 100ms -- vmtool burn &
 quota=$!

@@ -1,8 +1,6 @@
 # what: main waits for a file lock that side work holds: the holder goes first, 10 times sooner
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 300
 group main
 PATH_OF=/tmp/lock

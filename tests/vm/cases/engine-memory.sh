@@ -1,7 +1,6 @@
 # what: memory_high of a side gate: the kernel holds it, changes take effect, and it is refused where nobody hands memory down
 # modes: precise
 # kernels: 6.18
-# needs: tidegate
 # seconds: 40
 grep -qw memory $ROOT/cgroup.controllers || fail "no memory controller"
 echo -memory >$ROOT/cgroup.subtree_control

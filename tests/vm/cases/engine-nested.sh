@@ -1,6 +1,6 @@
 # what: run inside run, and beside it; children stay in the gate
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 40
 run_gated outer --side --headroom 20% -- sh -c 'tidegate run --side -- vmtool burn & echo $! >/tmp/inner; vmtool burn & echo $! >/tmp/child; wait'
 until_true 5 [ -s /tmp/child ] || fail "the outer command did not start"

@@ -1,7 +1,5 @@
 # what: side ends while no agent lives: the next start and end leave nothing behind
 # modes: smp
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 60
 run_gated side --side --headroom 20% -- vmtool burn
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"

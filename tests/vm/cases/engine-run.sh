@@ -1,7 +1,5 @@
 # what: a side command runs in its gate: below the side root, idle class, with a quota; nothing stays afterwards
 # modes: smp
-# kernels: 6.18 7.3
-# needs: tidegate
 before=$(cat $ROOT/cgroup.subtree_control)
 run_gated side --side --headroom 30% -- vmtool burn
 until_true 5 grep -qx vmtool /proc/$side/comm || fail "the process is '$(cat /proc/$side/comm)'"

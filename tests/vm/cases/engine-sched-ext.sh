@@ -1,8 +1,6 @@
 # what: the agent with the engine sched_ext: headroom and a cap by the scheduler, copies of both in kernel files, and stop puts all back
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 200
 agent_ext_begin
 same "the engine" "$(tidegate status --json | json engine)" sched_ext

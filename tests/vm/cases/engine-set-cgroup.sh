@@ -1,8 +1,6 @@
 # what: set cgroup: holds a group that cannot move by its own quota; unset restores what stood there
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 40
 group service
 echo 200 >$ROOT/service/cpu.weight

@@ -1,8 +1,6 @@
 # what: set pid: confines a running process in place, in a threaded child; unset puts everything back
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 40
 group service
 inside service vmtool threads 3 &

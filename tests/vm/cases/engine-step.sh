@@ -1,8 +1,6 @@
 # what: main steps up: side is within 5 points of its new allowance in 20 ms; and comes back after a step down
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 60
 
 # steps FROM TO LIMIT WAY

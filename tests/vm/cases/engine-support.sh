@@ -1,7 +1,5 @@
 # what: doctor finds an enforceable headroom, leaves no group, and says of this kernel what docs/support.md says
 # modes: precise smp
-# kernels: 6.18 7.3
-# needs: tidegate
 tidegate doctor || fail "doctor says that headroom cannot be enforced: exit code $?"
 tidegate doctor --json >/tmp/doctor
 same "groups after doctor" "$(ls -d $ROOT/tidegate-* 2>/dev/null)" ""

@@ -1,7 +1,5 @@
 # what: each term on v2 as the kernel has it then: weight, idle class, quota, burst, hard and soft cap, hint, objective
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 60
 
 # started NAME FLAGS...: a sleeper in a gate of that name; GROUP is its group.

@@ -1,8 +1,6 @@
 # what: without BPF, from group usage and schedstat: on one CPU a step of main is answered within 0.6 s
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 30
 mkdir -p /etc/tidegate
 echo 'sense = "usage"' >/etc/tidegate/tidegate.toml

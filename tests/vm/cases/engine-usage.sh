@@ -1,8 +1,6 @@
 # what: without BPF, from group usage and schedstat: idle within 1 point
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 mkdir -p /etc/tidegate
 echo 'sense = "usage"' >/etc/tidegate/tidegate.toml

@@ -1,6 +1,6 @@
 # what: a user may run side work and tighten what is his; not call himself main, nor touch what is not his
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 40
 run_gated roots --side --headroom 20% -- vmtool burn
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"

@@ -1,7 +1,7 @@
 # what: varying main (20 and 60 % in turn), headroom 30 %: idle over any second
 # modes: precise
+# kernels: 6.18
 # tier: long
-# needs: tidegate
 # seconds: 60
 run_gated side --side --headroom 30% -- vmtool burn
 for half in 1 0.1; do

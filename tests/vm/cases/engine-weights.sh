@@ -1,7 +1,5 @@
 # what: two side gates share one allowance, the heavier with more of it
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 tidegate run --side --headroom 30% --weight 100 -- vmtool burn &
 light=$!
 tidegate run --side --weight 300 -- vmtool burn &

@@ -1,7 +1,6 @@
 # what: attributes user.tidegate.* of a group give it terms as they are set, changed and removed, as far as its owner may
 # modes: precise
 # kernels: 6.18
-# needs: tidegate
 # seconds: 40
 has_max() { [ "$(cat $ROOT/$1/cpu.max 2>/dev/null)" = "$2" ]; }
 has_idle() { [ "$(cat $ROOT/$1/cpu.idle 2>/dev/null)" = "$2" ]; }

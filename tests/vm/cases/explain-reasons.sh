@@ -1,6 +1,6 @@
 # what: `explain` names each limit that holds a gate back, and never `demand` for a task that never sleeps
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 150
 # The limit of the gate of a process, or of a target.
 limit() { tidegate explain "$1" --json | json limit; }

@@ -1,6 +1,6 @@
 # what: the agent is killed after every twelfth of its changes to files, from another one each day: side stays held, nothing is left
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 300
 
 values() { cat $ROOT/other/cpu.max $ROOT/other/cpu.weight $ROOT/other/cpu.idle $ROOT/other/cpu.max.burst | tr '\n' ' '; }

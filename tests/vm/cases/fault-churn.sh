@@ -1,6 +1,6 @@
 # what: groups come and go by the hundred around and in a target, and the target itself goes: nothing is mistaken or left
 # modes: smp
-# needs: tidegate
+# kernels: 6.18
 # seconds: 90
 run_gated side --side --headroom 30% --name job -- vmtool burn
 first=$(agent)

@@ -1,6 +1,6 @@
 # what: the wall clock leaps by a day, back and forth: side stays held, the agent stays, no lease expires
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 60
 run_gated side --side --headroom 30% -- vmtool burn
 sleep 2

@@ -1,6 +1,6 @@
 # what: an agent that runs and can open no file lets its lease run out: the guardian's fallback stands; with descriptors it goes on
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 90
 floor="1000 100000"
 floor() { [ "$(cat $ROOT/$SIDE/cpu.max)" = "$floor" ] && [ "$(cat $ROOT/$SIDE/cpu.idle)" = 1 ]; }

@@ -1,6 +1,6 @@
 # what: the agent is frozen by cgroup.freeze and by SIGSTOP: the fallback within the lease, and the agent goes on afterwards
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 90
 floor() { [ "$(cat $ROOT/$SIDE/cpu.max)" = "$floor" ] && [ "$(cat $ROOT/$SIDE/cpu.idle)" = 1 ]; }
 moved() { [ "$(cat $ROOT/$SIDE/cpu.max)" != "$floor" ]; }

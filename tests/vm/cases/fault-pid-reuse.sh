@@ -1,6 +1,6 @@
 # what: a process that was set dies and its number is another's at once: that one is left where it is
 # modes: precise
-# needs: tidegate
+# kernels: 6.18
 # seconds: 90
 run_gated keep --side --quiet --name keep -- sleep 1000
 again=0

@@ -1,5 +1,6 @@
 # what: shares, throttle counts and wakeup latencies of the fair class, which lab/sim/tests/kernel.txt keeps for the simulator
 # modes: precise
+# kernels: 6.18
 # tier: long
 # seconds: 200
 # Each scenario has a twin of the same name in lab/sim/tests/kernel.toml.

@@ -1,7 +1,5 @@
 # what: side work alone on two, four and eight idle CPUs has what is due under the scheduler, from one hog to one more than CPUs
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 400
 group main side

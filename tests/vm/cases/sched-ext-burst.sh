@@ -1,8 +1,6 @@
 # what: with burst = max under the sched_ext engine a bursty service is as fast as without a limit, and a hog gets no more than the quota
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 180
 # 35 ms of work, then 393 ms of rest: 8 % of a CPU, which begins everywhere in a period of 100 ms in turn.
 service() {

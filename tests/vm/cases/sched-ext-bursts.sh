@@ -1,8 +1,6 @@
 # what: main's bursts beside side work under the engine sched_ext, endless and fresh and under a quota: two in a hundred are late
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 600
 group main
 cpus 4

@@ -1,8 +1,6 @@
 # what: with a cache for each CPU, hogs are dealt out evenly, and no task is lost between the caches
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 400
 sched_ext_on --caches 2
 group a b

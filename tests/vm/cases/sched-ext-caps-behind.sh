@@ -1,8 +1,6 @@
 # what: under sched_ext a task that may leave the background does so, though hundreds of heavier background tasks wait before it
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 group soft zero
 echo 1 >$ROOT/soft/cpu.weight

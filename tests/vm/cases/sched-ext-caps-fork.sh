@@ -1,8 +1,6 @@
 # what: the sched_ext engine's caps are inherited on fork by their scope: one bucket for each task, each process, or all of the group
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group bytask byprocess bygroup
 sched_ext_on --gate "cgroup:/bytask cap_hard=100‰ cap_scope=task" \

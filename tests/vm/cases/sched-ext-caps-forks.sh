@@ -1,8 +1,6 @@
 # what: a capped group that forks does not stand still: in each second it has what it may use
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 180
 for rate in 50 200 900; do group forks$rate; done
 sched_ext_on --json --gate 'cgroup:/forks50 cap_hard=50‰' --gate 'cgroup:/forks200 cap_hard=200‰' --gate 'cgroup:/forks900 cap_hard=900‰'

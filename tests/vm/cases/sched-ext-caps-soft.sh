@@ -1,8 +1,6 @@
 # what: the sched_ext engine's soft caps: a hog at 200 ‰ gets that beside another hog and all alone, 0 only what nobody wants, both yield at once
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group soft zero other
 sched_ext_on --gate "cgroup:/soft cap_soft=200‰" --gate "cgroup:/zero cap_soft=0"

@@ -2,7 +2,6 @@
 # modes: smp
 # kernels: 6.18
 # tier: long
-# needs: tidegate
 # seconds: 120
 group bytask byprocess bygroup
 sched_ext_on --json --gate "cgroup:/bytask cap_hard=200‰ cap_scope=task" \

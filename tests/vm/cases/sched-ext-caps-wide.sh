@@ -1,8 +1,6 @@
 # what: the sched_ext engine's caps on two, four and eight CPUs: any window of hogs that join one after the other, and the mean, for each scope
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 600
 group cap200 cap500 cap900 cap1500 soft500 process100 task100 other
 # The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.

@@ -1,8 +1,6 @@
 # what: the sched_ext engine's hard caps keep a hog, a group that forks and a task that sleeps within 1 ‰ of a CPU over each second
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 300
 CAPS="10 100 200 500 900"
 set --

@@ -1,8 +1,6 @@
 # what: an agent on demand that carries sched_ext is killed, frozen, and killed together with its guardian: its guardian's next agent loads sched_ext again, a frozen one's scheduler goes on as it was told, and what nobody guards is held by the copies
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 200
 times_enabled() { cat /sys/kernel/sched_ext/enable_seq; }
 answered() { AGENT=$(agent 2>/dev/null) && [ -n "$AGENT" ]; }

@@ -1,8 +1,6 @@
 # what: whoever wakes and displaces a task on another CPU runs at once, and not when that one's slice or the tick is over
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group main side
 cpus 2 4 6

@@ -1,8 +1,6 @@
 # what: 25 ends of the scheduler by sysrq-S, a real-time task and the agent's death, loading and unloading under load: mirrors hold each time, no task is lost
 # modes: precise
 # tier: long
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 2400
 stalls=1
 case $(uname -r) in [7-9].*) stalls=0 ;; esac

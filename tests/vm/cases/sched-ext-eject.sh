@@ -1,8 +1,6 @@
 # what: an ejection by sysrq-S, by a real-time task that withholds the CPU (the dump tells our state) and by the agent's death: what is mirrored holds, status says why, sched_ext is loaded again
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 420
 # Field 41 of its stat.
 rcu_policy() { sed 's/.*) //' "/proc/$(pidof rcu_preempt rcu_sched)/stat" | cut -d' ' -f39; }

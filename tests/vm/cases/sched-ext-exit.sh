@@ -1,8 +1,6 @@
 # what: a task that exits under a cap, alone on its CPU, goes on: the kernel queues it without asking us, when the CPU has already decided to idle
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 group hard side
 sched_ext_on --gate 'cgroup:/hard cap_hard=50‰' --gate 'cgroup:/side class=side headroom=20%'

@@ -1,8 +1,6 @@
 # what: real-time tasks that take two of three CPUs do not keep a task waiting that may run on these two only: from 7.0 on the kernel's server runs it each second; before, the scheduler leaves
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group main
 

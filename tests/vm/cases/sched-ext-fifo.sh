@@ -1,8 +1,6 @@
 # what: a real-time task that takes the CPU does not keep main waiting, though throttled tasks wait: from 7.0 on the kernel's server runs main each second; before, the scheduler leaves in time, and the fair class has such a server
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 100
 group side capped main
 sched_ext_on --json --gate 'cgroup:/side class=side headroom=20%' --gate 'cgroup:/capped cap_hard=200‰'

@@ -1,7 +1,5 @@
 # what: what the sched_ext engine charges to gates is what their tasks ran, and its delays are those that tasks see
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 120
 group a b

@@ -1,7 +1,5 @@
 # what: what the headroom's timer costs at each of its passes, by CPUs on line (16 are possible), while side work waits for its share
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 300
 TRACE=/sys/kernel/tracing

@@ -1,8 +1,6 @@
 # what: headroom in the scheduler: at each row of the seed's table idle is as asked within 0.5 points over 10 s; where main takes every CPU side work has its tolerance
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 240
 group main side
 into side vmtool count /tmp/turns &

@@ -1,8 +1,6 @@
 # what: under sched_ext a hint says who runs first and not how much; nice levels and cpu.idle are kept; a task that wakes while another leaves the CPU is next
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group first plain last
 sched_ext_on --gate 'cgroup:/first latency=-20' --gate 'cgroup:/last latency=19'

@@ -1,8 +1,6 @@
 # what: who is kept waiting inside the kernel, by its weight, a quota, a cap or main, goes on and lets go of the lock that main waits for
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 200
 
 # waits_for NAME MOST_MS: main's writes to a file that GROUP's writer has locked nearly always.

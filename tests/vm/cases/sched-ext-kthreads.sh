@@ -1,7 +1,5 @@
 # what: two busy threads of the kernel's own, pinned to a CPU, leave its share to a task pinned there
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 60
 cpus 2

@@ -1,7 +1,5 @@
 # what: 1,000 limited groups, 200 of them with a hog, and a crowd in one with the least quota of all: each is held to its quota, nothing is ejected
 # modes: smp
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 240
 # tier: long
 # The hogs are threads of one process in threaded groups, so that they need little memory.

@@ -1,8 +1,6 @@
 # what: 60 hogs that share 1 ms in 1 s keep to it but for what the watchdog needs, and the scheduler is not ejected
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group crowd
 echo "1000 1000000" >$ROOT/crowd/cpu.max

@@ -1,8 +1,6 @@
 # what: a quota is a copy from the moment its gate asks for a cap, and its own again from when it does not, though its value stays
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 agent_ext_begin
 group batch

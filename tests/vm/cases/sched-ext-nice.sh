@@ -1,8 +1,6 @@
 # what: a job of nice 0 beside work of nice 19 in one group: its median under sched_ext is near EEVDF's, its p99 within 3.5 times
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 150
 group g
 

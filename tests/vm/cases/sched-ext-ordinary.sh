@@ -1,8 +1,6 @@
 # what: ordinary work takes no longer, and wakes no later, than under EEVDF: within 5 %
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 200
 
 # woken HOGS: as cyclictest, beside so many hogs.

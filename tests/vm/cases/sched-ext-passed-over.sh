@@ -1,8 +1,6 @@
 # what: 1,000 tasks that wait for other CPUs keep no CPU from the task behind them, nor does it pass over all of them at each pick
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 group many few
 cpus 4

@@ -1,8 +1,6 @@
 # what: a main task that a real-time task displaces goes on at once where background or side work runs; a soft cap beside as many hogs as CPUs is its rate
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 cpus 4
 group main idles side soft500 other

@@ -1,7 +1,5 @@
 # what: the sched_ext engine's quotas hold, by the kernel's count, for who wakes out of idle thousands of times a second, and beside a cap
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 60
 group wakes capped

@@ -1,8 +1,6 @@
 # what: cpu.max under sched_ext on two, four and eight CPUs: a quota, nested ones that together are more than their parent's, and a burst
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 600
 for name in plain nest nest/a nest/b burst; do
 	group $name

@@ -1,8 +1,6 @@
 # what: the sched_ext engine keeps cpu.max within 0.5 % over 10 s: set before and while it runs, nested, overcommitted, rewritten
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 180
 group before
 echo "20000 100000" >$ROOT/before/cpu.max

@@ -1,8 +1,7 @@
 # what: the kernel's own tests of cgroups' CPU files (tools/testing/selftests/cgroup/test_cpu.c) pass under sched_ext where they pass under EEVDF
 # modes: precise wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate test_cpu
+# needs: test_cpu
 # seconds: 600
 command -v test_cpu >/dev/null || skip "no test_cpu: set TIDEGATE_KERNEL_SOURCE to a kernel's source (apt-get install linux-source-7.3)"
 

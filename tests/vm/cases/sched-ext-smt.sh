@@ -1,7 +1,5 @@
 # what: with threads and caches: main on whole idle cores first, side work packed onto few, wakeups in their cache while it has an idle CPU
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 300
 

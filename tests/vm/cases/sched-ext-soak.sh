@@ -1,7 +1,5 @@
 # what: sched-ext-stress for as long as make soak says (TIDEGATE_SOAK_S, 30 minutes a kernel; a minute by itself), the scheduler loaded anew each round
 # modes: smp
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 4000
 # tier: long
 stress_on

@@ -1,8 +1,6 @@
 # what: a task of next to no weight runs after 10 s though it is reniced and moved between groups all the while
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 group heavy light light/all light/a light/b
 echo "+cpu" >$ROOT/light/cgroup.subtree_control

@@ -1,8 +1,6 @@
 # what: whatever weights, nice levels, policies and groups say, no task waits for more than about 10 s, and the scheduler is not ejected
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 sched_ext_on --json
 group heavy light

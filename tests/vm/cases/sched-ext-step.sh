@@ -1,8 +1,6 @@
 # what: main steps up under the scheduler: side is within 5 points of its new allowance in 2 ms; and comes back
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 90
 group main side eye
 # The reader is to read while main runs, too.

@@ -1,7 +1,6 @@
 # what: Debian's stress-ng, class scheduler: each stressor ends under sched_ext, with side work and a capped group beside it, as it does under the kernel's own scheduler
 # modes: smp
-# kernels: 6.18 7.3
-# needs: tidegate stress-ng
+# needs: stress-ng
 # seconds: 1500
 # tier: long
 command -v stress-ng >/dev/null || skip "stress-ng is not installed on the host (apt-get install stress-ng)"

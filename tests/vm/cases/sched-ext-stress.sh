@@ -1,8 +1,6 @@
 # what: tasks under all terms survive moves, stops, tracers, kills, changes of affinity, policy and group, CPU hotplug and reloads of the scheduler: none is lost or waits for ever, charges match CPU time, all counted members exist
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 400
 stress_on
 torment 6 1

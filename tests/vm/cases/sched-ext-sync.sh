@@ -1,8 +1,6 @@
 # what: a task whose waker is about to sleep displaces no equal; one that an interrupt or an ordinary wakeup wakes does
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 60
 group main
 cpus 2

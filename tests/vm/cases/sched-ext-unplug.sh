@@ -1,8 +1,6 @@
 # what: a CPU goes while tasks wait that may run on no other: they go on elsewhere, nothing hangs, and they come back under the scheduler, whose timers and kicks work there as before
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 200
 sched_ext_on
 group a b

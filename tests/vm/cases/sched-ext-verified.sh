@@ -1,8 +1,6 @@
 # what: the verifier accepts every callback for 64 CPUs with threads and caches, well below its limit, and doctor verifies the same
 # modes: precise
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 90
 
 # The verifier gives up at a million instructions.

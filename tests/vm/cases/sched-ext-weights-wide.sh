@@ -1,8 +1,6 @@
 # what: weights, side work and hints on two, four and eight CPUs; beside a task whose weight is worth more than a CPU hints still count
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 400
 group a b b/side heavy light
 

@@ -1,7 +1,5 @@
 # what: the sched_ext engine loads, and keeps cpu.weight (flat and nested), cpu.idle and nice levels within 1 %, whatever side work a group has
 # modes: precise
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 90
 group a b b/side
 sched_ext_on --gate 'cgroup:/b/side class=side headroom=20%'

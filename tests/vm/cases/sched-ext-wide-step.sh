@@ -1,7 +1,5 @@
 # what: main steps up on two and four CPUs under virtual time: side work is within 5 points of its new allowance in 2 ms, and comes back
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 200
 group main side eye

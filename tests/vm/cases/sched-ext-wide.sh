@@ -1,7 +1,5 @@
 # what: headroom on two, four and eight CPUs under virtual time: beside a main that pulses on all of them, or none, idle is as asked
 # modes: wide
-# kernels: 6.18 7.3
-# needs: tidegate
 # tier: long
 # seconds: 500
 group main side

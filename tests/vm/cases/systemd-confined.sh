@@ -1,9 +1,7 @@
 # what: side work of a unit's user stays below the unit: tasks, memory, swap, CPUs and the address filter still hold; where it cannot stay, it is refused
 # modes: smp
-# kernels: 6.18 7.3
 # tier: long 7.3
 # userland: systemd
-# needs: tidegate
 # seconds: 120
 cat >/tmp/inner <<'END'
 #!/bin/sh

@@ -1,7 +1,8 @@
 # what: an operator's day with the Debian package: a policy with a mistake, fixed, observed, tried, confirmed; work that starts later; an upgrade that keeps all limits; nothing left after the purge
 # modes: precise
+# kernels: 6.18
 # userland: systemd
-# needs: tidegate deb
+# needs: deb
 # seconds: 200
 [ -e /vm/deb/new.deb ] || skip "no package: the host has no dpkg-dev"
 # The bed's shell prefers its own applets, and has a dpkg among them; Debian's looks for its own tools by PATH.

@@ -1,9 +1,7 @@
 # what: a rule for users' slices: a user above the soft cap yields to others, and has all that nobody else wants
 # modes: smp
 # userland: systemd
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 120
 mkdir -p /etc/tidegate/tidegate.toml.d
 cat >/etc/tidegate/tidegate.toml.d/50-users.toml <<POLICY

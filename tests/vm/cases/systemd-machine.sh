@@ -1,7 +1,6 @@
 # what: a machine with systemd: up, with its bus, its own groups only, and nothing failed
 # modes: precise smp
 # userland: systemd
-# kernels: 6.18 7.3
 # tier: long 7.3
 # seconds: 120
 same "the first process" "$(cat /proc/1/comm)" systemd

@@ -1,7 +1,7 @@
 # what: the packaged service under real systemd: it starts, survives kill -9 of both and a freeze, restarts, stops, and is undone
 # modes: precise
+# kernels: 6.18
 # userland: systemd
-# needs: tidegate
 # seconds: 300
 sed 's|@PREFIX@|/usr|g' /vm/tidegate.service >/run/systemd/system/tidegate.service
 printf '[Service]\nExecStart=/usr/bin/vmtool burn\n' >/run/systemd/system/t-work.service

@@ -1,9 +1,7 @@
 # what: a unit is limited in its place; daemon-reload, neighbours and restarts leave main safe; all of it is undone
 # modes: precise
 # userland: systemd
-# kernels: 6.18 7.3
 # tier: long 7.3
-# needs: tidegate
 # seconds: 200
 printf '[Service]\nExecStart=/usr/bin/vmtool burn\n' >/run/systemd/system/t-work.service
 printf '[Service]\nExecStart=/usr/bin/vmtool burn\nCPUQuota=80%%\n' >/run/systemd/system/t-other.service

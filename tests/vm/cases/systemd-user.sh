@@ -1,8 +1,6 @@
 # what: without root side work has an agent of the user's own below the user's systemd; without that, the lowest levels
 # modes: smp
 # userland: systemd
-# kernels: 6.18 7.3
-# needs: tidegate
 # seconds: 120
 echo 'nobody:x:65534:65534::/:/bin/sh' >>/etc/passwd
 mkdir -p /run/of-nobody

@@ -1,8 +1,7 @@
 # what: without root: four builds at once beside frames and a task that wakes each millisecond
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate make cc1
+# needs: make cc1
 # seconds: 1800
 command -v cc1 >/dev/null && command -v make >/dev/null || skip "this machine has no make or cc1"
 # As systemd has them: a session's group is root's, that of the user's own systemd is beside it.

@@ -1,8 +1,6 @@
 # what: without root: bursts beside side work of the same user, in one session and below the user's own systemd
 # modes: wide
-# kernels: 6.18 7.3
 # tier: long
-# needs: tidegate
 # seconds: 1200
 # As systemd has them: a session's group is root's, that of the user's own systemd is beside it.
 group session user/app user/build

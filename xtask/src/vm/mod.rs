@@ -189,12 +189,9 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     mark_promised(repository, &mut cases)?;
     let mut lanes = lanes(&cases, options);
     let mut tally = Tally::default();
-    let mut binaries = Vec::new();
-    if cases.iter().any(|case| case.needs("tidegate")) {
-        binaries = guest_programs(repository, &options.profile)?;
-        if let Some(path) = &options.binary {
-            binaries[0].1 = path.clone();
-        }
+    let mut binaries = guest_programs(repository, &options.profile)?;
+    if let Some(path) = &options.binary {
+        binaries[0].1 = path.clone();
     }
     let packages = match cases.iter().any(|case| case.needs("deb")) {
         true => packages(repository, &binaries)?,
