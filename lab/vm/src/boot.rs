@@ -193,7 +193,7 @@ impl<'a> Watch<'a> {
                     return Step::Over;
                 }
             }
-            Err(RecvTimeoutError::Timeout) => progress.tick(),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 self.read_console();
                 return self.broken("the emulator ended before the tests did", progress);

@@ -2,125 +2,78 @@
 //! running one.
 
 use crate::protocol::{Finished, Outcome};
-use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The display of a run; the modes share it, as they run side by side.
 pub struct Progress {
-    terminal: bool,
+    /// The moving line; hidden where no terminal is.
+    bar: ProgressBar,
     /// Another program shows what goes on.
     is_silent: bool,
-    started: Instant,
-    state: Mutex<State>,
-}
-
-struct State {
     /// What each suite is doing, by its label.
-    doing: Vec<(String, String)>,
-    done: usize,
-    total: usize,
+    doing: Mutex<Vec<(String, String)>>,
 }
 
 impl Progress {
     /// Shows everything of a run of that many tests.
     pub fn new(total: usize) -> Progress {
-        let state = State {
-            doing: Vec::new(),
-            done: 0,
-            total,
-        };
-        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(total as u64).with_finish(ProgressFinish::AndClear);
+        // The template is a constant; should the crate ever refuse it, its default serves.
+        if let Ok(style) = ProgressStyle::with_template("  {pos}/{len}  {msg}  {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_secs(1));
         Progress {
-            terminal,
+            bar,
             is_silent: false,
-            started: Instant::now(),
-            state: Mutex::new(state),
+            doing: Mutex::default(),
         }
     }
 
     /// Shows nothing: the caller does.
     pub fn silent() -> Progress {
         Progress {
+            bar: ProgressBar::hidden(),
             is_silent: true,
-            terminal: false,
-            ..Progress::new(0)
+            doing: Mutex::default(),
         }
     }
 
     /// That suite has begun with something.
     pub(crate) fn doing(&self, label: &str, what: &str) {
-        let mut state = self.state();
-        state.doing.retain(|(of, _)| of != label);
-        state.doing.push((label.into(), what.into()));
-        self.show(&state);
-    }
-
-    /// So many tests run once more.
-    pub(crate) fn more(&self, tests: usize) {
-        self.state().total += tests;
-    }
-
-    pub(crate) fn tick(&self) {
-        self.show(&self.state());
-    }
-
-    /// A test has ended.
-    pub(crate) fn end(&self, label: &str, finished: &Finished) {
-        let mut state = self.state();
-        state.done += 1;
-        self.print(&line(label, finished), &state);
-    }
-
-    /// A line between the tests.
-    pub(crate) fn say(&self, text: &str) {
-        self.print(text, &self.state());
-    }
-
-    fn print(&self, text: &str, state: &State) {
-        self.clear();
-        if !self.is_silent {
-            println!("{text}");
-        }
-        self.show(state);
+        self.tell(label, Some(what));
     }
 
     /// The suite has nothing left to run.
     pub(crate) fn leave(&self, label: &str) {
-        let mut state = self.state();
-        state.doing.retain(|(of, _)| of != label);
-        self.clear();
-        self.show(&state);
+        self.tell(label, None);
     }
 
-    /// A thread that panicked while it printed has at worst left half a line.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tell(&self, label: &str, what: Option<&str>) {
+        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        doing.retain(|(of, _)| of != label);
+        doing.extend(what.map(|what| (label.to_owned(), what.to_owned())));
+        let each = doing.iter().map(|(label, what)| format!("{label}: {what}"));
+        self.bar.set_message(each.collect::<Vec<_>>().join("   "));
     }
 
-    fn show(&self, state: &State) {
-        if !self.terminal || state.doing.is_empty() {
-            return;
-        }
-        let doing: Vec<String> = state
-            .doing
-            .iter()
-            .map(|(label, what)| format!("{label}: {what}"))
-            .collect();
-        let seconds = self.started.elapsed().as_secs();
-        eprint!(
-            "\r\x1b[K  {}/{}  {}  {seconds} s",
-            state.done,
-            state.total,
-            doing.join("   ")
-        );
-        // A terminal that went away shows nothing; the run goes on.
-        let _ = std::io::stderr().flush();
+    /// So many tests run once more.
+    pub(crate) fn more(&self, tests: usize) {
+        self.bar.inc_length(tests as u64);
     }
 
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
+    /// A test has ended.
+    pub(crate) fn end(&self, label: &str, finished: &Finished) {
+        self.bar.inc(1);
+        self.say(&line(label, finished));
+    }
+
+    /// A line between the tests.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.is_silent {
+            self.bar.suspend(|| println!("{text}"));
         }
     }
 }
