@@ -20,7 +20,7 @@ use crate::gates::{Attachment, Gate, Record, free_name};
 use crate::kernel::Kernel;
 use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
-use crate::runtime::confinement::{Place, place_of};
+use crate::runtime::confinement::{Place, left_limit, place_of};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::jobserver;
 use crate::runtime::limits::{end_gates, ensure_side_root, enter};
@@ -122,7 +122,10 @@ impl Agent {
                 ApiError::new(ErrorKind::Denied, message).with_remedy("start it from outside")
             );
         }
+        let from = kernel.groups.group_of(pid).ok().flatten();
         enter(&self.runtime, &mut gate, &held, &place)?;
+        let left = from.and_then(|from| left_limit(kernel, &from, gate.record.attachment.group()));
+        gate.record.notes.extend(left);
         let reply = self.reply_of(&gates, &gate);
         let what = format!("{} work of process {pid}", gate.class());
         gates.push(gate);

@@ -18,6 +18,7 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::OwnProcesses;
+use crate::runtime::confinement::left_limit;
 use crate::runtime::limits::{
     ensure_side_root, limit_group, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
@@ -115,12 +116,13 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> ApiR
     } = held.process;
     let name = gate.record.name.clone();
     let in_place = kernel.name_below_others(&name);
+    let from = kernel.groups.group_of(pid).map_err(of_group)?;
+    let from = from.unwrap_or_else(GroupPath::root);
     let (v1_parent, v1_name) = if gate.is_limited() {
         ensure_side_root(runtime, Some(gate))?;
         (kernel.side_root(), name.clone())
     } else {
-        let at = kernel.groups.group_of(pid).map_err(of_group)?;
-        place_of_soft_cap(runtime, gate, pid, at.unwrap_or_else(GroupPath::root))?
+        place_of_soft_cap(runtime, gate, pid, from.clone())?
     };
     let in_root = v1_parent.join(&v1_name).map_err(usage)?;
     let is_of_thread = gate.record.is_of_thread();
@@ -159,6 +161,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> ApiR
     };
     write_weight(kernel, gate)?;
     gate.record.notes.extend(family.notes());
+    gate.record.notes.extend(left_limit(kernel, &from, &at));
     if !gate.is_limited() {
         gate.record
             .notes

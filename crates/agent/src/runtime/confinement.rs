@@ -40,6 +40,19 @@ pub(crate) fn place_of(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -
     Ok(Place::Below(home))
 }
 
+/// With privilege, a process that is moved leaves the limits around its group.
+pub(crate) fn left_limit(kernel: &Kernel, from: &GroupPath, to: &GroupPath) -> Option<String> {
+    let around = std::iter::successors(Some(from.clone()), GroupPath::parent);
+    let mut left = around.take_while(|group| !group.is_root() && !to.is_within(group));
+    left.find_map(|group| {
+        let limit = kernel.groups.bandwidth(&group).ok()?;
+        limit.quota_us?;
+        Some(format!(
+            "it left {group}, whose limit of {limit} no longer holds for it"
+        ))
+    })
+}
+
 /// Without privilege, a process cannot leave what an administrator limited by a gate.
 fn check_gates(kernel: &Kernel, peer: &Peer, gates: &[Gate], pid: i32) -> ApiResult<()> {
     if is_admin(peer) {

@@ -59,6 +59,26 @@ fn asking_again_wipes_nothing_that_was_set_with_privilege() {
 }
 
 #[test]
+fn root_is_told_which_limit_a_process_leaves() {
+    for kind in KINDS {
+        let bed = bed(kind);
+        let agent = bed.agent().unwrap();
+        let limited = path("/other");
+        let groups = agent.groups();
+        groups.place(&limited, SHELL).unwrap();
+        groups.place(&limited, HOG).unwrap();
+        let limit = Bandwidth::limit(3_000, 100_000);
+        groups.set_bandwidth(&limited, None, limit).unwrap();
+        let told = |notes: &[String]| notes.iter().any(|note| note.contains("it left /other, "));
+        let reply = run_as(&agent, &root(SHELL), &[("class", "side")]).unwrap();
+        assert!(told(&reply.notes), "{kind:?}: {:?}", reply.notes);
+        let notes = set(&agent, &format!("pid:{HOG}"), &[("class", "side")]).unwrap();
+        // On v2 it stays below its group.
+        assert_eq!(told(&notes), kind != Kind::V2, "{kind:?}: {notes:?}");
+    }
+}
+
+#[test]
 fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
     for kind in KINDS {
         let bed = bed(kind);
