@@ -136,11 +136,11 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let fs = tidegate_cgroup::machine(machine.roots()).map_err(MachineError::from)?;
     let engine = options.engine.unwrap_or(settings.engine.value);
     let sched_ext = supervisor(engine, &fs)?;
+    leave_gates(&Groups::new(Arc::clone(&fs), &machine), run_dir);
     let opened = Kernel::open(fs, machine, run_dir.clone(), Arc::new(SystemClock));
     let (mut kernel, report) = opened.map_err(MachineError::from)?;
     // A scheduler of our own reads slices in another way.
     kernel.has_short_turns = engine != Engine::SchedExt && KernelTypes::read().has_one_queue;
-    leave_gates(&kernel.groups, run_dir);
     report.alerts.iter().for_each(|alert| warn!("{alert}"));
     let sense = options.sense.unwrap_or(settings.sense.value);
     let (sensor, sensing_note) = sense::open(&SenseConfig::detect(), &[], &[], sense)?;

@@ -33,7 +33,7 @@ pub struct RealFs {
     kept_open_max: usize,
     /// Files of groups that were read. A file whose group has ended says so (`ENODEV`), also when
     /// another group has its name.
-    kept_open: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    kept_open: Mutex<HashMap<PathBuf, Arc<Mutex<OwnedFd>>>>,
 }
 
 type Opened<'a> = (BorrowedFd<'a>, PathBuf);
@@ -87,19 +87,31 @@ impl RealFs {
                 .unwrap_or_else(PoisonError::into_inner)
         };
         let open = kept().get(path).map(Arc::clone);
-        if let Some(fd) = open {
+        if let Some(file) = open {
+            // The kernel keeps the text for the file, and two readers would mix theirs.
+            let fd = file.lock().unwrap_or_else(PoisonError::into_inner);
             match read_all(fd.as_fd(), buffer) {
                 Err(Errno::NODEV) => drop(kept().remove(path)),
                 result => return result,
             }
         }
-        let fd = self.open(path, OFlags::RDONLY)?;
+        let fd = match self.open(path, OFlags::RDONLY) {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                drop(std::mem::take(&mut *kept()));
+                self.open(path, OFlags::RDONLY)?
+            }
+            result => result?,
+        };
         read_all(fd.as_fd(), buffer)?;
         let mut kept = kept();
+        let mut all = HashMap::new();
         if kept.len() >= self.kept_open_max {
-            kept.clear();
+            std::mem::swap(&mut *kept, &mut all);
         }
-        kept.insert(path.to_path_buf(), Arc::new(fd));
+        kept.insert(path.to_path_buf(), Arc::new(Mutex::new(fd)));
+        // The files are closed without the lock.
+        drop(kept);
+        drop(all);
         Ok(())
     }
 

@@ -185,9 +185,10 @@ fn soft_cap(runtime: &Runtime, gate: &Gate, beside: &[GroupPath]) -> (bool, u64)
             let is_above = |soft_ppt| {
                 soft_ppt == 0 || cap.soft_level_us < 0 || gate.background_cpus > A_THOUSANDTH
             };
-            (cap.terms.soft_ppt.is_some_and(is_above), 0)
+            let is_above = cap.terms.soft_ppt.is_some_and(is_above);
+            (is_above, gate.held.background_ns)
         }
-        None if runtime.sched_ext.holds() => (false, 0),
+        None if runtime.sched_ext.holds() => (false, gate.held.background_ns),
         None => {
             let control = runtime.control();
             let groups = beside.iter().chain([group]);

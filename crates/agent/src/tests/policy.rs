@@ -139,7 +139,6 @@ fn a_mistake_leaves_everything_as_it_was() {
     }
 }
 
-/// Each write of the second policy is refused once: what the first one had is there again.
 /// With an error at the operation of this number; `None` where there are not so many.
 fn apply_with_fault(bed: &Bed, agent: &Agent, nth: u64) -> Option<ApiResult<PolicyChangeView>> {
     let at = bed.fs.count() + nth;
@@ -149,6 +148,7 @@ fn apply_with_fault(bed: &Bed, agent: &Agent, nth: u64) -> Option<ApiResult<Poli
     (bed.fs.count() >= at).then_some(answer)
 }
 
+/// Each write of the second policy is refused once: what the first one had is there again.
 #[test]
 fn a_refusal_half_way_goes_back() {
     for kind in KINDS {

@@ -147,7 +147,7 @@ impl Journal {
         self.forget_own(outcomes.iter().map(|(entry, _)| entry));
         for (entry, outcome) in &outcomes {
             if entry.change.is_bandwidth()
-                && *outcome == Outcome::Restored
+                && matches!(outcome, Outcome::Restored | Outcome::NotOurs { .. })
                 && let Ok(standing) = self.groups.bandwidth(&entry.group)
             {
                 self.lower_again(&entry.group, &standing);

@@ -504,6 +504,10 @@ impl Journal {
                 continue;
             }
             let own = quota.own;
+            // Its owner may have given it another limit meanwhile.
+            if self.groups.bandwidth(group).ok() != Some(lifted(own)) {
+                continue;
+            }
             match self.groups.set_bandwidth(group, Some(lifted(own)), own) {
                 Ok(_) => quota.lifted = false,
                 Err(error) if error.is_gone() => {}

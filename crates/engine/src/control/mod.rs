@@ -77,7 +77,7 @@ pub struct Control {
     pub unusable: Unusable,
     stepped_ns: Option<u64>,
     at_tolerance_ns: u64,
-    is_at_tolerance: bool,
+    at_tolerance_since_ns: Option<u64>,
     pub sensing_error: Option<String>,
     enforced_by_sched_ext: bool,
 }
@@ -116,7 +116,7 @@ impl Control {
             unusable: Unusable::default(),
             stepped_ns: None,
             at_tolerance_ns: 0,
-            is_at_tolerance: false,
+            at_tolerance_since_ns: None,
             sensing_error: None,
             enforced_by_sched_ext: false,
         }
@@ -295,16 +295,16 @@ impl Control {
         self.late.add(now_ns, late_ns);
         self.late_ever.add(late_ns);
         self.late_max_ns = self.late_max_ns.max(late_ns);
-        let before_ns = self.stepped_ns.replace(began_ns).unwrap_or(began_ns);
-        let since_ns = began_ns.saturating_sub(before_ns);
-        if std::mem::take(&mut self.is_at_tolerance) {
-            self.at_tolerance_ns += since_ns.min(WINDOW_MAX_NS);
-        }
+        self.at_tolerance_ns = self.at_tolerance_ns(now_ns);
+        let since_ns = self.at_tolerance_since_ns.take();
         if std::mem::take(&mut self.regrouped) && sampled.is_ok() && self.last.is_some() {
             // One window is left out; what was decided last stands for one more.
+            self.at_tolerance_since_ns = since_ns.map(|_| now_ns);
             self.last = Some(now);
             return;
         }
+        let before_ns = self.stepped_ns.replace(began_ns).unwrap_or(began_ns);
+        let since_ns = began_ns.saturating_sub(before_ns);
         let is_first = self.last.is_none() && sampled.is_ok();
         let mut sample = match sampled {
             Ok(()) => {
@@ -346,15 +346,15 @@ impl Control {
         self.quotas
             .step(now_ns, &decision, keeps_idle, &self.window, cpus, apply);
         let is_at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
-        self.is_at_tolerance =
+        let is_at_tolerance =
             self.quotas.holds_at_floor() || is_at_floor && !self.quotas.is_free(keeps_idle);
+        self.at_tolerance_since_ns = is_at_tolerance.then_some(now_ns);
     }
 
     /// How long side work was limited to its tolerance.
     pub fn at_tolerance_ns(&self, now_ns: u64) -> u64 {
-        let stepped_ns = self.stepped_ns.filter(|_| self.is_at_tolerance);
-        let since_ns = stepped_ns.map_or(0, |stepped_ns| now_ns.saturating_sub(stepped_ns));
-        self.at_tolerance_ns + since_ns.min(WINDOW_MAX_NS)
+        let since_ns = self.at_tolerance_since_ns.unwrap_or(now_ns);
+        self.at_tolerance_ns + now_ns.saturating_sub(since_ns).min(WINDOW_MAX_NS)
     }
 
     fn estimate(&mut self, sample: &HeadroomSample) {

@@ -104,7 +104,7 @@ fn an_engine_that_this_kernel_lacks_is_refused_with_its_remedy() {
     ] {
         let output = instance.output(words);
         let said = stderr(&output) + &stdout(&output);
-        ends_with(&output, if words.len() == 4 { 1 } else { 0 });
+        ends_with(&output, if words.len() == 4 { 4 } else { 0 });
         assert!(said.contains("agent: sched_ext: kernel "), "{said}");
         assert!(said.contains("engine = cgroup"), "{said}");
     }
