@@ -144,7 +144,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         .split_whitespace()
         .map(|word| Mode::parse(word).ok_or(format!("`{word}` is no mode")))
         .collect::<Result<Vec<_>, _>>()?;
-    let kernels = field("kernels").map_or(SERIES.to_vec(), |one| one.split(' ').collect());
+    let kernels = field("kernels").map_or(SERIES.to_vec(), |one| one.split_whitespace().collect());
     let kernels: Vec<String> = kernels.into_iter().map(str::to_owned).collect();
     if let Some(odd) = kernels.iter().find(|k| !SERIES.contains(&k.as_str())) {
         return Err(format!("kernel `{odd}` is none of {SERIES:?}"));

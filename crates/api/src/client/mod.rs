@@ -287,8 +287,8 @@ impl Client {
     }
 }
 
-/// For a program between the agent and others: asks the agent at `socket`: its answer as it comes, whatever its status. `last_event` is the
-/// header `Last-Event-ID` of a stream.
+/// For a program between the agent and others: the answer of the agent at `socket` as it comes,
+/// whatever its status. `last_event` is the header `Last-Event-ID` of a stream.
 pub async fn pass_on(
     socket: &Path,
     path_and_query: &str,

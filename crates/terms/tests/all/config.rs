@@ -312,6 +312,13 @@ proptest! {
     }
 
     #[test]
+    fn no_text_panics(text in any::<String>()) {
+        let raw = RawTerm { text, source: Source::RunFlag };
+        Term::ALL.iter().for_each(|term| drop(term.check(&raw)));
+        Setting::ALL.iter().for_each(|setting| drop(setting.check(&raw)));
+    }
+
+    #[test]
     fn resolved_terms_survive_their_own_text(ppm in 1_u32..=1_000_000, weight in 1_u32..=10_000, seconds in 1_u32..=3600) {
         let share = tidegate_terms::Share::from_ppm(ppm).unwrap();
         let config = Config::default();

@@ -31,7 +31,7 @@ pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
         "tolerance",
         Now::Yes,
         format!(
-            "the quota is never below it; minimum: {least_pct:.2} % of this machine (0.01 CPUs)"
+            "the quota is never below it; minimum: {least_pct:.3} % of this machine (0.01 CPUs)"
         ),
         None,
     )
