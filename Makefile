@@ -1,4 +1,5 @@
-# The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
+# The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists
+# the rest.
 
 .DEFAULT_GOAL := help
 .PHONY: help setup-build setup-demo setup-test build lab demo test lint format incident vm kube kube-node kube-scale kube-cost image chart fuzz soak bench cost results picture release install uninstall install-lab uninstall-lab install-kube uninstall-kube deb clean

@@ -1,7 +1,8 @@
 #!/bin/bash
-# What the agent costs on this machine, as root: its CPU and its memory over SECONDS_EACH (10) at each of POINTS (1 50 500 5000),
-# first with one side gate at work beside so many other cgroups with a process in each, then with so many side gates beside
-# GROUPS_BESIDE (500) others. Read from /proc, not from the agent's own account. CSV=FILE keeps the figures.
+# What the agent costs on this machine, as root: its CPU and its memory over SECONDS_EACH (10) at
+# each of POINTS (1 50 500 5000), first with one side gate at work beside so many other cgroups with
+# a process in each, then with so many side gates beside GROUPS_BESIDE (500) others. Read from
+# /proc, not from the agent's own account. CSV=FILE keeps the figures.
 # About four minutes; ends with how many of its groups are left, which must be none.
 set -eu
 
@@ -48,7 +49,8 @@ finish() {
 	disown -a
 	shrink 0
 	rmdir "$others" 2>/dev/null
-	# Killed side commands have the tolerance to die on, which takes long on a full machine: so the worker gets more for all.
+	# Killed side commands have the tolerance to die on, which takes long on a full machine: so the
+	# worker gets more for all.
 	"$tidegate" set gate:worker tolerance=50% >/dev/null
 	kill -9 "${pids[@]:1}" 2>/dev/null
 	until_few "$side" 1

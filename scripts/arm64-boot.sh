@@ -1,7 +1,9 @@
 #!/bin/sh
-# Boots an emulated arm64 machine with an arm64 tidegate: side work gets the idle class and a quota, BPF senses, status answers,
-# and the sched_ext engine starts and stops. Usage: scripts/arm64-boot.sh KERNEL.deb BUSYBOX.deb, the arm64 packages
-# linux-image-*-cloud-arm64 or linux-binary-* (with sched_ext) and busybox-static. Variable: BINARY (target/aarch64-unknown-linux-gnu/dist/tidegate).
+# Boots an emulated arm64 machine with an arm64 tidegate: side work gets the idle class and a quota,
+# BPF senses, status answers, and the sched_ext engine starts and stops. Usage:
+# scripts/arm64-boot.sh KERNEL.deb BUSYBOX.deb, the arm64 packages linux-image-*-cloud-arm64 or
+# linux-binary-* (with sched_ext) and busybox-static. Variable: BINARY
+# (target/aarch64-unknown-linux-gnu/dist/tidegate).
 set -eu
 BINARY=${BINARY:-target/aarch64-unknown-linux-gnu/dist/tidegate}
 [ $# = 2 ] || { echo "tidegate: arm64-boot: two packages are needed: scripts/arm64-boot.sh KERNEL.deb BUSYBOX.deb" >&2; exit 2; }

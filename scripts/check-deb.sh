@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks the packages: two builds give the same bytes, lintian finds no error, and they have the files of `make install`,
-# `make install-lab` and `make install-kube`. Usage: scripts/check-deb.sh [BINARY], beside BINARY-lab and BINARY-kube. Ends with "N passed, N failed, N skipped".
+# Checks the packages: two builds give the same bytes, lintian finds no error, and they have the
+# files of `make install`, `make install-lab` and `make install-kube`. Usage: scripts/check-deb.sh
+# [BINARY], beside BINARY-lab and BINARY-kube. Ends with "N passed, N failed, N skipped".
 set -eu
 binary=${1:-target/release/tidegate}
 work=$(mktemp -d)

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Makes PACKAGE-dbgsym: the debug symbols of a binary, where gdb, perf and backtraces look for them (by build ID).
-# Usage: scripts/dbgsym.sh PACKAGE VERSION BINARY. Variables: COMPRESS (xz; none is quick), OUT (target/deb), SOURCE_DATE_EPOCH.
+# Makes PACKAGE-dbgsym: the debug symbols of a binary, where gdb, perf and backtraces look for them
+# (by build ID).
+# Usage: scripts/dbgsym.sh PACKAGE VERSION BINARY. Variables: COMPRESS (xz; none is quick), OUT
+# (target/deb), SOURCE_DATE_EPOCH.
 set -eu
 umask 022
 package=$1 version=$2 binary=$3

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes the Debian packages tidegate, tidegate-lab and tidegate-kube: the files of `make install`, `make install-lab` and
-# `make install-kube`, and the control files of packaging/debian. The same commit and the same binaries give the same bytes.
-# Variables: BINARY (target/release/tidegate), LAB and KUBE (its name with -lab and -kube; empty: no such package), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb), DBGSYM (no; yes
-# also makes the packages of debug symbols).
+# Makes the Debian packages tidegate, tidegate-lab and tidegate-kube: the files of `make install`,
+# `make install-lab` and `make install-kube`, and the control files of packaging/debian. The same
+# commit and the same binaries give the same bytes.
+# Variables: BINARY (target/release/tidegate), LAB and KUBE (its name with -lab and -kube; empty: no
+# such package), VERSION (Cargo.toml's), COMPRESS (xz; none is quick), OUT (target/deb), DBGSYM (no;
+# yes also makes the packages of debug symbols).
 set -eu
 umask 022
 BINARY=${BINARY:-target/release/tidegate}

@@ -1,7 +1,8 @@
 #!/bin/sh
-# A container image of tidegate and tidegate-kube as an OCI tarball, without a daemon: image.sh FOLDER OUT
-# FOLDER has the two programs. The same programs give the same bytes. Load it with `ctr -n k8s.io images import OUT`,
-# `podman load -i OUT` or `skopeo copy oci-archive:OUT docker://...`.
+# A container image of tidegate and tidegate-kube as an OCI tarball, without a daemon.
+# Usage: image.sh FOLDER OUT. FOLDER has the two programs. The same programs give the same bytes.
+# Load it with `ctr -n k8s.io images import OUT`, `podman load -i OUT` or
+# `skopeo copy oci-archive:OUT docker://...`.
 set -eu
 
 programs=$1

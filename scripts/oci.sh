@@ -1,6 +1,7 @@
 #!/bin/sh
-# A container image of a folder as an OCI tarball, without a daemon: oci.sh ROOT NAME:VERSION ENTRYPOINT OUT
-# The same files give the same bytes. ENTRYPOINT is one word.
+# A container image of a folder as an OCI tarball, without a daemon.
+# Usage: oci.sh ROOT NAME:VERSION ENTRYPOINT OUT. ENTRYPOINT is one word. The same files give the
+# same bytes.
 set -eu
 
 root=$1 name=$2 entrypoint=$3 out=$4

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Records docs/tour.svg (make picture): side work under 30 % headroom next to a server, in top and explain, as a terminal shows them.
+# Records docs/tour.svg (make picture): side work under 30 % headroom next to a server, in top and
+# explain, as a terminal shows them.
 # As root; needs asciinema, stress-ng, and svg-term-cli of npm.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the files of a release in target/release-VERSION, and SHA256SUMS over them (make release). The same commit and the same
-# compiler give the same bytes.
+# Makes the files of a release in target/release-VERSION, and SHA256SUMS over them (make release).
+# The same commit and the same compiler give the same bytes.
 set -eu
 umask 022
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)

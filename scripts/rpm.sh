@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the RPM package tidegate: the files of `make install`. The same commit and binary give the same bytes.
+# Makes the RPM package tidegate: the files of `make install`. The same commit and binary give the
+# same bytes.
 # Variables: BINARY (target/release/tidegate), OUT (target/rpm).
 set -eu
 umask 022

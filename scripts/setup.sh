@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the build needs, and with the argument `demo` or `test` what the tour or the tests need as well. Debian and Ubuntu names.
+# Installs what the build needs, and with the argument `demo` or `test` what the tour or the tests
+# need as well. Debian and Ubuntu names.
 # Missing packages are installed for root and named for another user. Fast when nothing is missing.
 set -eu
 
@@ -42,7 +43,8 @@ install() {
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# The page in a browser draws with a package of npm, and its tests drive a browser with another. A build without npm leaves the page out.
+# The page in a browser draws with a package of npm, and its tests drive a browser with another. A
+# build without npm leaves the page out.
 page() {
 	command -v npm >/dev/null 2>&1 || return 0
 	npm ci --prefix web --ignore-scripts --no-audit --no-fund --silent "$@" ||

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The failure contract for hours, as root: the injectors of `make test` in their long form, round after round, and a table of
-# what was injected how often and what broke; then the sched_ext engine under stress in the virtual machine, on both kernels. One
-# round is more than 20,000 faults; a soak is at least one. docs/failure-contract.md says what is promised.
+# The failure contract for hours, as root: the injectors of `make test` in their long form, round
+# after round, and a table of what was injected how often and what broke; then the sched_ext engine
+# under stress in the virtual machine, on both kernels. One round is more than 20,000 faults; a soak
+# is at least one. docs/failure-contract.md says what is promised.
 #
 #   HOURS=2 scripts/soak.sh          VM=no leaves the virtual machine out; KILLS=200 random kills of each kind (50);
 #                                    EXT_S=600 seconds of sched-ext-soak a kernel (1800, at most 3600), once;
@@ -55,7 +56,8 @@ round() {
 	[ "${VM:-yes}" = no ] || part lab cargo test --package tidegate-lab --test all -- --ignored
 }
 
-# The sched_ext engine tormented on two emulated CPUs: tests/vm/cases/sched-ext-soak.sh. A kernel's boot and its last round come on top.
+# The sched_ext engine tormented on two emulated CPUs: tests/vm/cases/sched-ext-soak.sh. A kernel's
+# boot and its last round come on top.
 sched_ext() {
 	local seconds=${EXT_S:-1800} kernel
 	[ "${HOURS:-}" != 0 ] || seconds=${EXT_S:-60}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a tool of scripts/tools.txt, or one of PATH: scripts/tool.sh NAME ARGUMENT... Exit code 77: it is not installed.
+# Runs a tool of scripts/tools.txt, or one of PATH: scripts/tool.sh NAME ARGUMENT... Exit code 77:
+# it is not installed.
 name=$1
 shift
 tool=.cache/tools/bin/$name

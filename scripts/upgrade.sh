@@ -1,6 +1,7 @@
 #!/bin/bash
-# Two builds of tidegate after one another, as at an upgrade and its undoing: each takes over what the other left, and no look from outside
-# finds a gate without its limits. Usage, as root: scripts/upgrade.sh OLD [NEW], two commands (NEW: target/release/tidegate).
+# Two builds of tidegate after one another, as at an upgrade and its undoing: each takes over what
+# the other left, and no look from outside finds a gate without its limits. Usage, as root:
+# scripts/upgrade.sh OLD [NEW], two commands (NEW: target/release/tidegate).
 set -eu
 old=$(realpath "$1")
 new=$(realpath "${2:-target/release/tidegate}")

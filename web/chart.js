@@ -1,4 +1,5 @@
-// What all plots by uPlot have in common: colours of the style sheet, axes, and how areas and lines are drawn.
+// What all plots by uPlot have in common: colours of the style sheet, axes, and how areas and lines
+// are drawn.
 
 const FONT = '12px system-ui, sans-serif';
 

@@ -19,7 +19,8 @@ export function setText(node, text) {
 }
 
 /**
- * Keeps the children of `parent` to a list. Nodes are kept by key, so that a focused link stays focused while figures change:
+ * Keeps the children of `parent` to a list. Nodes are kept by key, so that a focused link stays
+ * focused while figures change:
  * `make(item)` gives `{node, update(item)}`.
  */
 export function keyed(parent, key, make) {

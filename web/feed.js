@@ -73,8 +73,8 @@ export async function follow() {
 }
 
 /**
- * One stream, to its end. It is read by `fetch`: an `EventSource` has to know every kind of event beforehand, and gives up for
- * good where an answer is an error, as it is while there is no agent.
+ * One stream, to its end. It is read by `fetch`: an `EventSource` has to know every kind of event
+ * beforehand, and gives up for good where an answer is an error, as it is while there is no agent.
  */
 async function connection() {
   const abort = new AbortController();

@@ -1,4 +1,5 @@
-// One gate: the sum that leads from the machine's capacity to what the gate may use, and what binds.
+// One gate: the sum that leads from the machine's capacity to what the gate may use, and what
+// binds.
 
 import { badge, cpus, h, keyed, percent, row, setText, span, table } from './dom.js';
 import { ask, feed } from './feed.js';

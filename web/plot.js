@@ -14,9 +14,10 @@ export const RANGES = [[300, '5 min'], [900, '15 min'], [3600, '1 hour']];
 export const range = { seconds: 3600, isChosen: false };
 
 /**
- * A plot. Each of `series` has a `label`, a `tone` (a colour of the style sheet), `height(point)` to draw at, and `value(point)` to
- * tell; `line` draws it as a line over the areas. They are drawn in their order, so that of areas on top of each other the
- * highest comes first. The legend has them from the lowest on, and then the lines.
+ * A plot. Each of `series` has a `label`, a `tone` (a colour of the style sheet), `height(point)`
+ * to draw at, and `value(point)` to tell; `line` draws it as a line over the areas. They are drawn
+ * in their order, so that of areas on top of each other the highest comes first. The legend has
+ * them from the lowest on, and then the lines.
  */
 export function plot({ title, unit, digits, series, top }) {
   const holder = h('div.canvas', { role: 'img', 'aria-label': `${title}; the table below has the figures` });

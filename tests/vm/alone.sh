@@ -1,7 +1,7 @@
 # Side work on an otherwise idle machine, on cgroup v2 and v1: for tests that say `. /vm/alone.sh`.
 
-# reading PID...: uptime, how long everything ran (without the threads of the kernel where that cannot be told), and how long these
-# ran, in s, ns, ns. By one process: each is a burst of main.
+# reading PID...: uptime, how long everything ran (without the threads of the kernel where that
+# cannot be told), and how long these ran, in s, ns, ns. By one process: each is a burst of main.
 reading() {
 	_files=$(printf '/proc/%s/schedstat ' "$@")
 	[ -e /tmp/v1/cpuacct.usage ] && _all=/tmp/v1/cpuacct.usage || _all=$(echo $ROOT/*/cpu.stat)
@@ -15,9 +15,9 @@ reading() {
 	' /proc/uptime $_all $_files
 }
 
-# hogs_get_their_due SENSE HEADROOM_PERCENT HOGS [LEAST_PERCENT]: so many gates of side work on an otherwise idle machine have,
-# over 20 s, at least 98 % (or LEAST_PERCENT) of the CPU that the headroom and everything else leave them, and no alert of
-# unusable samples.
+# hogs_get_their_due SENSE HEADROOM_PERCENT HOGS [LEAST_PERCENT]: so many gates of side work on an
+# otherwise idle machine have, over 20 s, at least 98 % (or LEAST_PERCENT) of the CPU that the
+# headroom and everything else leave them, and no alert of unusable samples.
 hogs_get_their_due() {
 	tidegate agent run --sense "$1" >/tmp/agent 2>&1 &
 	_agent=$!
@@ -48,7 +48,8 @@ hogs_get_their_due() {
 	finish $_agent
 }
 
-# v1_begin: the cpu controllers move to a v1 hierarchy of their own, as on machines that were set up long ago.
+# v1_begin: the cpu controllers move to a v1 hierarchy of their own, as on machines that were set up
+# long ago.
 v1_begin() {
 	find $ROOT -depth -name cgroup.subtree_control | while read -r _file; do
 		for _name in cpuset cpu; do echo -$_name >"$_file" || true; done

@@ -1,10 +1,12 @@
-# What every guest test has at hand; sourced before the test. `set -eu` holds: a command that fails ends the test.
+# What every guest test has at hand; sourced before the test. `set -eu` holds: a command that fails
+# ends the test.
 set -eu
 ROOT=/sys/fs/cgroup
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 
-# now: hundredths of a second since the start, in $NOW. It starts no process, since a test that waits asks often.
+# now: hundredths of a second since the start, in $NOW. It starts no process, since a test that
+# waits asks often.
 now() { read -r NOW _ </proc/uptime && NOW=${NOW%.*}${NOW#*.}; }
 
 # fail WORDS: the test fails, with the reason on one line.
@@ -31,7 +33,8 @@ within() {
 	awk -v x="$2" -v a="$3" -v b="$4" 'BEGIN { exit !(x != "" && x >= a && x <= b) }' || fail "$1 is '$2', not within $3..$4"
 }
 
-# until_true SECONDS COMMAND...: waits for it to succeed. Often at first, then less: a look takes milliseconds of the one CPU.
+# until_true SECONDS COMMAND...: waits for it to succeed. Often at first, then less: a look takes
+# milliseconds of the one CPU.
 until_true() {
 	now
 	_end=$((NOW + $1 * 100))
@@ -50,7 +53,8 @@ group() { (cd $ROOT && mkdir -p "$@"); }
 # inside GROUP COMMAND...: runs it in that group, in the foreground.
 inside() { (into "$@"); }
 
-# into GROUP COMMAND...: the same in place of this shell: `into a vmtool burn &` leaves the command's own PID in $!.
+# into GROUP COMMAND...: the same in place of this shell: `into a vmtool burn &` leaves the
+# command's own PID in $!.
 into() {
 	_group=$1
 	shift
@@ -72,11 +76,12 @@ see() {
 	echo "$SEEN"
 }
 
-# of KEY: that key of the last `vmtool watch` or `floor` line in $SEEN ("idle=30.00 a=1.00 ...", percent of the machine).
+# of KEY: that key of the last `vmtool watch` or `floor` line in $SEEN ("idle=30.00 a=1.00 ...",
+# percent of the machine).
 of() { echo "$SEEN" | tr ' ' '\n' | sed -n "s|^$1=||p"; }
 
-# reaction FILE STEP_NS LIMIT_PERCENT WAY: ms from the step to the first moment after which the next 100 ms of side
-# stay below the limit (or above it, for a step down).
+# reaction FILE STEP_NS LIMIT_PERCENT WAY: ms from the step to the first moment after which the next
+# 100 ms of side stay below the limit (or above it, for a step down).
 reaction() {
 	awk -v t0="$2" -v limit="$3" -v way="$4" '
 		{ t[NR] = $1 / 1e6; u[NR] = $2 / 1e3 }
@@ -91,8 +96,9 @@ reaction() {
 		}' "$1"
 }
 
-# excess FILE STEP_NS NEW_PERCENT FREE_PERCENT: the same as a length of time without a window's blur: the most that side
-# had beyond its new allowance at any time in the next half second, in ms of taking all that main left free.
+# excess FILE STEP_NS NEW_PERCENT FREE_PERCENT: the same as a length of time without a window's
+# blur: the most that side had beyond its new allowance at any time in the next half second, in ms
+# of taking all that main left free.
 excess() {
 	awk -v t0="$2" -v new="$3" -v free="$4" '
 		$1 < t0 { t = $1; u = $2; next }
@@ -104,8 +110,8 @@ excess() {
 		END { printf "%.1f", most / ((free - new) / 100) }' "$1"
 }
 
-# gives_way FROM TO LIMIT NEW FREE MS EXCESS_MS: main steps up by the test's own `steps`: side is at LIMIT within MS, and its
-# excess over NEW of FREE is at most EXCESS_MS.
+# gives_way FROM TO LIMIT NEW FREE MS EXCESS_MS: main steps up by the test's own `steps`: side is at
+# LIMIT within MS, and its excess over NEW of FREE is at most EXCESS_MS.
 gives_way() {
 	steps "$1" "$2" "$3" down
 	within "time to give way, main $1 to $2 %, in ms" "$took" 0 "$6"
@@ -114,8 +120,9 @@ gives_way() {
 	within "excess after main's step from $1 to $2 %, in ms" "$late" 0 "$7"
 }
 
-# cpus NUMBER...: in wide mode, CPU 0 and these are on line, and no others. CPUs 0 and 2 are threads of a core, as are 4 and 6
-# of the next; 8, 10, 12 and 14 are the same on the other socket, with a cache of their own. How many are on line is $many.
+# cpus NUMBER...: in wide mode, CPU 0 and these are on line, and no others. CPUs 0 and 2 are threads
+# of a core, as are 4 and 6 of the next; 8, 10, 12 and 14 are the same on the other socket, with a
+# cache of their own. How many are on line is $many.
 cpus() {
 	for _cpu in 2 4 6 8 10 12 14; do
 		case " $* " in *" $_cpu "*) _on=1 ;; *) _on=0 ;; esac
@@ -131,8 +138,9 @@ MAIN=tidegate-main
 # cgroup_of PID
 cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }
 
-# seen SECONDS GROUP...: reads the machine once the shell's own commands are over, the start of what reads it included. Each of
-# those is a burst of main that takes the one CPU whole, so the engine cuts for it and gives back over half a second.
+# seen SECONDS GROUP...: reads the machine once the shell's own commands are over, the start of what
+# reads it included. Each of those is a burst of main that takes the one CPU whole, so the engine
+# cuts for it and gives back over half a second.
 seen() {
 	see vmtool settled "$@"
 }
@@ -154,13 +162,15 @@ held() {
 
 gone() { [ -z "$(ls -d $ROOT/tidegate-* 2>/dev/null)" ] && [ -z "$(ours)" ]; }
 
-# gone_soon [PID...]: these, the last gates, are ended: the agent leaves and takes everything with it.
+# gone_soon [PID...]: these, the last gates, are ended: the agent leaves and takes everything with
+# it.
 gone_soon() {
 	finish "$@"
 	until_true 10 gone || fail "left behind: groups '$(ls -d $ROOT/tidegate-* 2>/dev/null | tr '\n' ' ')', processes '$(ours)'"
 }
 
-# gate PID CLASS_GROUP: that process is in a gate below CLASS_GROUP within 20 s (real time in smp mode, where a busy host makes all slow).
+# gate PID CLASS_GROUP: that process is in a gate below CLASS_GROUP within 20 s (real time in smp
+# mode, where a busy host makes all slow).
 in_gate() {
 	cgroup_of "$1" | grep -q "^/$2/."
 }
@@ -168,7 +178,8 @@ gate_soon() {
 	until_true 20 in_gate "$1" "$2" || fail "process $1 is in '$(cgroup_of "$1")', not below /$2"
 }
 
-# run_gated NAME WORDS...: `tidegate run WORDS` in the background, until it is in its gate; its process is in the variable NAME.
+# run_gated NAME WORDS...: `tidegate run WORDS` in the background, until it is in its gate; its
+# process is in the variable NAME.
 run_gated() {
 	_gated=$1
 	shift
@@ -185,8 +196,8 @@ finish() {
 
 # What follows is for bursts of main beside side work.
 
-# side_work KIND WORDS...: starts it with WORDS, and gives it 2 s. `fresh` is two tasks a CPU that work 2 ms and rest 3, anything
-# else an endless one a CPU.
+# side_work KIND WORDS...: starts it with WORDS, and gives it 2 s. `fresh` is two tasks a CPU that
+# work 2 ms and rest 3, anything else an endless one a CPU.
 side_work() {
 	case $1 in
 	fresh) _tasks=$(($(nproc) * 2)) _work="duty 40 5000" ;;
@@ -222,11 +233,12 @@ sources() {
 	}' >"$1/unit.c"
 }
 
-# bursts_of GROUP MS: what a main in GROUP needs for bursts of MS in 4 s, with rests of four times that, into $SEEN.
+# bursts_of GROUP MS: what a main in GROUP needs for bursts of MS in 4 s, with rests of four times
+# that, into $SEEN.
 bursts_of() { SEEN=$(inside "$1" vmtool wake 4 $(($2 * 4000)) $(($2 * 1000))); }
 
-# bursts_at_random MS GROUP...: the same of mains that rest for random times, one in each GROUP, at once: the
-# sums over them and the highest percentiles.
+# bursts_at_random MS GROUP...: the same of mains that rest for random times, one in each GROUP, at
+# once: the sums over them and the highest percentiles.
 bursts_at_random() {
 	_us=$(($1 * 1000))
 	shift
@@ -250,7 +262,8 @@ bursts_seen() {
 	measure "$1_late" "$(awk -v late="$(of done_late)" -v all="$(of wakes)" 'BEGIN { printf "%.1f", 100 * late / all }')" %
 }
 
-# few_are_late WHAT: notes in $MANY_LATE where more than two in a hundred are. The rows after it are still measured.
+# few_are_late WHAT: notes in $MANY_LATE where more than two in a hundred are. The rows after it are
+# still measured.
 MANY_LATE=
 few_are_late() {
 	[ "$(($(of done_late) * 50))" -le "$(of wakes)" ] ||
@@ -272,7 +285,8 @@ sched_ext_is_on() {
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 }
 
-# sched_ext_on ARGUMENTS: loads the scheduler, without an agent (crates/agent/examples/scheduler.rs), and waits until it is in force;
+# sched_ext_on ARGUMENTS: loads the scheduler, without an agent
+# (crates/agent/examples/scheduler.rs), and waits until it is in force;
 # its words go to /tmp/sched_ext.
 sched_ext_on() {
 	scheduler "$@" >/tmp/sched_ext 2>&1 &
@@ -292,7 +306,8 @@ sched_ext_off() {
 	same "the state of sched_ext" "$(sched_ext_state)" disabled
 }
 
-# disturb HOG SLEEPER: affinity, stops and moves between the groups a and b, nice levels and weights; both must live through it.
+# disturb HOG SLEEPER: affinity, stops and moves between the groups a and b, nice levels and
+# weights; both must live through it.
 disturb() {
 	for round in 1 2 3 4 5 6; do
 		taskset -p 1 "$1" >/dev/null
@@ -313,7 +328,8 @@ disturb() {
 	alive "$2" || fail "the sleeper is lost"
 }
 
-# agent_ext_on AGENT: waits until that agent has its scheduler in force. The kernel checks the programs for a while, so look seldom.
+# agent_ext_on AGENT: waits until that agent has its scheduler in force. The kernel checks the
+# programs for a while, so look seldom.
 agent_ext_on() {
 	while [ "$(sched_ext_state)" != enabled ]; do
 		alive "$1" || { cat /tmp/agent; fail "the agent did not start"; }
@@ -346,7 +362,8 @@ eject_work() {
 	until_true 20 [ -s /tmp/capped ]
 }
 
-# Side work has a quota. (Its idle class it may leave for a while: cgroup lets it have its tolerance on a full machine.)
+# Side work has a quota. (Its idle class it may leave for a while: cgroup lets it have its tolerance
+# on a full machine.)
 quota_stands() { [ "$(cut -d' ' -f1 $ROOT/$SIDE/cpu.max)" != max ]; }
 
 # around WHAT COMMAND...: runs that, and sees that what is mirrored holds over the 5 s around it.
@@ -377,7 +394,8 @@ ejected() {
 	sched_ext_went "$1"
 }
 
-# ext_server NS: what the kernel's deadline server gives tasks of sched_ext in a second beside real-time tasks (from 7.0 on).
+# ext_server NS: what the kernel's deadline server gives tasks of sched_ext in a second beside
+# real-time tasks (from 7.0 on).
 ext_server() {
 	[ -d /sys/kernel/debug/sched ] || mount -t debugfs debugfs /sys/kernel/debug
 	for _server in /sys/kernel/debug/sched/ext_server/cpu*/runtime; do
@@ -385,13 +403,15 @@ ext_server() {
 	done
 }
 
-# dump_tells PATTERN: the kernel's dump of the last failure, as the agent logged it, has such a line.
+# dump_tells PATTERN: the kernel's dump of the last failure, as the agent logged it, has such a
+# line.
 dump_tells() {
 	grep -m 1 "sched_ext: dump: .*$1" /tmp/agent || fail "the dump has no '$1': $(grep 'sched_ext: dump:' /tmp/agent | head -n 60)"
 }
 
-# ejected_by_real_time WHAT: a real-time task withholds the CPU for longer than the scheduler stays (3 s; from 7.0 on the kernel's
-# server is switched off for it), so what is mirrored can show itself only afterwards.
+# ejected_by_real_time WHAT: a real-time task withholds the CPU for longer than the scheduler stays
+# (3 s; from 7.0 on the kernel's server is switched off for it), so what is mirrored can show itself
+# only afterwards.
 ejected_by_real_time() {
 	sched_ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
@@ -403,7 +423,8 @@ ejected_by_real_time() {
 	sched_ext_went "$1"
 }
 
-# What counts its turns costs the emulator dearly, and there is half a minute to wait until the scheduler is loaded again.
+# What counts its turns costs the emulator dearly, and there is half a minute to wait until the
+# scheduler is loaded again.
 sched_ext_again() {
 	kill -STOP $TURNS $CAPPED
 	agent_ext_on $AGENT
@@ -419,13 +440,15 @@ told() {
 	sed -n 2,3p /tmp/status | grep -q "sched_ext off: .*$1" || fail "status does not say that sched_ext is off for $1"
 }
 
-# What follows is for stress: groups of all terms, torment in them (vmstress.c), and a heart (vmheart.c) beside it.
+# What follows is for stress: groups of all terms, torment in them (vmstress.c), and a heart
+# (vmheart.c) beside it.
 
 # json_last KEY: the last value of that key that the scheduler's statistics have shown.
 json_last() { sched_ext_fields | sed -n "s/^\"$1\"://p" | tail -n 1; }
 
-# stood SECONDS: for how many of the last SECONDS the host did not run the guest: times at which even the heart was late, and
-# in which the guest's CPUs were busy for less than half of it (else the guest itself is to blame).
+# stood SECONDS: for how many of the last SECONDS the host did not run the guest: times at which
+# even the heart was late, and in which the guest's CPUs were busy for less than half of it (else
+# the guest itself is to blame).
 stood() { awk -v now="$(uptime)" -v span="$1" '$1 > now - span && $3 < $2 / 2 { sum += $2 } END { print int(sum) }' /tmp/heart; }
 
 stress_groups() {
@@ -443,13 +466,15 @@ stress_on() {
 	stress_load
 }
 
-# A forker's turn takes 20 ms here (vmstress.c), under locks that others wait for: so side work has 10 %.
+# A forker's turn takes 20 ms here (vmstress.c), under locks that others wait for: so side work has
+# 10 %.
 stress_load() {
 	sched_ext_on --json --audit --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
 }
 
-# stress_reload: out and in again. While it goes, nothing is done that no kernel stands (vmstress.c, torment).
+# stress_reload: out and in again. While it goes, nothing is done that no kernel stands (vmstress.c,
+# torment).
 stress_reload() {
 	touch /tmp/calm /tmp/fair
 	echo 0 >$ROOT/idle/cpu.idle
@@ -471,8 +496,8 @@ torment_along() {
 	until_true 200 grep -qs '^spawned' /tmp/torment || fail "the torment does not begin"
 }
 
-# Nobody waits for more than about 10 s, and the kernel ejects who lets a task wait for 30 s: only a host that stood for 15 s
-# and more is an excuse.
+# Nobody waits for more than about 10 s, and the kernel ejects who lets a task wait for 30 s: only a
+# host that stood for 15 s and more is an excuse.
 stress_stands() {
 	# Under the kernel's own scheduler nothing can be ejected.
 	[ -n "${EXT:-}" ] || return 0
@@ -513,8 +538,8 @@ torment() {
 	torment_over
 }
 
-# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
-# stays so; while others wake up the figure differs for a moment.
+# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task
+# that is counted for good stays so; while others wake up the figure differs for a moment.
 nothing_miscounted() {
 	until_true 15 sh -c '[ "$(tail -n 1 /tmp/sched_ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
 		fail "miscounted: $(json_last miscounted)"
@@ -523,9 +548,10 @@ nothing_miscounted() {
 # hard_us: what the cap of the group `hard` was charged with, as shown last.
 hard_us() { sched_ext_fields | awk -F: '/"hard_ppt":200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }'; }
 
-# What a process ran by the kernel's clock, and by its cap's bucket: the same, within what one run and one interrupt are. A
-# host that stands in the middle of an interrupt is in one of them only: then once more. From 7.0 on the kernel's clock is short
-# of what tasks of sched_ext ran: there, the bucket has no less than the clock and no more than 200 permille of the time.
+# What a process ran by the kernel's clock, and by its cap's bucket: the same, within what one run
+# and one interrupt are. A host that stands in the middle of an interrupt is in one of them only:
+# then once more. From 7.0 on the kernel's clock is short of what tasks of sched_ext ran: there, the
+# bucket has no less than the clock and no more than 200 permille of the time.
 same_is_charged() {
 	start hard vmtool burn
 	for _turn in 1 2 3; do

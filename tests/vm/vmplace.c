@@ -167,7 +167,8 @@ static void woken(const char *kind, int rounds, uint64_t after_ns)
 	case -1:
 		die("fork");
 	case 0:
-		// A reader that is a whole round late reads the sum of two messages of an eventfd, and then waits in vain.
+		// A reader that is a whole round late reads the sum of two messages of an eventfd, and then waits
+		// in vain.
 		alarm(WOKEN_LIMIT_S);
 		for (int round = 0; round < rounds; round++) {
 			if (read(ends[0], &sent_ns, sizeof(sent_ns)) != sizeof(sent_ns))

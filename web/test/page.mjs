@@ -1,5 +1,6 @@
-// Drives the page of `tidegate web` in a real browser: `node page.mjs URL PICTURES`. The caller runs an agent with the gates `encode` and
-// `web`, a rule on trial and an alert; where this prints `next agent`, it stops that agent and starts one with the gate `second`.
+// Drives the page of `tidegate web` in a real browser: `node page.mjs URL PICTURES`. The caller
+// runs an agent with the gates `encode` and `web`, a rule on trial and an alert; where this prints
+// `next agent`, it stops that agent and starts one with the gate `second`.
 
 import assert from 'node:assert/strict';
 import { on, open, run } from './browser.mjs';

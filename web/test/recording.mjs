@@ -1,6 +1,6 @@
 // Drives the recording of `tidegate web` in a real browser, without an agent:
-// `node recording.mjs URL PICTURES`. The caller serves a recording with the works `web`, `backup` and one whose name is markup, under
-// the policies `bold.toml` and `shy.toml`.
+// `node recording.mjs URL PICTURES`. The caller serves a recording with the works `web`, `backup`
+// and one whose name is markup, under the policies `bold.toml` and `shy.toml`.
 
 import assert from 'node:assert/strict';
 import { on, open, run } from './browser.mjs';

@@ -10,8 +10,8 @@
 //! `--json`: a line each second, not only the last.
 //! `--audit`: `miscounted` says how many members of run queues do not exist or are not counted (not
 //! exact while tasks wake up). `--cost`: the kernel counts what callbacks cost. `--caches`: the
-//! CPUs are dealt out to so many last-level caches. `--verify`: the kernel checks the programs for a
-//! machine of so many CPUs, two to a core, and none runs.
+//! CPUs are dealt out to so many last-level caches. `--verify`: the kernel checks the programs for
+//! a machine of so many CPUs, two to a core, and none runs.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -294,8 +294,8 @@ pub struct ObjectiveView {
     pub figure: String,
     /// Headroom found on top of what was asked, of the machine.
     pub extra_ratio: f64,
-    /// `fine`, `missed` (side work uses too little to be the cause), `raised`, `release`, `bound` or
-    /// `rest`.
+    /// `fine`, `missed` (side work uses too little to be the cause), `raised`, `release`, `bound`
+    /// or `rest`.
     pub state: String,
     /// Whether the figure is known: run delay is measured (BPF sensing), or there were reports in
     /// the last minute or two.

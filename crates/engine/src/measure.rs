@@ -8,16 +8,16 @@
 //!
 //! - **Levels** of headroom: a round has one block for each level and one for the reference, side
 //!   work at its tolerance. A level is compared with the reference of its own round.
-//! - **Gates**: a round has two blocks. A coin for each gate decides whether it is free in the first
-//!   or in the second; in the other it is held at the tolerance.
+//! - **Gates**: a round has two blocks. A coin for each gate decides whether it is free in the
+//!   first or in the second; in the other it is held at the tolerance.
 
 use tidegate_api::{EffectView, IntervalView};
 
 use crate::sense::{WAIT_BUCKETS, Waits};
 
 pub const BLOCK_NS: u64 = 500_000_000;
-/// This time after a switch belongs to no block: work is carried over, and the kernel owes side work
-/// that was throttled its share.
+/// This time after a switch belongs to no block: work is carried over, and the kernel owes side
+/// work that was throttled its share.
 const GUARD_NS: u64 = 150_000_000;
 /// A measurement whose client was silent for this long ends: the length of the agent's lease.
 const PATIENCE_NS: u64 = 2_000_000_000;

@@ -212,7 +212,8 @@ impl Controller {
     }
 }
 
-/// The merge patch that takes a taint from the node as it was read; none where it has no such taint.
+/// The merge patch that takes a taint from the node as it was read; none where it has no such
+/// taint.
 fn patch_without_taint(node: &Node, key: &str) -> Option<Value> {
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     let others: Vec<_> = taints.iter().filter(|taint| taint.key != key).collect();

@@ -2,9 +2,9 @@
 /*
  * The scheduler's callbacks; each is thin. How they hang together: docs/sched-ext.md.
  *
- * A new kind of limit goes into four places: `activate` (which limits a task is under), `enqueue_task`
- * and `dispatch_kind` (what may start), `charge` (a task ran), and caps_bound or limit_bound (until
- * when it may run).
+ * A new kind of limit goes into four places: `activate` (which limits a task is under),
+ * `enqueue_task` and `dispatch_kind` (what may start), `charge` (a task ran), and caps_bound or
+ * limit_bound (until when it may run).
  *
  *	core/	state, ids, groups, CPU time	limits/	quotas and caps
  *	queue/	order, placement, picking	side/	headroom, side CPUs

@@ -63,8 +63,8 @@ macro_rules! table {
                 match self { $($Enum::$Variant => $value),+ }
             }
 
-            /// The classes of gates that take it; of a setting, the section that it is in, or none for
-            /// the top of the file.
+            /// The classes of gates that take it; of a setting, the section that it is in, or none
+            /// for the top of the file.
             pub fn classes(self) -> &'static [Class] {
                 match self { $($Enum::$Variant => $classes),+ }
             }

@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use crate::exec::Variable;
 use crate::identity::Caller;
 
-/// Above the numbers that shells and build tools use: where the descriptor was closed, an older make
-/// would write its tokens to whatever has the number.
+/// Above the numbers that shells and build tools use: where the descriptor was closed, an older
+/// make would write its tokens to whatever has the number.
 const FD_MIN: libc::c_int = 100;
 
 /// The variables, with what the caller should know.

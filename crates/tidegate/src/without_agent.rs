@@ -67,8 +67,8 @@ pub fn take_last_place() -> String {
     has.join(", ") + &to
 }
 
-/// Whether this process, and all that it starts, now has the disk after all others, where the disk's
-/// scheduler minds that (bfq, mq-deadline).
+/// Whether this process, and all that it starts, now has the disk after all others, where the
+/// disk's scheduler minds that (bfq, mq-deadline).
 pub fn take_last_io() -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_PROCESS, 0, IOPRIO_IDLE) == 0 }

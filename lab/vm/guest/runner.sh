@@ -1,5 +1,5 @@
-# Runs the listed tests one by one, each in a group of its own that `prepare` makes and `sweep` clears, and tells the outside
-# on standard output, the second serial port (lab/vm/src/protocol.rs).
+# Runs the listed tests one by one, each in a group of its own that `prepare` makes and `sweep`
+# clears, and tells the outside on standard output, the second serial port (lab/vm/src/protocol.rs).
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 frame() { echo "@@tg $(uptime) $*"; }

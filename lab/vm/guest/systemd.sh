@@ -1,4 +1,5 @@
-# The tests' runner under systemd, as a service of it (tests.service). What a test starts carries `t-` before its name.
+# The tests' runner under systemd, as a service of it (tests.service). What a test starts carries
+# `t-` before its name.
 exec </dev/null >/dev/ttyS1 2>&1
 export HOME=/tmp PATH=/vm/bin:/usr/bin:/usr/sbin
 ip link set lo up

@@ -4,14 +4,15 @@
 //! ```text
 //! # what: a side command gets its group (one line, shown in listings)
 //! # modes: precise smp
-//! # kernels: 6.18            (optional: the series it runs on under `--kernel all`; all by default)
-//! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
-//! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
-//! # needs: stress-ng         (optional; this machine's program of that name, as `make`, `cc1`; `test_cpu`: the
+//! # kernels: 6.18 (optional: the series it runs on under `--kernel all`; all by default) # tier:
+//! long (optional: not in the short run that `make test` does; `long 7.3`: not on that series) #
+//! userland: systemd (optional: Debian's systemd is the first process; a shell of busybox by
+//! default) # needs: stress-ng (optional; this machine's program of that name, as `make`, `cc1`;
+//! `test_cpu`: the
 //!                             kernel's own test of cgroups; `deb`: two versions of the package, in /vm/deb; the test checks whether it is there)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
-//! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
-//! ```
+//! # expect: Kernel panic (optional: passes only by failing with this in its reason; it tests the
+//! bed) ```
 
 use crate::VmError;
 use crate::protocol::Outcome;

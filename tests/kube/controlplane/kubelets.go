@@ -20,8 +20,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelets do for nodes without a machine what a kubelet does: they take over an extended resource from the capacity into what
-// is allocatable, say that the node is ready, run the pods that are bound or reject them, and end those that are deleted.
+// kubelets do for nodes without a machine what a kubelet does: they take over an extended resource
+// from the capacity into what is allocatable, say that the node is ready, run the pods that are
+// bound or reject them, and end those that are deleted.
 type kubelets struct {
 	client *kubernetes.Clientset
 	nodes  cache.Store
@@ -111,8 +112,9 @@ func (k *kubelets) keep(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// lacks looks again before it says that something lacks. The node's state comes here by one watch of all nodes, which can be behind
-// that of the pods by more than the watch of a kubelet, which is of its own node alone.
+// lacks looks again before it says that something lacks. The node's state comes here by one watch
+// of all nodes, which can be behind that of the pods by more than the watch of a kubelet, which is
+// of its own node alone.
 func (k *kubelets) lacks(ctx context.Context, node *corev1.Node, pods []*corev1.Pod) (string, error) {
 	if lacks(node, pods) == "" {
 		return "", nil
@@ -124,7 +126,8 @@ func (k *kubelets) lacks(ctx context.Context, node *corev1.Node, pods []*corev1.
 	return lacks(node, pods), nil
 }
 
-// lacks is the extended resource of which the pods request more than is allocatable. One that is absent is not looked at.
+// lacks is the extended resource of which the pods request more than is allocatable. One that is
+// absent is not looked at.
 func lacks(node *corev1.Node, pods []*corev1.Pod) string {
 	for name, amount := range node.Status.Allocatable {
 		if !strings.Contains(string(name), "/") {
@@ -167,8 +170,8 @@ func (k *kubelets) end(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// takeOver does what kubelet does with an extended resource that others wrote into the capacity, and with a node that the
-// controller-manager gave up while its lease could not be renewed.
+// takeOver does what kubelet does with an extended resource that others wrote into the capacity,
+// and with a node that the controller-manager gave up while its lease could not be renewed.
 func (k *kubelets) takeOver(ctx context.Context, node *corev1.Node) error {
 	change := map[string]any{}
 	for name, amount := range node.Status.Capacity {

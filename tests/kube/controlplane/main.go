@@ -1,5 +1,6 @@
-// A Kubernetes control plane on this machine's loopback, for tests: the real etcd, kube-apiserver, kube-scheduler and
-// kube-controller-manager in one program, and as many nodes without a machine as are asked for.
+// A Kubernetes control plane on this machine's loopback, for tests: the real etcd, kube-apiserver,
+// kube-scheduler and kube-controller-manager in one program, and as many nodes without a machine as
+// are asked for.
 //
 //	controlplane up [OPTION...] DIR   runs until its standard input ends; prints `ready KUBECONFIG`
 //	controlplane kube-apiserver ...   one of them, as its own command line says

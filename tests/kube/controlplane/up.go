@@ -35,7 +35,8 @@ const (
 	service = "10.96.0.1"
 )
 
-// audit has each call of tidegate-kube in the log `audit`, those that change something with what they said.
+// audit has each call of tidegate-kube in the log `audit`, those that change something with what
+// they said.
 const audit = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -58,8 +59,9 @@ type plane struct {
 	options, apiserver []string
 }
 
-// up starts every part in the order in which they need each other, and stops them when standard input ends. A line of it is how
-// long the API server is away, as in `60s`; another `ready` says that it is back.
+// up starts every part in the order in which they need each other, and stops them when standard
+// input ends. A line of it is how long the API server is away, as in `60s`; another `ready` says
+// that it is back.
 func up(arguments []string) error {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 0, "nodes without a machine")
@@ -184,7 +186,8 @@ func (p *plane) untilReady(client *kubernetes.Clientset) error {
 	})
 }
 
-// writeKeys makes the server's certificate, the key of service accounts, and a token and a kubeconfig for each part.
+// writeKeys makes the server's certificate, the key of service accounts, and a token and a
+// kubeconfig for each part.
 func (p *plane) writeKeys() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The Debian packages of a test node, and the kernel with its modules: packages.sh FOLDER
-# systemd and libraries of stable, containerd and runc of unstable (kubelet wants newer ones than stable has), a kernel of backports.
+# systemd and libraries of stable, containerd and runc of unstable (kubelet wants newer ones than
+# stable has), a kernel of backports.
 set -eu
 
 folder=$1

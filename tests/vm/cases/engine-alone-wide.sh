@@ -9,8 +9,8 @@ hogs_get_their_due bpf 20 2
 hogs_get_their_due usage 20 3
 cpus 4 8 12
 hogs_get_their_due bpf 0 4
-# The agent is emulated at a fraction of a CPU's speed: its work each second is a burst of main of 10 ms and more, which is cut
-# for and taken back.
+# The agent is emulated at a fraction of a CPU's speed: its work each second is a burst of main of
+# 10 ms and more, which is cut for and taken back.
 hogs_get_their_due bpf 20 5 93
 hogs_get_their_due usage 0 1
 cpus 2 4 6 8 10 12 14

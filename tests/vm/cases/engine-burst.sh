@@ -4,8 +4,8 @@
 # seconds: 180
 throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 
-# is_spent WITHOUT THROTTLED MEAN: the burst ends nine tenths of the throttled time of ten seconds, and the mean use stays within the
-# quota; measures both by these names.
+# is_spent WITHOUT THROTTLED MEAN: the burst ends nine tenths of the throttled time of ten seconds,
+# and the mean use stays within the quota; measures both by these names.
 is_spent() {
 	sleep 1
 	before=$(throttled service)
@@ -19,8 +19,9 @@ is_spent() {
 	[ $mean -le 20 ] || fail "mean use of $mean % is above the quota"
 }
 
-# 35 ms of work every 430 ms under a quota of 20 ms in 100 ms: 8 % of a CPU on average, throttled unless it begins near a
-# period's end. 430 is no multiple of the period, so that it begins everywhere in turn and not where this boot happens to put it.
+# 35 ms of work every 430 ms under a quota of 20 ms in 100 ms: 8 % of a CPU on average, throttled
+# unless it begins near a period's end. 430 is no multiple of the period, so that it begins
+# everywhere in turn and not where this boot happens to put it.
 group service slice
 echo +cpu >$ROOT/slice/cgroup.subtree_control
 group slice/service

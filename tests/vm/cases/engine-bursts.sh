@@ -17,7 +17,8 @@ bursts() {
 	done
 }
 
-# beside KIND MS...: side work of a KIND that ends in ms is under a quota of half a CPU each, of that period.
+# beside KIND MS...: side work of a KIND that ends in ms is under a quota of half a CPU each, of
+# that period.
 beside() {
 	_of=$1
 	shift

@@ -24,7 +24,8 @@ measure soft_beside_a_hog "$(of $soft)" %
 within "beside a hog" "$(of $soft)" 18.5 20.5
 tidegate status gate:job
 
-# As many as wait, and none of them with a weight that it had before (from 7.3 on the kernel leaves a waiting task its own).
+# As many as wait, and none of them with a weight that it had before (from 7.3 on the kernel leaves
+# a waiting task its own).
 finish $job
 until_true 10 sh -c "! [ -d $ROOT/$soft ]" || fail "the gate's group stays"
 tidegate run --cap-soft 200‰ --name job -- vmtool threads 40 &

@@ -27,7 +27,8 @@ for ppt in 700 900; do
 	low=$((ppt - 1))
 	capped $ppt hog vmtool burn
 done
-# 949.7 to 950.2, but 945.8 to 946.5 in three boots of eight, on both kernels: the cause is not found.
+# 949.7 to 950.2, but 945.8 to 946.5 in three boots of eight, on both kernels: the cause is not
+# found.
 low=944
 capped 950 hog vmtool burn
 low=199

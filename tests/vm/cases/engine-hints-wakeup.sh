@@ -3,8 +3,9 @@
 # tier: long
 # seconds: 120
 
-# woken HINT INTERVAL_US WORK_US: a task that wakes and works beside three hogs of its own group; leaves
-# "mean_us=... p99_us=..." in SEEN. The hint comes first: starting the agent is work for the one CPU, too.
+# woken HINT INTERVAL_US WORK_US: a task that wakes and works beside three hogs of its own group;
+# leaves "mean_us=... p99_us=..." in SEEN. The hint comes first: starting the agent is work for the
+# one CPU, too.
 woken() {
 	sh -c 'sleep 2; exec vmtool wake 8 "$@"' sh "$2" "$3" >/tmp/woken &
 	waker=$!
@@ -25,8 +26,8 @@ vmtool burn &
 b=$!
 vmtool burn &
 c=$!
-# A tenth of the CPU, in turns of 0.5 ms: the hint brings the mean down. The p99 is the kernel's own: a hog that is owed
-# more runs first, and until the tick.
+# A tenth of the CPU, in turns of 0.5 ms: the hint brings the mean down. The p99 is the kernel's
+# own: a hog that is owed more runs first, and until the tick.
 woken 0 5000 500
 mean=$(of mean_us)
 measure work_mean_at_0 "$mean" us

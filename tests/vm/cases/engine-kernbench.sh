@@ -8,7 +8,8 @@ command -v cc1 >/dev/null && command -v make >/dev/null || skip "this machine ha
 cpus 2
 sources /tmp/build 40 2
 
-# children: user and system time of what this shell has waited for, in s, into $SEEN; a subshell has its own.
+# children: user and system time of what this shell has waited for, in s, into $SEEN; a subshell has
+# its own.
 children() {
 	times >/tmp/times
 	SEEN=$(awk -F'[ms ]+' 'NR == 2 { print $1 * 60 + $2, $3 * 60 + $4 }' /tmp/times)

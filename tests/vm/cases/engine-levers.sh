@@ -8,7 +8,8 @@ echo 1 >$ROOT/idle/cpu.idle
 mount -t debugfs none /sys/kernel/debug 2>/dev/null || :
 FEATURES=/sys/kernel/debug/sched/features
 
-# lever NAME MAIN SIDE...: MAIN are the words before main's command, SIDE those that start side work.
+# lever NAME MAIN SIDE...: MAIN are the words before main's command, SIDE those that start side
+# work.
 lever() {
 	_name=$1
 	_main=$2
@@ -24,7 +25,8 @@ lever() {
 	done
 }
 
-# work_done WORDS...: what two tasks a CPU get done in 5 s of the idle class, started with these words.
+# work_done WORDS...: what two tasks a CPU get done in 5 s of the idle class, started with these
+# words.
 work_done() {
 	pids=
 	for n in 1 2 3 4; do

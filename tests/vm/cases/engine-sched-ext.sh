@@ -17,8 +17,8 @@ measure side "$(of $SIDE)" %
 measure main "$(of $MAIN)" %
 measure agent "$(of test)" %
 within "the agent's own use" "$(of test)" 0 1.2
-# 30.1 in some boots, 30.6 in others, on both kernels; the cause is not known. Both are steady: the scheduler's timer (1 ms) and
-# main's turns (10 ms) keep the phase in which they began.
+# 30.1 in some boots, 30.6 in others, on both kernels; the cause is not known. Both are steady: the
+# scheduler's timer (1 ms) and main's turns (10 ms) keep the phase in which they began.
 within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.8
 tidegate status >/tmp/status
 cat /tmp/status
@@ -44,7 +44,8 @@ tidegate run --cap-soft 100‰ --name soft -- vmtool burn &
 soft=$!
 soft_binds() { [ "$(tidegate explain gate:soft --json | json limit)" = soft_cap ]; }
 until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
-# It binds from its first moment in the background on; a tenth of a second of that takes longer to be shown.
+# It binds from its first moment in the background on; a tenth of a second of that takes longer to
+# be shown.
 background_is_shown() {
 	tidegate status gate:soft >/tmp/shown
 	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 0.1 CPUs only what no other task wants: \(0[.][1-9]\|[1-9]\)"

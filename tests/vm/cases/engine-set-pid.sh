@@ -27,7 +27,8 @@ same "threads at home" "$(wc -l <$ROOT/service/cgroup.threads)" 3
 same "controllers handed down" "$(cat $ROOT/service/cgroup.subtree_control)" ""
 gone_soon $process
 
-# An agent in a container has a cgroup namespace of its own, from which other groups have no names, unless it is told so.
+# An agent in a container has a cgroup namespace of its own, from which other groups have no names,
+# unless it is told so.
 group box/inner box/other
 echo +cpu >$ROOT/box/cgroup.subtree_control
 into box/other vmtool burn &

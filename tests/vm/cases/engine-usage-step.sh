@@ -11,6 +11,7 @@ wait $main
 took=$(reaction /tmp/series "$(cat /tmp/step)" 35 down)
 [ -n "$took" ] || fail "side never gave way after main's step"
 measure main_10_to_40 "$took" ms
-# Version 2 has no usage file for the whole machine: busy is read from /proc/stat in steps of 10 ms. On one CPU that is
-# 20 points of a 50 ms window, beside the tick's 8: a step of 30 points is no evidence yet, and the slow mean answers.
+# Version 2 has no usage file for the whole machine: busy is read from /proc/stat in steps of 10 ms.
+# On one CPU that is 20 points of a 50 ms window, beside the tick's 8: a step of 30 points is no
+# evidence yet, and the slow mean answers.
 within "time to give way, in ms" "$took" 0 600

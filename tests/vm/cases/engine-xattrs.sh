@@ -19,7 +19,8 @@ vmtool xattr $ROOT/late user.tidegate.quota 40ms
 until_true 2 has_max late "40000 100000" || fail "what was changed does not count"
 vmtool xattr $ROOT/late user.tidegate.quota
 until_true 2 has_max late "max 100000" || fail "what was removed still counts"
-# A group that belongs to a user: side work, as that user may ask for, and nothing that takes from others.
+# A group that belongs to a user: side work, as that user may ask for, and nothing that takes from
+# others.
 group theirs
 chown 1000 $ROOT/theirs
 vmtool xattr $ROOT/theirs user.tidegate.class main

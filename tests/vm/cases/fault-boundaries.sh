@@ -50,7 +50,8 @@ life() {
 	rmdir $ROOT/other
 }
 
-# All of them take ten minutes here; the host's tests (crates/tidegate/tests/all/boundaries.rs) meet every one each time.
+# All of them take ten minutes here; the host's tests (crates/tidegate/tests/all/boundaries.rs) meet
+# every one each time.
 step=12
 nth=$(($(date +%j | sed 's/^0*//') % step))
 until [ -n "${over:-}" ]; do

@@ -13,7 +13,8 @@ for dir in $ROOT $ROOT/other $ROOT/$SIDE/job; do
 			if mkdir $dir/churn-$name 2>/dev/null; then made=$((made + 1)); fi
 		done
 		rmdir $dir/churn-* 2>/dev/null || true
-		# Its idle class it may leave for a while: with a tolerance of its own on a full machine, which this shell makes it.
+		# Its idle class it may leave for a while: with a tolerance of its own on a full machine, which
+		# this shell makes it.
 		quota_stands || fail "side work has no quota: '$(cat $ROOT/$SIDE/cpu.max)'"
 	done
 done

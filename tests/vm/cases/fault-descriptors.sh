@@ -13,7 +13,8 @@ first=$(agent)
 guardian=$(guardian)
 until_true 10 moved || fail "side stays at the tolerance"
 sleep 2
-# On one CPU this very command may be what the agent cuts for, to the same value, just before it can write no more.
+# On one CPU this very command may be what the agent cuts for, to the same value, just before it can
+# write no more.
 vmtool nofile "$first" 3
 for _ in 1 2 3 4 5; do
 	! moved || break

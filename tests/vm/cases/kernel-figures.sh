@@ -34,7 +34,8 @@ end() {
 # count GROUP KEY: that counter of its cpu.stat.
 count() { sed -n "s/^$2 //p" $ROOT/$S/$1/cpu.stat; }
 
-# shares SECONDS GROUP...: the share of each, and in how many periods it was throttled and used burst.
+# shares SECONDS GROUP...: the share of each, and in how many periods it was throttled and used
+# burst.
 shares() {
 	_seconds=$1
 	shift

@@ -2,7 +2,8 @@
 # modes: precise
 # tier: long
 # seconds: 180
-# 35 ms of work, then 393 ms of rest: 8 % of a CPU, which begins everywhere in a period of 100 ms in turn.
+# 35 ms of work, then 393 ms of rest: 8 % of a CPU, which begins everywhere in a period of 100 ms in
+# turn.
 service() {
 	SEEN=$(inside service vmtool wake 20 393000 35000)
 	echo "$1: $SEEN"
@@ -25,7 +26,8 @@ measure p99_burst "$with" us
 within "the quota's p99, of the free one's" "$(awk -v a="$without" -v b="$free" 'BEGIN { print a / b }')" 2 10
 within "the burst's p99, of the free one's" "$(awk -v a="$with" -v b="$free" 'BEGIN { print a / b }')" 0.9 1.2
 
-# What was saved is spent once: a hog has quota and burst at the start, and the quota in each of the 100 periods that begin.
+# What was saved is spent once: a hog has quota and burst at the start, and the quota in each of the
+# 100 periods that begin.
 sleep 1
 inside service vmtool burn &
 SEEN=$(vmtool watch 10 service)

@@ -5,8 +5,8 @@
 for rate in 50 200 900; do group forks$rate; done
 sched_ext_on --json --gate 'cgroup:/forks50 cap_hard=50‰' --gate 'cgroup:/forks200 cap_hard=200‰' --gate 'cgroup:/forks900 cap_hard=900‰'
 
-# forks_under RATE SECONDS LEAST MOST: what it has in each of the seconds, in ‰. The most is the law's, with the bucket's depth. A
-# second of many forks is what costs the emulator most.
+# forks_under RATE SECONDS LEAST MOST: what it has in each of the seconds, in ‰. The most is the
+# law's, with the bucket's depth. A second of many forks is what costs the emulator most.
 forks_under() {
 	start forks$1 vmtool forks 2 4 5000
 	sleep 2
@@ -23,8 +23,8 @@ forks_under() {
 	within "the least of $2 seconds under $1 ‰" "$LEAST" "$3" "$4"
 	within "the most of $2 seconds under $1 ‰" "$MOST" "$3" "$4"
 }
-# The least is not the law's: one second in twenty may lose 3 ms, which at 200 ‰ is what the bucket cannot hold after 25 ms without a
-# run. Where a group stood still, seconds had 180 to 191.
+# The least is not the law's: one second in twenty may lose 3 ms, which at 200 ‰ is what the bucket
+# cannot hold after 25 ms without a run. Where a group stood still, seconds had 180 to 191.
 forks_under 50 10 46 50.6
 forks_under 200 10 195 202
 forks_under 900 3 893 909.5

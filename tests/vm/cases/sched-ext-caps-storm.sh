@@ -19,7 +19,8 @@ for name in bytask byprocess bygroup; do
 	until_true 10 sh -c "[ -z \"\$(cat $ROOT/$name/cgroup.procs)\" ]" || fail "killed tasks of $name are still there"
 done
 sched_ext_is_on
-# No task is left that could use a reservation: two CPUs that throttled the same task reserved for it once, and took it back.
+# No task is left that could use a reservation: two CPUs that throttled the same task reserved for
+# it once, and took it back.
 sleep 3
 tail -n 1 /tmp/sched_ext >/tmp/last
 grep -q '"reserved_us":' /tmp/last || fail "the statistics tell of no cap"

@@ -11,9 +11,10 @@ sched_ext_on --gate 'cgroup:/cap200 cap_hard=200‰' --gate 'cgroup:/cap500 cap_
 # The scheduler is in force before its gates are.
 sleep 1
 
-# steady NAME PERMILLE COMMAND...: its mean once it has paid for its start, to 1 ‰ of a CPU and half a depth (what the level may differ by).
-# What starts and ends of runs are charged beyond perf's clock comes off that: with eight CPUs turns of the bed are between the two clocks,
-# and it may be 0.5 %.
+# steady NAME PERMILLE COMMAND...: its mean once it has paid for its start, to 1 ‰ of a CPU and half
+# a depth (what the level may differ by).
+# What starts and ends of runs are charged beyond perf's clock comes off that: with eight CPUs turns
+# of the bed are between the two clocks, and it may be 0.5 %.
 steady() {
 	_name=$1 _want=$2
 	shift 2
@@ -32,8 +33,8 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	for rate in 200 500 900 1500; do
 		see vmtool bound 0.3 cap$rate $rate "$many"
 		measure over_${rate}_on_$many "$(of over_us)" us
-		# The depth is 10 ms of the rate; the reader, turns of the emulator and 1 ‰ of the time are 250 us, and
-		# 40 us for each CPU whose clock is read.
+		# The depth is 10 ms of the rate; the reader, turns of the emulator and 1 ‰ of the time are 250
+		# us, and 40 us for each CPU whose clock is read.
 		within "use beyond $rate ‰ over any window on $many CPUs" "$(of over_us)" 0 "$((rate * 10 + 250 + 40 * many))"
 		steady cap$rate $rate vmtool threads "$many"
 	done

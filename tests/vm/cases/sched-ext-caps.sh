@@ -10,9 +10,9 @@ for cap in $CAPS; do
 done
 sched_ext_on "$@"
 
-# Over five seconds in one the use is the rate, to 1 ‰ and a fifth of the depth; in a second alone, what a bucket holds (10 ms of
-# the rate) may come on top after it was kept
-# from running by others, which are this test's own shell.
+# Over five seconds in one the use is the rate, to 1 ‰ and a fifth of the depth; in a second alone,
+# what a bucket holds (10 ms of the rate) may come on top after it was kept from running by others,
+# which are this test's own shell.
 # seconds_of NAME CAP COMMAND...: it runs alone in the capped group; its use by perf's clock.
 seconds_of() {
 	_name=$1_$2
@@ -43,8 +43,9 @@ for cap in $CAPS; do
 done
 LEAST=7
 seconds_of forks 100 sh -c 'for i in 1 2 3 4; do vmtool burn & done; wait'
-# As a build does it: two that keep four children each, which work 5 ms and exit. What lies between two tasks of a group is a part
-# of its use: 1 to 2 us each time, of which it had 2 permille of a CPU for nothing.
+# As a build does it: two that keep four children each, which work 5 ms and exit. What lies between
+# two tasks of a group is a part of its use: 1 to 2 us each time, of which it had 2 permille of a
+# CPU for nothing.
 LEAST=35
 seconds_of build 500 vmtool forks 2 4 5000
 within "a build's use" "$_sum" 49.5 50.15

@@ -23,7 +23,8 @@ agent_ext_on "$AGENT"
 same "the next agent's engine" "$(tidegate status --json | json engine)" sched_ext
 [ "$(times_enabled)" -gt "$began" ] || fail "the scheduler was never taken out"
 
-# Frozen, beside a main that leaves something over: the guardian acts, and the scheduler goes on as it was told.
+# Frozen, beside a main that leaves something over: the guardian acts, and the scheduler goes on as
+# it was told.
 finish $HOG
 began=$(times_enabled)
 seen 4 /tmp/turns /tmp/capped

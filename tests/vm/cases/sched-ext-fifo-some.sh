@@ -31,7 +31,8 @@ if ls /sys/kernel/debug/sched/ext_server >/dev/null 2>&1; then
 		left 'real-time tasks withhold CPU 4 '
 	fi
 else
-	# 3 s of waiting until it counts, polls of 0.5 s, the end of the scheduler, and up to 1 s until the fair class's server runs it.
+	# 3 s of waiting until it counts, polls of 0.5 s, the end of the scheduler, and up to 1 s until the
+	# fair class's server runs it.
 	within "the longest wait of the confined task, in us" "$longest" 0 6000000
 	same "the state of sched_ext" "$(sched_ext_state)" disabled
 	left 'real-time tasks withhold'

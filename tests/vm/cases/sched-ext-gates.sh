@@ -46,7 +46,8 @@ for name in a b own s; do
 	charged_ms=$(used_ms $gate)
 	measure ${name}_ran "$ran_ms" ms
 	measure ${name}_charged "$charged_ms" ms
-	# Interrupts count for whom they hit; beside side work the headroom's timer is one each millisecond.
+	# Interrupts count for whom they hit; beside side work the headroom's timer is one each
+	# millisecond.
 	# One that is parked and let go again has 7.3's 1.0101 to 1.0108.
 	most=1.015
 	[ $name != s ] || most=1.02

@@ -6,7 +6,8 @@ group main side
 into side vmtool count /tmp/turns &
 until_true 10 [ -s /tmp/turns ]
 sched_ext_on --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
-# Rows of crates/law/tests/data/headroom_law.csv; where main leaves less than the headroom, side gets the tolerance.
+# Rows of crates/law/tests/data/headroom_law.csv; where main leaves less than the headroom, side
+# gets the tolerance.
 for load in 30 40 50 60 70 80; do
 	into main vmtool duty $load 10000 &
 	main=$!
@@ -16,7 +17,8 @@ for load in 30 40 50 60 70 80; do
 	measure "side_main_$load" "$(of side)" %
 	if [ $load -le 60 ]; then
 		within "idle with main at $load %" "$(of idle)" 29.8 30.3
-		# What side work got done of it: the scheduler's timer and its switches, some 0.4 points, are at its expense.
+		# What side work got done of it: the scheduler's timer and its switches, some 0.4 points, are at
+		# its expense.
 		within "the work done by side" "$(of /tmp/turns)" "$(awk -v s="$(of side)" 'BEGIN { print s - 1 }')" "$(of side)"
 	else
 		within "side with main at $load %" "$(of side)" 0.95 1.2

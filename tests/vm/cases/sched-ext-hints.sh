@@ -21,7 +21,8 @@ done
 ordered=$(awk -v a="$mean_first" -v b="$mean_plain" -v c="$mean_last" 'BEGIN { print (a <= b && b < c) }')
 same "whether who is to be first wakes sooner than the plain one, and that one sooner than who is to be last" "$ordered" 1
 
-# A slice of a task's own stands for a hint: the shortest for -20, and the longest for 19. In a group without one.
+# A slice of a task's own stands for a hint: the shortest for -20, and the longest for 19. In a
+# group without one.
 for slice in 100000 100000000; do
 	SEEN=$(inside plain vmtool sliced $slice vmtool wake 3 5000 500)
 	echo "slice of $slice: $SEEN"
@@ -40,8 +41,8 @@ done
 sched_ext_is_on
 finish $first $plain $last
 
-# A task that wakes while the CPU's own has left it goes before the hogs that wait: 1 ms after a real-time task has begun, which
-# takes 2 ms, or at the same moment as another.
+# A task that wakes while the CPU's own has left it goes before the hogs that wait: 1 ms after a
+# real-time task has begun, which takes 2 ms, or at the same moment as another.
 start plain vmtool threads 4
 hogs=$STARTED
 vmtool realtime 50 vmtool beat 700 10000 0 2000 >/tmp/realtime &

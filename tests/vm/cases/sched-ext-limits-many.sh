@@ -29,8 +29,9 @@ echo "1000 1000000" >$ROOT/crowd/cpu.max
 sleep 5
 see vmtool watch 45 many crowd
 sched_ext_is_on
-# Of 2 CPUs: 200 times 1 ms a second are a tenth of the machine. The emulator of two CPUs is often ms late in stopping a
-# task, which quotas pay back and least runs do not: exact figures are those of sched-ext-min-runtime and sched-ext-quota.
+# Of 2 CPUs: 200 times 1 ms a second are a tenth of the machine. The emulator of two CPUs is often
+# ms late in stopping a task, which quotas pay back and least runs do not: exact figures are those
+# of sched-ext-min-runtime and sched-ext-quota.
 measure hogs_in_200_of_1000 "$(of many)" %
 within "200 hogs with 1 ms in 1 s each" "$(of many)" 7 14
 measure crowd_of_60 "$(of crowd)" %

@@ -6,7 +6,8 @@ group crowd
 echo "1000 1000000" >$ROOT/crowd/cpu.max
 sched_ext_on --json
 inside crowd vmtool threads 60 &
-# Longer than the watchdog's 30 s, in which each task has half a millisecond of quota and needs to be run at least once.
+# Longer than the watchdog's 30 s, in which each task has half a millisecond of quota and needs to
+# be run at least once.
 sleep 5
 see vmtool watch 60 crowd
 sched_ext_is_on

@@ -7,7 +7,8 @@ group batch
 start batch vmtool burn
 hog=$STARTED
 
-# keeps WHAT: a tenth of the CPU, with the same words in the kernel file all the time: the kernel tells the scheduler of no change.
+# keeps WHAT: a tenth of the CPU, with the same words in the kernel file all the time: the kernel
+# tells the scheduler of no change.
 keeps() {
 	same "cpu.max with $1" "$(cat $ROOT/batch/cpu.max)" "$copy"
 	sleep 1.5

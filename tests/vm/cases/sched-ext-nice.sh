@@ -4,7 +4,8 @@
 # seconds: 150
 group g
 
-# job KIND COUNT WORK_US REST_US JOB_US: so long after its due time a job of nice 0 is done beside COUNT tasks of nice 19.
+# job KIND COUNT WORK_US REST_US JOB_US: so long after its due time a job of nice 0 is done beside
+# COUNT tasks of nice 19.
 job() {
 	_pids=
 	for _ in $(seq "$2"); do
@@ -53,8 +54,8 @@ for what in half_ms_beside_sleepers two_ms_beside_sleepers two_ms_beside_long_sl
 		echo "$what $part: $ours of $theirs, $ratio"
 		eval "ratio_$part=$ratio"
 	done
-	# A turn of nice 19 may come in between, which is a slice (0.7 ms) and not a tick. Beside sleepers several do: EEVDF's p99 is
-	# not reached (1.3 to 2.6 times).
+	# A turn of nice 19 may come in between, which is a slice (0.7 ms) and not a tick. Beside sleepers
+	# several do: EEVDF's p99 is not reached (1.3 to 2.6 times).
 	within "median of $what under sched_ext, over EEVDF's" "$ratio_p50" 0 1.4
 	within "p99 of $what under sched_ext, over EEVDF's" "$ratio_p99" 0 3.5
 done

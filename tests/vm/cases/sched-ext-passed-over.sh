@@ -5,7 +5,8 @@
 group many few
 cpus 4
 sched_ext_on --json --cost
-# CPUs 2 and 6 are offline: two CPUs are allowed, so each waits in the cache's queue for tasks of several CPUs.
+# CPUs 2 and 6 are offline: two CPUs are allowed, so each waits in the cache's queue for tasks of
+# several CPUs.
 start many taskset 50 vmtool threads 1000
 many=$STARTED
 sleep 2

@@ -8,8 +8,8 @@ sched_ext_on --json --gate 'cgroup:/idles cap_soft=0' --gate 'cgroup:/side class
 # The scheduler is in force before its gates are.
 sleep 1
 
-# beside GROUP: how much of a CPU one main task has beside two hogs there, while each CPU in turn has a real-time task for 2 of 10 ms,
-# some 5 ms apart.
+# beside GROUP: how much of a CPU one main task has beside two hogs there, while each CPU in turn
+# has a real-time task for 2 of 10 ms, some 5 ms apart.
 beside() {
 	start $1 vmtool threads 2
 	start main vmtool burn

@@ -16,7 +16,8 @@ sched_ext_is_on
 measure wakes_10_of_100_ms "$(of wakes)" %
 within "10 ms in 100 ms of who wakes" "$(of wakes)" 9.95 10.05
 
-# By perf's clock: 7.3's own stands still for whole runs where a cap ends them, and is not to be believed then.
+# By perf's clock: 7.3's own stands still for whole runs where a cap ends them, and is not to be
+# believed then.
 inside capped vmtool burn &
 sleep 1
 see vmtool clock 4 capped

@@ -16,7 +16,8 @@ echo "40000 100000" >$ROOT/nest/b/cpu.max
 echo "30000 100000" >$ROOT/burst/cpu.max
 echo 30000 >$ROOT/burst/cpu.max.burst
 
-# mean_of GROUP PERMILLE: over whole periods but for 1 ms, in which eight CPUs use 8; the bed may be 0.5 %.
+# mean_of GROUP PERMILLE: over whole periods but for 1 ms, in which eight CPUs use 8; the bed may be
+# 0.5 %.
 mean_of() {
 	see vmtool bound 2 "$1" "$2"
 	measure "$(echo $1 | tr / _)_on_$many" "$(of mean)" ‰
@@ -36,8 +37,8 @@ for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	sleep 1
 	mean_of nest 600
 	echo 1 >$ROOT/nest/cgroup.kill
-	# What was saved is spent once: any window has at most a quota, a burst, the quota of a refill that comes at once, and what the
-	# silos held.
+	# What was saved is spent once: any window has at most a quota, a burst, the quota of a refill that
+	# comes at once, and what the silos held.
 	sleep 0.3
 	see vmtool bound 2 burst 300 "$many"
 	measure burst_over_on_$many "$(of over_us)" us

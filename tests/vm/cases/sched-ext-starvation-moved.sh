@@ -10,7 +10,8 @@ for name in a b; do echo 1 >$ROOT/light/$name/cpu.weight; done
 sched_ext_on --json
 start heavy vmtool burn
 start light/all vmtool burn
-# Once it is past all that it does in the kernel, whose readers of RCU do not wait. A slice of 1.4 ms at a 65536th of the CPU:
+# Once it is past all that it does in the kernel, whose readers of RCU do not wait. A slice of 1.4
+# ms at a 65536th of the CPU:
 # in turn every 90 s.
 start heavy vmtool burn
 sleep 1

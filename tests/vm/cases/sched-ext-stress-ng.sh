@@ -6,7 +6,8 @@
 command -v stress-ng >/dev/null || skip "stress-ng is not installed on the host (apt-get install stress-ng)"
 group side capped main
 
-# stress FILE: each stressor's result, a line each. Two processes of each, for 2 s; one that does not end is ended after 60 s.
+# stress FILE: each stressor's result, a line each. Two processes of each, for 2 s; one that does
+# not end is ended after 60 s.
 stress() {
 	: >"$1"
 	for _name in $(stress-ng --class 'scheduler?' 2>&1 | sed -n "s/.*stressors: //p"); do
@@ -24,7 +25,8 @@ stress() {
 
 on() { sched_ext_on --json --gate 'cgroup:/side class=side headroom=20%' --gate 'cgroup:/capped cap_hard=200‰'; }
 
-# left: before 7.0 the scheduler leaves real-time stressors alone, and says so; any other end is a failure.
+# left: before 7.0 the scheduler leaves real-time stressors alone, and says so; any other end is a
+# failure.
 left() {
 	[ "$(sched_ext_state)" != enabled ] || return 0
 	until_true 60 sh -c "! [ -d /proc/$EXT ]" || true
@@ -46,8 +48,10 @@ echo "sched_ext"
 on
 stress /tmp/ext-ran
 measure left_to_real_time $LEFT times
-# Some end with an error by themselves: resched ends its children while they write what it then checks.
-# Before 7.0 an ordinary task has what real-time tasks leave: one of mutex's may not get as far as to make its threads (3).
+# Some end with an error by themselves: resched ends its children while they write what it then
+# checks.
+# Before 7.0 an ordinary task has what real-time tasks leave: one of mutex's may not get as far as
+# to make its threads (3).
 ls /sys/kernel/debug/sched/ext_server >/dev/null 2>&1 && may= || may="mutex 3"
 worse=$(awk -v may="$may" 'NR == FNR { fair[$1] = $2; next } fair[$1] == 0 && $2 != 0 && $0 != may { print $1 ": " $2 }' /tmp/fair /tmp/ext-ran)
 [ -z "$worse" ] || fail "these end well under the kernel's own scheduler: $worse"

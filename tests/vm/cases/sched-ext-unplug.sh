@@ -4,7 +4,8 @@
 # seconds: 200
 sched_ext_on
 group a b
-# More than enough for the other CPU: the one that goes sees them wait as it idles for the last time.
+# More than enough for the other CPU: the one that goes sees them wait as it idles for the last
+# time.
 start b vmtool threads 4
 # They are parked and let go by timers that their CPU sets.
 echo "60000 100000" >$ROOT/a/cpu.max

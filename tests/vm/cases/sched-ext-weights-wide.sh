@@ -12,7 +12,8 @@ burn() {
 	done
 }
 
-# woken NAME: a periodic task of the shortest slice (hint -20) in `light`, beside a hog for each CPU there.
+# woken NAME: a periodic task of the shortest slice (hint -20) in `light`, beside a hog for each CPU
+# there.
 woken() {
 	SEEN=$(inside light vmtool sliced 100000 vmtool wake 2 5000 200)
 	echo "$1 on $many: $SEEN"

@@ -5,7 +5,8 @@
 # seconds: 120
 cat >/tmp/inner <<'END'
 #!/bin/sh
-# What it can still do, as nobody: a connection to a port where nobody listens, and how many tasks it may have.
+# What it can still do, as nobody: a connection to a port where nobody listens, and how many tasks
+# it may have.
 nc -w 2 127.0.0.1 9 </dev/null >/tmp/$1-net 2>&1
 (for n in $(seq 80); do sleep 1000 & done) 2>/tmp/$1-forks
 exec sleep 1000

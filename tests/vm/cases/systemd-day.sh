@@ -5,7 +5,8 @@
 # needs: deb
 # seconds: 200
 [ -e /vm/deb/new.deb ] || skip "no package: the host has no dpkg-dev"
-# The bed's shell prefers its own applets, and has a dpkg among them; Debian's looks for its own tools by PATH.
+# The bed's shell prefers its own applets, and has a dpkg among them; Debian's looks for its own
+# tools by PATH.
 PATH=/usr/sbin:/usr/bin:/vm/bin
 mkdir -p /vm/aside
 mv /usr/bin/tidegate /vm/aside/tidegate
@@ -79,8 +80,8 @@ tidegate policy check 2>/tmp/said || code=$?
 same "how check ends" $code 2
 grep -q "^tidegate: weihgt: $FILE:5:27: no such term; did you mean weight?" /tmp/said || fail "check says: $(cat /tmp/said)"
 ! systemctl reload tidegate 2>/tmp/said || fail "the mistake was reloaded"
-# The conditions of two alerts, by value; a real Prometheus, which is too large for the guest, has them in
-# crates/tidegate/tests/all/metrics.rs.
+# The conditions of two alerts, by value; a real Prometheus, which is too large for the guest, has
+# them in crates/tidegate/tests/all/metrics.rs.
 metric() { tidegate metrics | sed -n "s/^tidegate_$1 //p"; }
 same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 0.0
 tidegate policy show --json >/tmp/policy
@@ -135,7 +136,8 @@ encoder=$STARTED
 ENCODER=enc/tidegate-encoder=
 within_a_second "a program that started later" limited $ENCODER
 
-# systemd writes its own values when a neighbour starts after a reload: never more than the floor, and ours come back.
+# systemd writes its own values when a neighbour starts after a reload: never more than the floor,
+# and ours come back.
 for _turn in 1 2; do
 	systemctl daemon-reload
 	systemctl start t-neighbour.service
@@ -154,7 +156,8 @@ run_gated side --side --headroom 20% --name job -- vmtool burn
 ALL="$SIDE other $BATCH $LATER $ENCODER"
 until_true 20 limited $ALL || fail "not limited: $_group: $_quota, idle $_idle"
 
-# Another program writes over a limit. Not the quota: the loop may write its own again before the agent sees the other.
+# Another program writes over a limit. Not the quota: the loop may write its own again before the
+# agent sees the other.
 outside_writes() { metric 'events_total{kind="outside_write"}'; }
 same "outside writes before" "$(outside_writes)" 0.0
 echo 0 >$ROOT/other/cpu.idle
@@ -162,7 +165,8 @@ is_told() { [ "$(outside_writes)" != 0.0 ]; }
 until_true 10 is_told || fail "the condition of OutsideWriter: $(outside_writes), idle $(cat $ROOT/other/cpu.idle)"
 until_true 10 limited $ALL || fail "not limited after an outside write: $_group: $_quota, idle $_idle"
 
-# The journal has the day's events, each by its kind and as an entry of its own, not as a line of the log.
+# The journal has the day's events, each by its kind and as an entry of its own, not as a line of
+# the log.
 for kind in policy.rejected policy.applied policy.confirmed policy.rolled_back gate.created outside_write; do
 	journalctl --quiet --output cat --lines 1 _TRANSPORT=journal SYSLOG_IDENTIFIER=tidegate TIDEGATE_EVENT=$kind >/tmp/said
 	[ -s /tmp/said ] || fail "the journal has no $kind"

@@ -12,8 +12,8 @@ terms = { cap_soft = "500‰" }
 POLICY
 tidegate agent run >/tmp/agent.log 2>&1 &
 until_true 15 agent >/dev/null || fail "no agent: $(cat /tmp/agent.log)"
-# session NUMBER: a session's scope in that user's slice, as logind makes it. user@.service, which has the cpu controller,
-# makes systemd hand it down to the slice.
+# session NUMBER: a session's scope in that user's slice, as logind makes it. user@.service, which
+# has the cpu controller, makes systemd hand it down to the slice.
 session() {
 	systemd-run --quiet --scope --unit="session-$1" --slice="user-$1.slice" --property=CPUWeight=100 vmtool burn &
 }

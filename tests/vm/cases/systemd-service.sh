@@ -19,7 +19,8 @@ within "what systemd-analyze security gives it" "$(awk '/Overall exposure/ { pri
 	exit 1
 }
 
-# soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise machine's one CPU.
+# soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise
+# machine's one CPU.
 soon() {
 	_turns=$(($1 / 2))
 	shift
@@ -60,7 +61,8 @@ sleep 4
 safe || fail "not limited while the agent is frozen"
 soon 90 taken_up 3 || fail "a frozen agent was not replaced: $(restarts) restarts, $(systemctl show -P Result tidegate)"
 
-# A restart, as after an upgrade: with another file at the path, and no look from outside finds either gate without its limits.
+# A restart, as after an upgrade: with another file at the path, and no look from outside finds
+# either gate without its limits.
 cp /usr/bin/tidegate /usr/bin/tidegate.new
 mv /usr/bin/tidegate.new /usr/bin/tidegate
 systemctl daemon-reload

@@ -10,7 +10,8 @@ systemctl start t-work.service
 UNIT=$ROOT/system.slice/t-work.service
 quota() { cut -d' ' -f1 $UNIT/cpu.max; }
 limited() { [ "$(cat $UNIT/cpu.idle)" = 1 ] && [ "$(quota)" != max ]; }
-# By the shell alone: each process that looks is a burst of main, for which the engine cuts; for the same reason seldom.
+# By the shell alone: each process that looks is a burst of main, for which the engine cuts; for the
+# same reason seldom.
 raised() {
 	read -r _quota _period <$UNIT/cpu.max
 	read -r _idle <$UNIT/cpu.idle
@@ -79,7 +80,8 @@ systemctl restart t-work.service
 same "after another reload and restart" "$(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)" "max 100000 0"
 same "drop-ins left" "$(find /run/systemd/system.control -name '*.conf' 2>/dev/null)" ""
 
-# An agent on demand does not end with the session of the command that started it, as where KillUserProcesses= is on.
+# An agent on demand does not end with the session of the command that started it, as where
+# KillUserProcesses= is on.
 systemd-run --quiet --scope --unit=t-session sh -c 'tidegate run --main -- sleep 1000 & exec sleep 1000' &
 apart() { grep -q "run-tidegate-.*\.scope" /proc/"$(agent)"/cgroup 2>/dev/null; }
 until_true 20 apart || fail "the agent stays in the session: $(cat /proc/"$(agent)"/cgroup)"

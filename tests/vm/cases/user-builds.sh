@@ -28,7 +28,8 @@ build() {
 	esac
 }
 
-# peaks FILE: the most tasks that could run and the memory that was in use (MiB), at each 20th of a second.
+# peaks FILE: the most tasks that could run and the memory that was in use (MiB), at each 20th of a
+# second.
 peaks() {
 	_most=0
 	_used=0

@@ -7,7 +7,8 @@ use tidegate_vm::catalog::SERIES;
 
 /// Boots a stock Debian kernel under software emulation and runs the tests of tests/vm/cases in it
 ///
-/// Ends with `N passed, N failed, N skipped`; exit code 0 passed, 1 failed, 2 usage, 77 all skipped.
+/// Ends with `N passed, N failed, N skipped`; exit code 0 passed, 1 failed, 2 usage, 77 all
+/// skipped.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask vm")]
 pub struct Options {

@@ -175,8 +175,8 @@ impl Agent {
         }
     }
 
-    /// The group of a unit that has no gate yet. The call to systemd is made without the lock of the
-    /// gates, after the caller's terms and rate have been checked.
+    /// The group of a unit that has no gate yet. The call to systemd is made without the lock of
+    /// the gates, after the caller's terms and rate have been checked.
     fn ask_systemd(
         &self,
         peer: &Peer,

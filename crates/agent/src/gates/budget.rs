@@ -1,5 +1,5 @@
-//! What one user, and all users together, may hold: gates, moving limits, groups, descriptors, bytes
-//! that are written down.
+//! What one user, and all users together, may hold: gates, moving limits, groups, descriptors,
+//! bytes that are written down.
 //!
 //! | budget | one user | users together | in all |
 //! |---|---|---|---|

@@ -145,8 +145,8 @@ impl Housekeeping {
         sweep_hints(kernel, &mut gates, &mut self.next_hint);
     }
 
-    /// Checks the gates that are due and those that were empty before; checks more gates if many have
-    /// just ended, since others probably have, too.
+    /// Checks the gates that are due and those that were empty before; checks more gates if many
+    /// have just ended, since others probably have, too.
     fn find_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
         let now_ns = runtime.kernel.clock.now_ns();
         let decision = runtime.decision();
@@ -273,9 +273,9 @@ impl Housekeeping {
         }
     }
 
-    /// The owner of a group in which the loop moves a quota has given it another limit: that is what
-    /// will be put back, and the loop stays within it. Another writer that does so again and again
-    /// is no owner.
+    /// The owner of a group in which the loop moves a quota has given it another limit: that is
+    /// what will be put back, and the loop stays within it. Another writer that does so again and
+    /// again is no owner.
     fn follow_owner_of_moving(&mut self, runtime: &Runtime, gates: &[Gate], entry: &Entry) -> bool {
         let group = &entry.group;
         let is_moving = gates.iter().any(|gate| {

@@ -35,8 +35,8 @@ const WINDOW: usize = 5;
 const ROUNDING_CPUS: f64 = 0.75;
 /// The part of a second that some task waited for memory, from which no job is started.
 const STALLED_MAX: f64 = 0.1;
-/// A gate with more tasks, and so many more for each job, is left as it is: to read a task takes some
-/// microseconds, and jobs that sleep would be joined by others without end.
+/// A gate with more tasks, and so many more for each job, is left as it is: to read a task takes
+/// some microseconds, and jobs that sleep would be joined by others without end.
 const TASKS_MAX: usize = 256;
 const TASKS_OF_JOB: usize = 8;
 const DEPTH: u32 = 4;
@@ -251,7 +251,8 @@ impl Jobservers {
         }
     }
 
-    /// Divides the jobs, adds tokens and takes them back. The result is what could not be taken yet.
+    /// Divides the jobs, adds tokens and takes them back. The result is what could not be taken
+    /// yet.
     fn settle(&mut self, total: u32, runnable: &BTreeMap<String, u32>) -> Surplus {
         let mut wants = Vec::new();
         for (name, fifo) in &mut self.fifos {

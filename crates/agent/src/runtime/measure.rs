@@ -131,8 +131,8 @@ fn measure_use(
 }
 
 /// Whether anything in a limited group could run. With several of them, what each would use: all it
-/// gets if its part of the allowance holds it back, it uses most of that or its use is unknown, else
-/// a quarter more than it uses.
+/// gets if its part of the allowance holds it back, it uses most of that or its use is unknown,
+/// else a quarter more than it uses.
 pub(crate) fn judge_demands(runtime: &Runtime, gates: &[Gate]) {
     let (kernel, control_loop) = (&runtime.kernel, &runtime.control_loop);
     let given = control_loop.lock().decided().groups;

@@ -283,8 +283,8 @@ pub(super) fn on_bus<T: Send>(
     if rustix::process::geteuid().is_root() {
         return ask(Builder::system, PATIENCE, calls);
     }
-    // The socket `systemd/private` of the user's manager needs no bus, and its answers name a sender
-    // that zbus refuses.
+    // The socket `systemd/private` of the user's manager needs no bus, and its answers name a
+    // sender that zbus refuses.
     let no_bus = || BusError::NoBus {
         why: "XDG_RUNTIME_DIR is not set".to_owned(),
     };

@@ -12,8 +12,8 @@ use crate::kernel::Kernel;
 
 use super::bus::{BusError, ask_manager, forget_silence, is_booted, on_bus, refused};
 
-/// Puts the processes into a scope of their own, named after the first, so that they do not end with
-/// the session of the command that started them. Returns once that one is there.
+/// Puts the processes into a scope of their own, named after the first, so that they do not end
+/// with the session of the command that started them. Returns once that one is there.
 pub fn own_scope(pids: &[u32], description: &str) -> Result<(), BusError> {
     if !is_booted() {
         return Err(BusError::NoSystemd);

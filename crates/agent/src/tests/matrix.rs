@@ -135,8 +135,8 @@ fn at_each_operation(
     );
 }
 
-/// The bed's clock stands still, so an agent makes the same kernel operations in the same order on a
-/// slow machine as on a fast one.
+/// The bed's clock stands still, so an agent makes the same kernel operations in the same order on
+/// a slow machine as on a fast one.
 fn in_still_time(kind: Kind) -> Bed {
     Bed {
         clock: Arc::new(SimClock::default()),

@@ -193,8 +193,8 @@ fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
     }
 }
 
-/// A call that holds the gates' lock does not delay the hand-over mark in the lease, which a waiting
-/// agent reads when it gets SIGTERM.
+/// A call that holds the gates' lock does not delay the hand-over mark in the lease, which a
+/// waiting agent reads when it gets SIGTERM.
 #[test]
 fn a_hand_over_is_known_before_the_gates_are_free() {
     let (_bed, agent) = begun(KINDS[0]);

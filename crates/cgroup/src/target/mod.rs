@@ -1,5 +1,5 @@
-//! What a user names: `pid:1234`, `tid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`; and processes
-//! told apart by their start time, because the kernel uses a number again.
+//! What a user names: `pid:1234`, `tid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`;
+//! and processes told apart by their start time, because the kernel uses a number again.
 
 mod name;
 mod process;

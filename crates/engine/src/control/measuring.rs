@@ -1,7 +1,8 @@
 //! A measurement of what side work costs main while it runs ([`crate::measure`]): its levels are in
 //! force instead of what the gates ask for.
 //!
-//! It is in this process's memory alone, so an agent that dies leaves nothing of it to the next one.
+//! It is in this process's memory alone, so an agent that dies leaves nothing of it to the next
+//! one.
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;

@@ -17,7 +17,8 @@ use rustix::io::Errno;
 
 use tidegate_cgroup::bandwidth::Bandwidth;
 
-/// Limits that may move at once: the side root and foreign groups, as the side pods of a large node.
+/// Limits that may move at once: the side root and foreign groups, as the side pods of a large
+/// node.
 pub const SLOTS: usize = 512;
 const WORDS_PER_SLOT: usize = 8;
 const HEADER_WORDS: usize = 8;

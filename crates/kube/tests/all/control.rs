@@ -201,8 +201,8 @@ fn a_node_loses_the_startup_taint_when_its_agent_and_publisher_are_ready() {
     let keys = || bed.field("node node-0", ".spec.taints[*].key");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert!(keys().contains(KEY), "no pod of the DaemonSet is there yet");
-    // The DaemonSet's pod comes with the label, and this control plane says at once that it is ready,
-    // as the pod of an earlier node may.
+    // The DaemonSet's pod comes with the label, and this control plane says at once that it is
+    // ready, as the pod of an earlier node may.
     bed.kubectl("label node node-0 kubernetes.io/os=linux");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert!(keys().contains(KEY), "nobody has taken the node's lease");

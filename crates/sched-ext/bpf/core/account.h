@@ -7,8 +7,8 @@
  *	ran until now		account_charge
  *
  * A task counts for the nearest gate at or above its group and for no other; kernel threads have an
- * account of their own. Each CPU has its own copy, written with interrupts off: no lock, nothing shared; the
- * loader adds them up. A wait includes the time that a quota or cap throttled the task.
+ * account of their own. Each CPU has its own copy, written with interrupts off: no lock, nothing
+ * shared; the loader adds them up. A wait includes the time that a quota or cap throttled the task.
  */
 #ifndef TIDEGATE_EXT_ACCOUNT_H
 #define TIDEGATE_EXT_ACCOUNT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * CPU time: how long each CPU was idle and how long it ran side work, to the nanosecond, the current
- * stretch included.
+ * CPU time: how long each CPU was idle and how long it ran side work, to the nanosecond, the
+ * current stretch included.
  *
  * The rest is main's: real-time and deadline tasks, interrupts on a busy CPU, time that the host
  * stole. (An interrupt or stolen time on an idle CPU counts as idle.)

@@ -17,9 +17,9 @@
  *	5 cap           cache          0      ready time     out of a hard cap
  *	6 recall        cache          0      deadline       background that its soft cap lets go again
  *
- * A run queue's index has its kind in it. Background work waits in `recall` whatever CPUs it may run
- * on; in `wide` and `narrow` where its soft cap is 0, so that the timer of the others does not come
- * across it.
+ * A run queue's index has its kind in it. Background work waits in `recall` whatever CPUs it may
+ * run on; in `wide` and `narrow` where its soft cap is 0, so that the timer of the others does not
+ * come across it.
  */
 #ifndef TIDEGATE_EXT_DSQ_H
 #define TIDEGATE_EXT_DSQ_H

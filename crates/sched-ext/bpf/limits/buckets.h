@@ -6,9 +6,9 @@
  *	group		the family's: one for all tasks of the gate
  *	process, task	one for each, and the family's, which keeps debts and terms
  *
- * A capped gate is a family; the lock of the family's bucket serves all of its buckets, for they pay
- * its debts together (BPF holds one lock at a time). A bucket is free with its last user: a gate, a
- * task, or (a family's) a member.
+ * A capped gate is a family; the lock of the family's bucket serves all of its buckets, for they
+ * pay its debts together (BPF holds one lock at a time). A bucket is free with its last user: a
+ * gate, a task, or (a family's) a member.
  */
 #ifndef TIDEGATE_EXT_BUCKETS_H
 #define TIDEGATE_EXT_BUCKETS_H

@@ -6,11 +6,11 @@
  *	out of a soft cap --> EXT_BACKGROUND --cap_timer (cap_recall)--> EXT_MAIN
  *	out of a soft cap of 0 --> EXT_BACKGROUND --cap changed (starvation_check)--> EXT_MAIN
  *
- * Two queues and one timer a cache; the timer is set for the first. Background tasks that wait for a
- * CPU are checked when the first of them is due; each bucket lets one of its tasks go in
+ * Two queues and one timer a cache; the timer is set for the first. Background tasks that wait for
+ * a CPU are checked when the first of them is due; each bucket lets one of its tasks go in
  * TG_CAP_AGAIN_NS, and one call of the timer CAP_TIMER_BATCH in all. The state found then decides,
- * not the one that was expected, and it is checked again every
- * TG_CAP_RECHECK_NS: terms change, debts are paid by others, tasks are killed.
+ * not the one that was expected, and it is checked again every TG_CAP_RECHECK_NS: terms change,
+ * debts are paid by others, tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
 #define TIDEGATE_EXT_CAP_THROTTLE_H

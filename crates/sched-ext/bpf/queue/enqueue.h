@@ -4,10 +4,11 @@
  *
  *	OFF_RQ --task_activate--> ON_RQ: waits <--> runs --task_deactivate--> OFF_RQ
  *
- * From `enqueue` (`running`, where an idle CPU took it at once) to `quiescent` a task is a member of
- * one run queue, that of its kind in the cache where it was last put. It waits in a dispatch queue
- * of that run queue (core/dsq.h), by deadline: `wide` if it may run on as many CPUs as are on line,
- * `narrow` if on fewer (a CPU may have to pass over some), `pinned` if it may run on one CPU only.
+ * From `enqueue` (`running`, where an idle CPU took it at once) to `quiescent` a task is a member
+ * of one run queue, that of its kind in the cache where it was last put. It waits in a dispatch
+ * queue of that run queue (core/dsq.h), by deadline: `wide` if it may run on as many CPUs as are on
+ * line, `narrow` if on fewer (a CPU may have to pass over some), `pinned` if it may run on one CPU
+ * only.
  */
 #ifndef TIDEGATE_EXT_ENQUEUE_H
 #define TIDEGATE_EXT_ENQUEUE_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The CPUs that run side work: as many as headroom_ctl.h allows, packed onto as few cores as will do,
- * so that the others stay whole.
+ * The CPUs that run side work: as many as headroom_ctl.h allows, packed onto as few cores as will
+ * do, so that the others stay whole.
  *
  *	side_cpu	the CPU counts in nr_side_cpus, which stays within side_cpus_allowed
  *	side_invited	it may become one though it would not by itself
  *	forced		side work runs there at main's cost until forced_ns
  *
- * A CPU for which main has no use becomes a side CPU by itself if that fills a core on which side work
- * is already; other CPUs are invited by the timer or by a waking side task, which see more of the
- * machine. Each step of the timer compares, so a lost event costs a step.
+ * A CPU for which main has no use becomes a side CPU by itself if that fills a core on which side
+ * work is already; other CPUs are invited by the timer or by a waking side task, which see more of
+ * the machine. Each step of the timer compares, so a lost event costs a step.
  */
 #ifndef TIDEGATE_EXT_SIDE_CPUS_H
 #define TIDEGATE_EXT_SIDE_CPUS_H

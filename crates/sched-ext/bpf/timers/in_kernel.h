@@ -2,20 +2,21 @@
 /*
  * Tasks that are kept waiting inside the kernel go on, a little at a time.
  *
- * Such a task may hold what all wait for: the cgroups' mutex, a page's lock, a CPU that goes offline.
+ * Such a task may hold what all wait for: the cgroups' mutex, a page's lock, a CPU that goes
+ * offline.
  * Since 6.18 the fair class throttles a task on its way out to user space only.
  *
- * A BPF scheduler is not told where a task was when it was put back, but once it is switched out the
- * kernel keeps its stack pointer:
+ * A BPF scheduler is not told where a task was when it was put back, but once it is switched out
+ * the kernel keeps its stack pointer:
  *
  *	stack		|<-------- free ------->|<---- used ---->| base
  *	to user space	 the most that is seen (learnt: in_kernel_exit_free)
  *	in the kernel	 less, by 360 bytes and more on 6.18, 736 on 7.3 (145 waiting tasks)
  *
  * Without such a pointer (not x86) no task counts as inside. One that slept and is woken counts as
- * inside, whether it holds anything or not; so only a long wait counts, and the runs are few: of tasks
- * that wait in a run queue a twentieth of the machine, of throttled ones no more than the rate of
- * their quota or cap, which is charged.
+ * inside, whether it holds anything or not; so only a long wait counts, and the runs are few: of
+ * tasks that wait in a run queue a twentieth of the machine, of throttled ones no more than the
+ * rate of their quota or cap, which is charged.
  */
 #ifndef TIDEGATE_EXT_IN_KERNEL_H
 #define TIDEGATE_EXT_IN_KERNEL_H

@@ -6,10 +6,10 @@
  *	stopping		slice_timer_clear, of a task that set it
  *	timer			stops the task; `dispatch` decides again
  *
- * The kernel ends a slice at a tick, up to 4 ms late. A silo, a bucket or a least run that is used up
- * ends on time by this. A timer that is set for an earlier time is left: it fires, finds nothing due
- * and is set again. A start of the kernel's timer costs more than an interrupt now and then, and a
- * task that asks for the same 5 ms again and again pays it once.
+ * The kernel ends a slice at a tick, up to 4 ms late. A silo, a bucket or a least run that is used
+ * up ends on time by this. A timer that is set for an earlier time is left: it fires, finds nothing
+ * due and is set again. A start of the kernel's timer costs more than an interrupt now and then,
+ * and a task that asks for the same 5 ms again and again pays it once.
  */
 #ifndef TIDEGATE_EXT_SLICE_TIMER_H
 #define TIDEGATE_EXT_SLICE_TIMER_H

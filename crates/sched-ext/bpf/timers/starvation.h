@@ -11,10 +11,10 @@
  *	  its CPU goes offline			to the CPU's own queue, from which the kernel takes it
  *	  in a CPU's queue, may run on others	to the queue for several CPUs
  *
- * The kernel ejects a scheduler that leaves a task waiting for 30 s, and weights alone do not prevent
- * that: hweights go down to a 65536th. The runs are charged as any run, so shares stay what weights
- * say; they cost 5 millionths of a CPU for each starved task. The kernel waits until no task is left
- * on a CPU that goes offline, and such a CPU takes none from our queues.
+ * The kernel ejects a scheduler that leaves a task waiting for 30 s, and weights alone do not
+ * prevent that: hweights go down to a 65536th. The runs are charged as any run, so shares stay what
+ * weights say; they cost 5 millionths of a CPU for each starved task. The kernel waits until no
+ * task is left on a CPU that goes offline, and such a CPU takes none from our queues.
  */
 #ifndef TIDEGATE_EXT_STARVATION_H
 #define TIDEGATE_EXT_STARVATION_H

@@ -1,5 +1,5 @@
-//! The page in a browser: its files, the agent's calls that only read, and a recording. It is served
-//! at a loopback address, and nothing in it changes anything.
+//! The page in a browser: its files, the agent's calls that only read, and a recording. It is
+//! served at a loopback address, and nothing in it changes anything.
 
 mod calls;
 pub mod recording;

@@ -13,7 +13,8 @@ set -u
 fail() { echo "FAIL: $*" >&2; exit 1; }
 cpu=/sys/fs/cgroup; [ ! -e /sys/fs/cgroup/cpu ] || cpu=/sys/fs/cgroup/cpu
 side=$cpu/$TIDEGATE_PREFIX-side
-# A quota stands, and the idle class too, unless the quota is the tolerance (1 %): side work that got no CPU for a second is let out.
+# A quota stands, and the idle class too, unless the quota is the tolerance (1 %): side work that
+# got no CPU for a second is let out.
 held() {
 	if [ -e $side/cpu.max ]; then read quota period <$side/cpu.max
 	else quota=$(cat $side/cpu.cfs_quota_us) period=$(cat $side/cpu.cfs_period_us); fi

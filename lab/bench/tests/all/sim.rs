@@ -1,5 +1,5 @@
-//! `tidegate-lab sim` from outside: the same bytes from the same seed, other bytes from another seed,
-//! and failures that name what repeats them.
+//! `tidegate-lab sim` from outside: the same bytes from the same seed, other bytes from another
+//! seed, and failures that name what repeats them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

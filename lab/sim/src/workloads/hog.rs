@@ -40,8 +40,8 @@ impl Hog {
     }
 }
 
-/// Works at the beginning of each period. Whole periods that pass while it still works are left out,
-/// so that its use stays what was asked for and does not pile up.
+/// Works at the beginning of each period. Whole periods that pass while it still works are left
+/// out, so that its use stays what was asked for and does not pile up.
 struct Periodic {
     work_ns: u64,
     period_ns: u64,

@@ -1,7 +1,7 @@
 //! Every state that small machines can reach, by every order of runs, idling, timers and ticks. In
 //! each transition the ledger must balance; from each state the most that any continuation can use
-//! in one to three periods must keep the bound; and no CPU that is throttled may stay so. Two CPUs; a
-//! machine is made small by counting in single nanoseconds, of which an idle silo keeps one.
+//! in one to three periods must keep the bound; and no CPU that is throttled may stay so. Two CPUs;
+//! a machine is made small by counting in single nanoseconds, of which an idle silo keeps one.
 
 use std::collections::HashMap;
 use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
@@ -209,8 +209,8 @@ impl Walk {
         assert_eq!(later.pool.throttled(), 0, "starves");
     }
 
-    /// The most that any continuation uses in up to `periods` periods, from every state, against the
-    /// bound: `(most used, its bound)` where they come nearest.
+    /// The most that any continuation uses in up to `periods` periods, from every state, against
+    /// the bound: `(most used, its bound)` where they come nearest.
     fn search(&self, periods: u64) -> (u64, u64) {
         let period = self.terms.period_ns;
         let mut best = vec![0u64; self.states.len()];
