@@ -108,7 +108,7 @@ pub(crate) fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<Group
             let attachment = Attachment::InPlace { group };
             if let Err(error) = attach(runtime, gate, attachment, None, &own) {
                 warn!("gate {name}: {error}");
-                lock(&runtime.alerts).insert(format!("gate {name}: {error}"));
+                runtime.alert_of(&name, None, format!("gate {name}: {error}"));
             }
             true
         }

@@ -24,12 +24,12 @@ use crate::lifecycle::round_robin::RoundRobin;
 use crate::policy::starts::StartFollower;
 use crate::process::program::start_guardian;
 use crate::process::{Life, Mode};
-use crate::runtime::Runtime;
 use crate::runtime::limits::{end_gates, remove_unused_roots};
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::sweep_hints;
 use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_sched_ext;
+use crate::runtime::{GateAlert, Runtime};
 use crate::systemd::is_written_by_systemd;
 
 /// So many gates are polled each second, and so many entries of the journal compared with what
@@ -192,6 +192,7 @@ impl Housekeeping {
         // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = registry.lock();
         follow_limits_before(runtime, &gates);
+        forget_taken_again(runtime);
         // The loop writes quotas under the journal's lock, so what is read here is not half of one.
         let differing = {
             let journal = runtime.journal();
@@ -234,10 +235,8 @@ impl Housekeeping {
                 self.answered.insert(entry.id, 1);
                 continue;
             }
-            if is_quota
-                && times >= LEFT_ALONE
-                && !runtime.control().quotas.is_left_alone(&entry.group)
-            {
+            let is_it = |alert: &GateAlert| alert.left_alone == Some(entry.id);
+            if times >= LEFT_ALONE && !lock(&runtime.gate_alerts).iter().any(is_it) {
                 // The gate was set again.
                 times = 0;
             }
@@ -265,7 +264,7 @@ impl Housekeeping {
                     );
                     let events = &runtime.events;
                     events.tell(EventKind::OutsideWrite, Some(&entry.gate), &*alert);
-                    lock(&runtime.alerts).insert(alert);
+                    runtime.alert_of(&entry.gate, Some(entry.id), alert);
                 }
                 _ => {}
             }
@@ -381,6 +380,19 @@ fn bound_log() {
     if is_long && let Err(error) = rustix::fs::ftruncate(&log, 0) {
         warn!("agent.log: {error}");
     }
+}
+
+/// Several gates have the side root, whose quota is ours again when one of them is set again.
+fn forget_taken_again(runtime: &Runtime) {
+    let control = runtime.control();
+    let journal = runtime.journal();
+    let is_left_alone = |id| {
+        let entry = journal.entries().find(|entry| entry.id == id);
+        entry.is_some_and(|entry| {
+            !entry.change.is_bandwidth() || control.quotas.is_left_alone(&entry.group)
+        })
+    };
+    lock(&runtime.gate_alerts).retain(|alert| alert.left_alone.is_none_or(is_left_alone));
 }
 
 /// The loop's quotas stay within the limits that the groups' owners have set since.

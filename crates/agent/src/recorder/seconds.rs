@@ -2,7 +2,6 @@
 
 use tidegate_engine::control::Control;
 use tidegate_engine::sense::{WAIT_BUCKETS, WaitHistogram};
-use tidegate_engine::sync::lock;
 use tidegate_recording::Second;
 
 use crate::recorder_state::unix_us;
@@ -25,7 +24,7 @@ impl Seconds {
         let mut second = self.copy(&runtime.control(), now_ns, period_ns);
         second.unix_ms = unix_us() / 1_000;
         second.allowance_cpus = runtime.decision().allowance_cpus as f32;
-        second.alerts.extend(lock(&runtime.alerts).iter().cloned());
+        second.alerts.extend(runtime.all_alerts());
         second
     }
 

@@ -17,7 +17,6 @@ use tidegate_cgroup::target::HeldProcess;
 use tidegate_engine::ledger::{Entry, Fallback};
 use tidegate_engine::limit::tighter;
 use tidegate_engine::quota_planner::{PERIOD_US, free_bandwidth};
-use tidegate_engine::sync::lock;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
@@ -295,10 +294,10 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
 
 pub(crate) fn revert_unit(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let lines = revert_properties(&runtime.kernel, gate);
-    let alerts = lines
-        .iter()
-        .map(|line| format!("gate {}: {line}", gate.record.name));
-    lock(&runtime.alerts).extend(alerts);
+    let name = &gate.record.name;
+    for line in &lines {
+        runtime.alert_of(name, None, format!("gate {name}: {line}"));
+    }
     lines
 }
 
@@ -359,7 +358,7 @@ fn put_back(runtime: &Runtime, gate: &str) -> Vec<String> {
     for (line, is_back) in runtime.journal().restore_gate(gate) {
         info!(gate, "{line}");
         if !is_back {
-            lock(&runtime.alerts).insert(format!("gate {gate}: {line}"));
+            runtime.alert_of(gate, None, format!("gate {gate}: {line}"));
             left.push(line);
         }
     }

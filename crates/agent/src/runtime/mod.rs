@@ -69,6 +69,15 @@ use lock_boost::LockBoostStats;
 use measurement::Measurement;
 use mechanisms::Subgroups;
 
+/// An alert that goes once its gate has ended or is set again.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GateAlert {
+    pub gate: String,
+    /// The entry of the journal whose value is left to another writer.
+    pub left_alone: Option<u64>,
+    pub text: String,
+}
+
 pub struct Runtime {
     pub kernel: Kernel,
     pub control_loop: ControlLoop,
@@ -86,6 +95,7 @@ pub struct Runtime {
     pub(crate) history: History,
     pub(crate) recorder: RecorderState,
     pub alerts: Mutex<BTreeSet<String>>,
+    pub(crate) gate_alerts: Mutex<BTreeSet<GateAlert>>,
     pub settings: Settings,
 }
 
@@ -112,8 +122,27 @@ impl Runtime {
             history: History::default(),
             recorder: RecorderState::default(),
             alerts: Mutex::default(),
+            gate_alerts: Mutex::default(),
             settings,
         }
+    }
+
+    pub(crate) fn all_alerts(&self) -> Vec<String> {
+        let of_gates = lock(&self.gate_alerts);
+        let of_gates = of_gates.iter().map(|alert| alert.text.clone());
+        lock(&self.alerts).iter().cloned().chain(of_gates).collect()
+    }
+
+    pub(crate) fn alert_of(&self, gate: &str, left_alone: Option<u64>, text: String) {
+        lock(&self.gate_alerts).insert(GateAlert {
+            gate: gate.to_owned(),
+            left_alone,
+            text,
+        });
+    }
+
+    pub(crate) fn end_alerts_of(&self, gate: &str) {
+        lock(&self.gate_alerts).retain(|alert| alert.gate != gate);
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {

@@ -7,7 +7,6 @@ use tidegate_cgroup::bandwidth::Bandwidth;
 use tidegate_cgroup::group::GroupPath;
 use tidegate_cgroup::testkit::{Fault, Rule};
 use tidegate_engine::control::Apply;
-use tidegate_engine::sync::lock;
 
 use super::{
     Bed, KINDS, Kind, PIDS, alerts, begun, gate_names, in_journal, path, root, run, run_as,
@@ -191,7 +190,51 @@ fn what_is_not_put_back_is_said() {
             done.message
         );
         assert_eq!(stands(&agent, "/other"), theirs);
-        assert_eq!(lock(&agent.runtime.alerts).len(), 1);
+        assert_eq!(alerts(&agent).lines().count(), 1);
+        set_limited(&agent, "cgroup:/other").unwrap();
+        assert_eq!(alerts(&agent), "", "of the gate before");
+    }
+}
+
+#[test]
+fn what_is_left_to_another_writer_is_told_until_its_gate_is_set_again_or_has_ended() {
+    for kind in KINDS {
+        let (_bed, agent) = begun(kind);
+        let mut housekeeping = Housekeeping::new(None);
+        let mut left_alone = || {
+            for _ in 0..2 {
+                agent.groups().set_idle(&path("/other"), false).unwrap();
+                housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+            }
+            alerts(&agent)
+        };
+        set_limited(&agent, "cgroup:/other").unwrap();
+        assert!(left_alone().contains("/other: another program"), "{kind:?}");
+        set_limited(&agent, "cgroup:/other").unwrap();
+        assert_eq!(alerts(&agent), "", "{kind:?}");
+        assert!(left_alone().contains("/other: another program"), "{kind:?}");
+        unset(&agent, "cgroup:/other").unwrap();
+        assert_eq!(alerts(&agent), "", "{kind:?}");
+    }
+}
+
+#[test]
+fn a_quota_of_the_side_root_that_is_ours_again_is_no_alert() {
+    for kind in KINDS {
+        let (_bed, agent) = begun(kind);
+        let mut housekeeping = Housekeeping::new(None);
+        run(&agent, PIDS[0], &[("class", "side"), ("headroom", "20%")]).unwrap();
+        for quota_us in [70_000, 60_000] {
+            write_quota(&agent, "/tg-side", Bandwidth::limit(quota_us, 100_000));
+            housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+        }
+        assert!(
+            alerts(&agent).contains("/tg-side: another program"),
+            "{kind:?}"
+        );
+        set(&agent, "gate:job", &[("headroom", "30%")]).unwrap();
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+        assert_eq!(alerts(&agent), "", "{kind:?}");
     }
 }
 

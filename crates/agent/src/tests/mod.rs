@@ -44,7 +44,6 @@ use tidegate_cgroup::topology::Topology;
 use tidegate_engine::apply::Journal;
 use tidegate_engine::clock::{Clock, SystemClock};
 use tidegate_engine::control::Control;
-use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, CpusetMode, Roots};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
@@ -472,8 +471,7 @@ fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> ApiResult<()> {
 }
 
 fn alerts(agent: &Agent) -> String {
-    let alerts = lock(&agent.runtime.alerts);
-    alerts.iter().cloned().collect::<Vec<_>>().join("\n")
+    agent.runtime.all_alerts().join("\n")
 }
 
 pub fn gate_names(agent: &Agent) -> Vec<String> {

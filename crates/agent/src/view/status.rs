@@ -105,7 +105,7 @@ fn show_agent(view: &mut StatusView, runtime: &Runtime, life: &Life, now_ns: u64
         .map(|(kind, count)| (kind.to_owned(), count))
         .collect();
     view.recording = runtime.recorder.view();
-    view.alerts.extend(lock(&runtime.alerts).iter().cloned());
+    view.alerts.extend(runtime.all_alerts());
 }
 
 fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {

@@ -35,6 +35,7 @@ pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> ApiResult<()> {
     if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
         check_beside(gate, &gate.record.attachment)?;
     }
+    runtime.end_alerts_of(&gate.record.name);
     note_weight(&runtime.kernel, gate);
     enforce_bandwidth(runtime, gate)?;
     enforce_bursts(runtime, gate, BurstWrite::Always)?;
@@ -62,6 +63,7 @@ fn check_jobserver(gate: &Gate) -> ApiResult<()> {
 
 /// Withdraws a gate's own terms, as far as they are still ours; says what was not put back.
 pub(crate) fn withdraw(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    runtime.end_alerts_of(&gate.record.name);
     let mut left = withdraw_hints(&runtime.kernel, gate);
     left.extend(withdraw_caps(runtime, gate));
     left.extend(withdraw_bursts(runtime, gate));
