@@ -239,9 +239,11 @@ pub(crate) fn repair_with(
         journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
     report.extend(journal.fall_back(u64::MAX));
     report.extend(revert_where(&**groups.fs(), run_dir, |_| true));
-    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
-        .into_iter()
-        .partition(|group| groups.populated(group).unwrap_or(true));
+    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own.into_iter().partition(|group| {
+        groups
+            .populated(group)
+            .unwrap_or_else(|error| !error.is_gone())
+    });
     sweep(groups, journal, &empty, run_dir);
     report.extend(still_running(&busy));
     if journal.unread() > 0 {

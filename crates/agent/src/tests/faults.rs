@@ -12,6 +12,7 @@ use super::{
     Bed, KINDS, Kind, PIDS, alerts, begun, gate_names, in_journal, path, root, run, run_as,
     run_limited, set, set_limited, stands, unset, user, write_quota,
 };
+use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::runtime::measure::has_ended;
@@ -235,6 +236,18 @@ fn a_quota_of_the_side_root_that_is_ours_again_is_no_alert() {
         set(&agent, "gate:job", &[("headroom", "30%")]).unwrap();
         housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         assert_eq!(alerts(&agent), "", "{kind:?}");
+    }
+}
+
+#[test]
+fn a_repair_names_no_group_that_it_has_removed() {
+    for kind in KINDS {
+        let (bed, agent) = begun(kind);
+        set_limited(&agent, &format!("pid:{}", PIDS[0])).unwrap();
+        drop(agent);
+        let report = bed.repair(After::End).unwrap().join("\n");
+        assert!(bed.is_home(0), "{kind:?}");
+        assert!(!report.contains("still run"), "{kind:?}: {report}");
     }
 }
 
