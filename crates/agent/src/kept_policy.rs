@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
-use tidegate_api::ObservedView;
+use tidegate_api::{GateChangeView, ObservedView};
 use tidegate_cgroup::{KernelFs, RealFs};
 use tidegate_engine::sync::lock;
 use tidegate_terms::{Config, ConfigErrors, Roots};
@@ -26,8 +26,8 @@ pub(crate) struct PolicyState {
     pub refused: Option<String>,
     pub observed: Vec<ObservedView>,
     pub watch: String,
-    /// The agent's start put the files in force, and no call since.
-    pub is_unasked: bool,
+    /// What the agent's start changed when it put the files in force, and no call since.
+    pub unasked: Option<Vec<GateChangeView>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<Strin
     });
     match (read, kept) {
         (Ok((texts, config)), kept) => {
-            let is_unasked = kept.is_none();
+            let unasked = kept.is_none().then(Vec::new);
             let before = kept.and_then(|kept| match kept.texts == texts {
                 true => kept.before,
                 false => Some(kept.texts),
@@ -109,7 +109,7 @@ pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<Strin
                 ..KeptPolicy::default()
             };
             let policy = Policy::new(roots, kept);
-            policy.lock().is_unasked = is_unasked;
+            policy.lock().unasked = unasked;
             Ok((policy, config, None))
         }
         (Err(errors), Some(kept)) if of_kept(&kept).is_some() => {

@@ -90,12 +90,14 @@ pub(crate) fn apply(
         let now_ns = agent.runtime.kernel.clock.now_ns();
         let notes = notes(agent, &config);
         let mut kept = next(&state.kept, texts, trial_s.map(|s| now_ns + s * NS_PER_S));
-        if asked.is_first && state.is_unasked {
+        let at_start = state.unasked.clone().filter(|_| asked.is_first);
+        if at_start.is_some() {
             // The agent's start put the files in force; the way back is to no rules.
             kept.before = Some(Texts::new());
             kept.is_same_on_trial = false;
         }
         let mut view = put_in_force(agent, &mut state, config, kept, Refusal::Ends)?;
+        view.gates.splice(..0, at_start.unwrap_or_default());
         view.notes = notes;
         Ok(view)
     });
@@ -264,9 +266,10 @@ fn agree(agent: &Agent) {
         }
         return;
     }
-    let is_unasked = state.is_unasked;
+    let is_unasked = state.unasked.is_some() && agent.life.mode == Mode::OnDemand;
     let begun = put_in_force(agent, &mut state, (*config).clone(), kept, Refusal::IsTold);
-    state.is_unasked = is_unasked && agent.life.mode == Mode::OnDemand;
+    state.unasked =
+        is_unasked.then(|| begun.as_ref().map_or(Vec::new(), |view| view.gates.clone()));
     if let Err(error) = begun {
         warn!("policy: {error}");
         refused_now(agent, &mut state, error.detail.clone());

@@ -56,7 +56,7 @@ pub(crate) fn put_in_force(
     agent.gates.set_config(Arc::clone(&config));
     state.kept = kept;
     state.refused = None;
-    state.is_unasked = false;
+    state.unasked = None;
     // In force it is by now, whether what would be done elsewhere can be told or not.
     let observed = observe(agent, &gates, &config, &matches)
         .inspect_err(|error| warn!("policy: {error}"))

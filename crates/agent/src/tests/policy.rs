@@ -2,6 +2,7 @@
 //! starts later.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_api::{ApiResult, ApplyRequest, ErrorKind, PolicyChangeView};
@@ -9,12 +10,13 @@ use tidegate_cgroup::testkit::Rule as FaultRule;
 use tidegate_cgroup::{KernelFs, Op};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::starts::{Start, Starts};
+use tidegate_terms::Config;
 
 use super::sim_clock::in_time;
 use super::{Bed, KINDS, Kind, begun, gate_names, in_journal, path, root, set, unset, user};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
-use crate::policy::apply::{apply, confirm, diff, end_trial, rollback, view};
+use crate::policy::apply::{apply, begin, confirm, diff, end_trial, rollback, view};
 use crate::policy::starts;
 
 const BATCH: &str = r#"
@@ -89,6 +91,35 @@ fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
         agent.leave();
         let kept = bed.run_dir().dir().join("policy.json");
         assert!(!kept.exists(), "the files count at the next start");
+    }
+}
+
+#[test]
+fn the_apply_that_starts_the_agent_names_the_gates_that_its_start_made() {
+    for kind in KINDS {
+        let (_bed, agent) = bed_with(kind, &["batch-1"], BATCH);
+        let texts = agent.policy.roots.read().unwrap();
+        let config = Config::from_texts(&texts).unwrap();
+        agent.gates.set_config(Arc::new(config));
+        let mut state = agent.policy.lock();
+        (state.kept.texts, state.unasked) = (texts, Some(Vec::new()));
+        drop(state);
+        begin(&agent, None);
+        let first = ApplyRequest {
+            is_first: true,
+            ..ApplyRequest::default()
+        };
+        let made = apply(&agent, &root(1), &first).unwrap().gates;
+        let made: Vec<_> = made
+            .iter()
+            .map(|gate| (&*gate.change, &*gate.target))
+            .collect();
+        assert_eq!(made, [("made", "cgroup:/batch-1")], "{kind:?}");
+        let events = agent.runtime.events.after(0).events;
+        let told = events.last().map(|event| &*event.message);
+        assert_eq!(told, Some("1 rule, 1 gate changed"), "{kind:?}");
+        let again = apply(&agent, &root(1), &first).unwrap();
+        assert_eq!(again.gates, [], "{kind:?}");
     }
 }
 
