@@ -168,8 +168,9 @@ impl Config {
         if errors.is_empty() {
             errors.extend(self.contradictions());
         }
-        let wrong = self.rules.iter().map(|rule| self.check_rule(rule));
-        errors.extend(wrong.filter_map(Result::err));
+        for rule in &self.rules {
+            self.check_rule(rule, &mut errors);
+        }
         errors.sort_by_key(TermError::position);
         if errors.is_empty() {
             Ok(self)
@@ -192,22 +193,27 @@ impl Config {
             .collect()
     }
 
-    fn check_rule(&self, rule: &Rule) -> Result<(), TermError> {
-        if rule.matches == Match::default() {
+    fn check_rule(&self, rule: &Rule, errors: &mut Vec<TermError>) {
+        if rule.matches == Match::default() && !rule.wrong.matches {
             let remedy = "write match = { unit = \"backup-*.service\" } or another of unit, cgroup, exe and user";
-            return Err(rule.refused("it matches nothing", remedy));
+            errors.push(rule.refused("it matches nothing", remedy));
         }
-        if rule.terms.iter().all(RawTerms::is_empty) {
-            return Err(rule.refused("it has no terms", "write terms = { class = \"side\" }"));
+        if rule.terms.iter().all(RawTerms::is_empty) && !rule.wrong.terms {
+            errors.push(rule.refused("it has no terms", "write terms = { class = \"side\" }"));
         }
         let layers: Vec<&RawTerms> = rule.terms.iter().collect();
-        let terms = self.resolve(&layers)?;
-        if !rule.matches.exe.is_empty() && rule.matches.user.is_empty() && terms.take_from_others()
-        {
-            let why = "every user may run that file, and it would take CPU from others for them";
-            return Err(rule.refused(why, "add the users who run it, as in user = \"postgres\""));
+        let is_of_all_users =
+            !rule.matches.exe.is_empty() && rule.matches.user.is_empty() && !rule.wrong.matches;
+        match self.resolve(&layers) {
+            Ok(terms) if is_of_all_users && terms.take_from_others() => {
+                let why =
+                    "every user may run that file, and it would take CPU from others for them";
+                errors
+                    .push(rule.refused(why, "add the users who run it, as in user = \"postgres\""));
+            }
+            Err(error) if !rule.wrong.terms => errors.push(error),
+            _ => {}
         }
-        Ok(())
     }
 
     /// The rules, in the order in which they first stand.

@@ -120,6 +120,14 @@ pub(crate) struct WrittenRule {
     pub(crate) matches: Option<Match>,
     pub(crate) mode: Option<Mode>,
     pub(crate) terms: RawTerms,
+    pub(crate) wrong: Wrong,
+}
+
+/// The parts of a rule with mistakes: what was not read of them is no other mistake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) matches: bool,
+    pub(crate) terms: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +138,7 @@ pub struct Rule {
     pub mode: Mode,
     /// Its terms, one layer a file, weakest first.
     pub terms: Vec<RawTerms>,
+    pub(crate) wrong: Wrong,
 }
 
 impl Rule {
@@ -157,6 +166,7 @@ pub(crate) fn merged<'w>(written: impl Iterator<Item = &'w WrittenRule>) -> Vec<
                 matches: Match::default(),
                 mode: Mode::default(),
                 terms: Vec::new(),
+                wrong: Wrong::default(),
             });
         }
         let rule = &mut rules[index];
@@ -165,6 +175,8 @@ pub(crate) fn merged<'w>(written: impl Iterator<Item = &'w WrittenRule>) -> Vec<
         }
         rule.mode = one.mode.unwrap_or(rule.mode);
         rule.terms.push(one.terms.clone());
+        rule.wrong.matches |= one.wrong.matches;
+        rule.wrong.terms |= one.wrong.terms;
     }
     rules
 }

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{TermError, remedy_for_unknown};
-use crate::policy::{MATCH_KEYS, Match, Mode, UNIT_SUFFIXES, WrittenRule};
+use crate::policy::{MATCH_KEYS, Match, Mode, UNIT_SUFFIXES, WrittenRule, Wrong};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
 use crate::table::Term;
@@ -37,24 +37,27 @@ impl Reader<'_> {
         at: usize,
         errors: &mut Vec<TermError>,
     ) -> Option<WrittenRule> {
-        let before = errors.len();
         let mut rule = WrittenRule {
             name: String::new(),
             place: self.place(at),
             matches: None,
             mode: None,
             terms: RawTerms::default(),
+            wrong: Wrong::default(),
         };
         for (key, value) in fields {
+            let before = errors.len();
             let read = match key.get_ref().as_ref() {
                 "name" => self.rule_name(value).map(|name| rule.name = name),
                 "match" => {
                     rule.matches = Some(self.match_of(value, errors));
+                    rule.wrong.matches = errors.len() > before;
                     Ok(())
                 }
                 "mode" => self.mode(value).map(|mode| rule.mode = Some(mode)),
                 "terms" => {
                     rule.terms = self.rule_terms(value, errors);
+                    rule.wrong.terms = errors.len() > before;
                     Ok(())
                 }
                 unknown => {
@@ -63,7 +66,7 @@ impl Reader<'_> {
             };
             errors.extend(read.err());
         }
-        if rule.name.is_empty() && errors.len() == before {
+        if !fields.contains_key("name") {
             errors.push(TermError::Rule {
                 name: "rule".to_owned(),
                 source_place: self.place(at),
@@ -71,7 +74,7 @@ impl Reader<'_> {
                 remedy: "write name = \"backups\"".to_owned(),
             });
         }
-        (errors.len() == before).then_some(rule)
+        (!rule.name.is_empty()).then_some(rule)
     }
 
     fn unknown(&self, name: &str, kind: &'static str, at: usize, known: &[&str]) -> TermError {

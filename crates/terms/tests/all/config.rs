@@ -463,6 +463,19 @@ terms = { class = "main", weight = 50 }
     assert!(wrong.contains("a neutral gate does not take it"), "{wrong}");
     let anyone = alone("match = { exe = '/usr/bin/x' }\nterms = { class = 'main' }");
     assert!(anyone.contains("every user may run that file"), "{anyone}");
+    let all = alone("mode = 'watch'\nmatch = {}\nterms = { weight = 'x' }\n[[rule]]\nname = 'r'");
+    for part in [
+        "watch",
+        "weight",
+        "r: p.toml:1:1: it matches nothing",
+        "p.toml:6:1: this file has a rule of this name already",
+    ] {
+        assert!(all.contains(part), "{part}\n{all}");
+    }
+    let anyone = alone("match = { exe = '/x' }\nterms = { class = 'main', weight = 'x' }");
+    assert!(anyone.contains("every user may run that file"), "{anyone}");
+    let unread = alone("match = { exe = 'x' }\nterms = { class = 'x' }");
+    assert_eq!(unread.lines().count(), 2, "{unread}");
     let named = "[[rule]]\nname='r'\nmatch={exe='/x', user='postgres'}\nterms={class='main'}\n";
     let config = Config::from_text(Path::new("p.toml"), named).unwrap();
     assert_eq!(config.rules().len(), 1);
