@@ -31,6 +31,7 @@ use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_sched_ext;
 use crate::runtime::{GateAlert, Runtime};
 use crate::systemd::is_written_by_systemd;
+use crate::view::figures::seconds;
 
 /// So many gates are polled each second, and so many entries of the journal compared with what
 /// stands. With more, each has its turn less often: what is shown is measured when it is asked for.
@@ -177,9 +178,15 @@ impl Housekeeping {
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
     pub(crate) fn check_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
-        let fallbacks = runtime.control().fallbacks;
+        let (fallbacks, silent_ns) = {
+            let control = runtime.control();
+            (control.fallbacks, control.silent_ns)
+        };
         if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
-            let what = "the agent was silent, and the guardian wrote the fallback";
+            let silent_s = seconds(silent_ns);
+            let what = format!(
+                "the agent was silent for {silent_s:.1} s, and the guardian wrote the fallback"
+            );
             runtime.events.tell(EventKind::LeaseExpired, None, what);
             self.answered.clear();
             renew_all(registry, runtime);

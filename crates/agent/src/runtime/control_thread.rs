@@ -107,7 +107,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply, mut wat
             follow_engine(&runtime.sched_ext, &mut control);
             if control_loop.lease.take_fallback() {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
-                control.fell_back();
+                control.fell_back(control_loop.lease.age_and_lease_ns(began_ns).0);
             }
             if headroom.is_now(began_ns, ticks.period_ns) {
                 control.step(began_ns, late_ns, &mut apply);

@@ -1,6 +1,8 @@
 //! Each kind of event that no command provokes, provoked here; the others are in the command's own
 //! tests and in `policy`.
 
+use tidegate_api::EventView;
+
 use super::sched_ext::{bed as sched_ext_bed, eject};
 use super::sched_ext_outside::supervise;
 use super::steps::{Knob, steps};
@@ -28,8 +30,11 @@ fn a_fallback_of_the_guardian_is_an_event() {
     let mut housekeeping = Housekeeping::new(None);
     once(HOUSEKEEPING, &mut housekeeping, &agent);
     assert!(!kinds(&agent).contains(&"lease.expired".to_owned()));
-    agent.runtime.control().fell_back();
+    agent.runtime.control().fell_back(3_200_000_000);
     once(HOUSEKEEPING, &mut housekeeping, &agent);
+    let events = agent.runtime.events.after(0).events;
+    let silent = |event: &EventView| event.message.contains("silent for 3.2 s");
+    assert!(events.iter().any(silent), "{events:?}");
     once(HOUSEKEEPING, &mut housekeeping, &agent);
     let told = kinds(&agent);
     assert_eq!(

@@ -267,7 +267,7 @@ fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
         housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         // The loop has, housekeeping has not.
         assert!(agent.runtime.control_loop.lease.take_fallback());
-        agent.runtime.control().fell_back();
+        agent.runtime.control().fell_back(0);
         housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         assert!(bed.is_home(0));
         assert_eq!(alerts(&agent), "");

@@ -71,7 +71,7 @@ pub const RISE: &[Ask] = &[
 pub const FALL: &[Ask] = &[
     ("a fallback and its end", |bed, agent| {
         drop(bed.fall_back());
-        agent.runtime.control().fell_back();
+        agent.runtime.control().fell_back(0);
         renew_all(&agent.gates, &agent.runtime);
     }),
     ("main rises", |bed, agent| {
@@ -166,7 +166,7 @@ pub fn guardian_acts(
 /// The loop's and housekeeping's part once the lease says that a guardian wrote the fallback.
 pub fn thaw(agent: &Agent, acted: &AtomicBool) {
     if acted.swap(false, Ordering::SeqCst) {
-        agent.runtime.control().fell_back();
+        agent.runtime.control().fell_back(0);
         renew_all(&agent.gates, &agent.runtime);
     }
 }

@@ -1,7 +1,7 @@
 //! What the agent shows: `status` and `explain`.
 
 mod explain;
-mod figures;
+pub(crate) mod figures;
 mod gates;
 mod main_cpus;
 mod status;

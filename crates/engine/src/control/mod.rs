@@ -74,6 +74,8 @@ pub struct Control {
     pub late_max_ns: u64,
     pub steps: u64,
     pub fallbacks: u64,
+    /// How long the agent was silent before the last one.
+    pub silent_ns: u64,
     pub unusable: Unusable,
     stepped_ns: Option<u64>,
     at_tolerance_ns: u64,
@@ -113,6 +115,7 @@ impl Control {
             late_max_ns: 0,
             steps: 0,
             fallbacks: 0,
+            silent_ns: 0,
             unusable: Unusable::default(),
             stepped_ns: None,
             at_tolerance_ns: 0,
@@ -245,8 +248,9 @@ impl Control {
         self.pulses.set_contention(contend_ppm);
     }
 
-    pub fn fell_back(&mut self) {
+    pub fn fell_back(&mut self, silent_ns: u64) {
         self.fallbacks += 1;
+        self.silent_ns = silent_ns;
         self.stop_measuring("the agent was silent, and the guardian wrote the fallback");
         self.quotas.fell_back();
         self.soft_caps.fell_back();
