@@ -6,7 +6,11 @@ const WEEK_S: u64 = 7 * 24 * 3_600;
 
 /// Whole seconds of a time as people write it: `10m`, `10min`, `1h 30m`, `7d`.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let remedy = "write a time from 1s to 7d, as in 10m";
+    seconds_to(text, WEEK_S, "write a time from 1s to 7d, as in 10m")
+}
+
+/// The same of times up to this one.
+pub fn seconds_to(text: &str, most_s: u64, remedy: &str) -> Result<u64, String> {
     // Days are no fixed length to the library.
     let days = text
         .strip_suffix('d')
@@ -20,7 +24,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
             u64::try_from(span.as_secs()).ok()
         }
     };
-    let within = seconds.filter(|seconds| (1..=WEEK_S).contains(seconds));
+    let within = seconds.filter(|seconds| (1..=most_s).contains(seconds));
     within.ok_or_else(|| format!("is out of range; {remedy}"))
 }
 

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "GATE", hide_short_help = true)]
     gates: Vec<String>,
     /// How long
-    #[arg(long = "for", value_name = "TIME", default_value = "2m", value_parser = lengths::seconds)]
+    #[arg(long = "for", value_name = "TIME", default_value = "2m", value_parser = length)]
     length: u64,
     /// Headrooms to compare, in percent of the machine
     #[arg(long, value_name = "PERCENT,...", default_value = "0,20,40", value_delimiter = ',', value_parser = level)]
@@ -54,6 +54,11 @@ pub struct Args {
 /// Half of the agent's patience would do; four calls a second cost it little.
 const POLL: Duration = Duration::from_millis(250);
 const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// The shortest length depends on levels and gates; the agent checks it.
+fn length(text: &str) -> Result<u64, String> {
+    lengths::seconds_to(text, 3_600, "write a time up to 1h, as in 2m")
+}
 
 fn level(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%');

@@ -220,6 +220,8 @@ fn without_main_or_side_work_it_says_what_to_do() {
     assert!(said.contains("gate web is not side work"), "{said}");
     let said = instance.fails(&["measure", "--for", "3s"], 2);
     assert!(said.contains("3 s is not from 8 s"), "{said}");
+    let said = instance.fails(&["measure", "--for", "100d"], 2);
+    assert!(said.contains("write a time up to 1h, as in 2m"), "{said}");
     let output = instance.by_nobody(&["measure"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
 }
