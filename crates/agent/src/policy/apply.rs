@@ -20,6 +20,7 @@ use crate::policy::in_force::{keep, put_in_force};
 use crate::policy::reconcile::Refusal;
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
+use crate::view::figures::count;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -104,13 +105,9 @@ pub(crate) fn apply(
     match &applied {
         Ok(view) => {
             let rules = agent.gates.config().rules().len();
-            let plural = |n: usize| if n == 1 { "" } else { "s" };
-            let changed = view.gates.len();
-            let mut what = format!(
-                "{rules} rule{}, {changed} gate{} changed",
-                plural(rules),
-                plural(changed)
-            );
+            let rules = count(rules as u64, "rule");
+            let changed = count(view.gates.len() as u64, "gate");
+            let mut what = format!("{rules}, {changed} changed");
             if let Some(trial_s) = trial_s {
                 what += &format!("; on trial for {trial_s} s");
             }

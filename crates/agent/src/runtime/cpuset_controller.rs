@@ -164,6 +164,7 @@ impl CpusetController {
     fn others(&self) -> String {
         match self.gathered.others {
             0 => String::new(),
+            1 => "; one process keeps a cpuset of its own".to_owned(),
             others => format!("; {others} processes keep a cpuset of their own"),
         }
     }

@@ -15,7 +15,7 @@ use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::view::figures::cpus;
+use crate::view::figures::{count, cpus};
 use crate::view::main_cpus;
 use crate::view::status::write_view;
 use crate::view::{Detail, status};
@@ -69,7 +69,10 @@ pub(crate) fn explain(
         }
         gate.notes
             .extend(lock(&runtime.lock_boost).of_gate(&gate.name));
-        let jobs = |jobs| format!("its jobserver lets it run {jobs} jobs at once");
+        let jobs = |jobs| {
+            let jobs = count(u64::from(jobs), "job");
+            format!("its jobserver lets it run {jobs} at once")
+        };
         gate.notes.extend(gate.jobs.map(jobs));
     }
     let is_meant = |other: &&GateView, class: &str| {
@@ -112,8 +115,10 @@ fn summary(gate: &GateView, status: &StatusView, above: Option<&Above>) -> Strin
         100.0 * status.headroom_ratio,
         status.headroom_ratio * status.capacity_cpus
     );
-    let throttled =
-        |periods: u64| format!("it was throttled in {periods} periods of the last second or two");
+    let throttled = |periods: u64| {
+        let periods = count(periods, "period");
+        format!("it was throttled in {periods} of the last second or two")
+    };
     let own = gate.own_limit.as_ref().map_or_else(String::new, |own| {
         let burst = match own.burst_us {
             0 => String::new(),
