@@ -51,7 +51,7 @@ fn of_rule(rule: &RuleView) -> String {
         escaped(&rule.source)
     );
     if rule.gates.is_empty() && rule.observed.is_empty() {
-        out += "  matches nothing now\n";
+        out += "  no gate has its terms now\n";
     }
     for gate in &rule.gates {
         out += &format!("  gate {}\n", escaped(gate));

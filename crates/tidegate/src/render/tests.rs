@@ -2,10 +2,10 @@
 
 use tidegate_api::{
     CapCounts, CapView, Decision, ExplainView, GateView, GroupDecision, HeldView, Limit, LoopView,
-    StatusView, TermView, UserView, WriteView,
+    PolicyView, RuleView, StatusView, TermView, UserView, WriteView,
 };
 
-use super::{WIDTH, explain, gates, status};
+use super::{WIDTH, explain, gates, policy, status};
 
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -272,4 +272,14 @@ fn a_use_that_is_unknown_is_said() {
         page.contains("rests: the gate's CPU use is unknown"),
         "{page}"
     );
+}
+
+#[test]
+fn a_rule_without_a_gate_is_not_said_to_match_nothing() {
+    let view = PolicyView {
+        rules: vec![RuleView::default()],
+        ..PolicyView::default()
+    };
+    let page = policy::page(&view);
+    assert!(page.contains("no gate has its terms now"), "{page}");
 }
