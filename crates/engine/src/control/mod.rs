@@ -300,13 +300,13 @@ impl Control {
         self.late_ever.add(late_ns);
         self.late_max_ns = self.late_max_ns.max(late_ns);
         self.at_tolerance_ns = self.at_tolerance_ns(now_ns);
-        let since_ns = self.at_tolerance_since_ns.take();
+        self.at_tolerance_since_ns = self.at_tolerance_since_ns.map(|_| now_ns);
         if std::mem::take(&mut self.regrouped) && sampled.is_ok() && self.last.is_some() {
             // One window is left out; what was decided last stands for one more.
-            self.at_tolerance_since_ns = since_ns.map(|_| now_ns);
             self.last = Some(now);
             return;
         }
+        self.at_tolerance_since_ns = None;
         let before_ns = self.stepped_ns.replace(began_ns).unwrap_or(began_ns);
         let since_ns = began_ns.saturating_sub(before_ns);
         let is_first = self.last.is_none() && sampled.is_ok();
