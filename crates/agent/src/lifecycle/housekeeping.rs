@@ -66,7 +66,7 @@ pub struct Housekeeping {
     idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,
-    /// Whose hint is looked at next.
+    /// The sweep of hints begins at this one of the hinted gates.
     next_hint: usize,
     /// How often an outside write was answered, by entry of the journal.
     answered: BTreeMap<u64, u32>,
@@ -389,7 +389,7 @@ fn bound_log() {
     }
 }
 
-/// Several gates have the side root, whose quota is ours again when one of them is set again.
+/// The quota of the side root serves several gates: its alert ends when any of them is set again.
 fn forget_taken_again(runtime: &Runtime) {
     let control = runtime.control();
     let journal = runtime.journal();

@@ -48,7 +48,7 @@ pub(crate) fn left_limit(kernel: &Kernel, from: &GroupPath, to: &GroupPath) -> O
         let limit = kernel.groups.bandwidth(&group).ok()?;
         limit.quota_us?;
         Some(format!(
-            "it left {group}, whose limit of {limit} no longer holds for it"
+            "it left {group}, so the limit there ({limit}) no longer applies to it"
         ))
     })
 }

@@ -127,8 +127,8 @@ pub(crate) fn ensure_side_root(runtime: &Runtime, gate: Option<&Gate>) -> ApiRes
 }
 
 /// The quota of side work until the loop's next step: what this gate or another leaves it of what
-/// is idle, the tolerance under an objective, or no quota where neither asks for idle. And whether
-/// it is asked anew: the loop keeps no idle yet, so what it planned is not what this gate asks.
+/// is idle, the tolerance under an objective, or no quota where neither asks for idle. The flag says
+/// that this gate is the first to ask for idle, so that the loop's plan does not count yet.
 fn first_quota(runtime: &Runtime, gate: &Gate) -> (Bandwidth, bool) {
     let of_gate = demand(std::iter::once(gate), &runtime.settings);
     let control = runtime.control();

@@ -22,7 +22,7 @@ const TASKS_PER_POLL: usize = 2_000;
 /// Finding a gate's tasks costs as much as a look at this many.
 const TASKS_A_GATE: usize = 48;
 
-/// One poll; `next` is whose turn it is.
+/// Sweeps some of the hinted gates, from number `next` of them on.
 pub(crate) fn sweep_hints(kernel: &Kernel, gates: &mut [Gate], next: &mut usize) {
     let hinted: Vec<usize> = (0..gates.len())
         .filter(|index| gates[*index].hint.is_some())
