@@ -85,14 +85,14 @@ INLINE bool cpu_is_offline(u32 cpu)
 	return s && s->offline;
 }
 
-/* A CPU becomes idle, or busy. */
+/* A CPU becomes idle, or busy. One that is offline is not idle: it takes no work. */
 INLINE void cpu_time_set_idle(s32 cpu, bool idle)
 {
 	struct cpu_time *s = headroom_on ? cpu_time_at(cpu) : NULL;
 
 	if (s)
-		s->idle =
-		    idle ? stopwatch_start(s->idle, now_ns()) : stopwatch_stop(s->idle, now_ns());
+		s->idle = idle && !s->offline ? stopwatch_start(s->idle, now_ns())
+					      : stopwatch_stop(s->idle, now_ns());
 }
 
 /* A CPU runs a task of this kind from now on. */
@@ -137,7 +137,7 @@ INLINE bool kernel_sees_idle(s32 cpu)
 INLINE void cpu_time_check(struct cpu_time *s, s32 cpu, u64 now, bool fresh)
 {
 	u64 seen = s->idle;
-	bool idle = kernel_sees_idle(cpu);
+	bool idle = !s->offline && kernel_sees_idle(cpu);
 
 	if (idle == (bool)(seen & STOPWATCH_RUNS)) {
 		s->doubts = 0;

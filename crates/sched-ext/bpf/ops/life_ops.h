@@ -18,27 +18,38 @@ struct {
 	MAP_TYPE(value, struct ext_exit);
 } ended SEC(".maps");
 
-/* A CPU of a cache comes (by = 1) or goes (-1). */
-INLINE void runqueue_count_cpu(struct ext_cpu *c, s64 by)
+/* A CPU is on line now, or is not. */
+INLINE void cpu_set_online(u32 cpu, bool online)
 {
+	struct ext_cpu *c = cpu_at(cpu);
+	struct cpu_time *s = cpu_time_at(cpu);
 	struct runqueue *rq = c ? runqueue_at(runqueue_index(c->llc, EXT_MAIN)) : NULL;
 
-	if (!rq)
+	if (!s || !rq || s->offline == !online)
 		return;
-	__sync_fetch_and_add(&rq->cpus, by);
-	__sync_fetch_and_add(&cpus_online, by);
+	c->state = 0;
+	s->offline = !online;
+	__sync_fetch_and_add(&cpus_offline, online ? -1 : 1);
+	__sync_fetch_and_add(&cpus_online, online ? 1 : -1);
+	__sync_fetch_and_add(&rq->cpus, online ? 1 : -1);
 }
 
 /* `init`; no CPU comes or goes meanwhile. */
-int runqueues_count_cpus(void)
+int cpus_count(void)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	u32 cpu;
 
 	EXT_FOR(cpu, config.cpus)
 	{
+		struct cpu_time *s = cpu_time_at(cpu);
+
+		if (!s)
+			break;
+		s->offline = 1;
+		cpus_offline++;
 		if (bpf_cpumask_test_cpu(cpu, online))
-			runqueue_count_cpu(cpu_at(cpu), 1);
+			cpu_set_online(cpu, true);
 	}
 	scx_bpf_put_cpumask(online);
 	return 0;
@@ -48,31 +59,17 @@ int runqueues_count_cpus(void)
 OPS(cpu_online)
 int cpu_online(u64 *ctx)
 {
-	struct ext_cpu *c = cpu_at((s32)ctx[0]);
-	struct cpu_time *s = cpu_time_at((s32)ctx[0]);
-
-	if (c)
-		c->state = 0;
-	runqueue_count_cpu(c, 1);
-	if (s && __sync_lock_test_and_set(&s->offline, 0))
-		__sync_fetch_and_sub(&cpus_offline, 1);
+	cpu_set_online((s32)ctx[0], true);
 	/* Tasks that were queued for it while it took none. */
 	scx_bpf_kick_cpu((s32)ctx[0], 0);
 	return 0;
 }
 
+/* Tasks that may run nowhere else: starvation_scan. */
 OPS(cpu_offline)
 int cpu_offline(u64 *ctx)
 {
-	struct ext_cpu *c = cpu_at((s32)ctx[0]);
-	struct cpu_time *s = cpu_time_at((s32)ctx[0]);
-
-	if (c)
-		c->state = 0;
-	runqueue_count_cpu(c, -1);
-	/* Tasks that may run nowhere else: starvation_scan. */
-	if (s && !__sync_lock_test_and_set(&s->offline, 1))
-		__sync_fetch_and_add(&cpus_offline, 1);
+	cpu_set_online((s32)ctx[0], false);
 	return 0;
 }
 
@@ -133,7 +130,7 @@ s32 init(u64 *ctx)
 		if (failed)
 			return failed;
 	}
-	runqueues_count_cpus();
+	cpus_count();
 	failed = starvation_init();
 	return failed ? failed : side_init();
 }

@@ -115,7 +115,6 @@ INLINE void headroom_side_deactivated(u32 runqueue)
 /* Reads CPU time. */
 int headroom_read(u64 now)
 {
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	bool fresh = !headroom.last_ns;
 	u32 cpu;
 
@@ -134,15 +133,13 @@ int headroom_read(u64 now)
 		cpu_time_check(s, cpu, now, fresh);
 		idle_ns = stopwatch_delta(s->idle, &s->idle_read, now);
 		side_ns = stopwatch_delta(s->side, &s->side_read, now);
-		/* What it was while it was away is read, and counts for nothing. */
-		if (!bpf_cpumask_test_cpu(cpu, online))
+		if (s->offline)
 			continue;
 		headroom.idle_ns += idle_ns;
 		headroom.side_ns += side_ns;
 		headroom.runs += s->side & STOPWATCH_RUNS;
 		headroom.online++;
 	}
-	scx_bpf_put_cpumask(online);
 	return 0;
 }
 

@@ -39,7 +39,7 @@ u32 side_rank(u32 cpu)
 			return TG_SIDE_BESIDE_MAIN;
 		if (s->side & STOPWATCH_RUNS)
 			rank = TG_SIDE_FILLS_CORE;
-		else if (!(s->idle & STOPWATCH_RUNS))
+		else if (!(s->idle & STOPWATCH_RUNS) && !s->offline)
 			return TG_SIDE_BESIDE_MAIN;
 		at = c->next_in_core;
 	}
@@ -257,6 +257,10 @@ int side_settle(u64 now)
 		if (s->forced && s->forced_ns <= now)
 			s->forced = 0;
 		side_cpu_sweep(cpu, s);
+		if (s->offline) {
+			s->side_served_ns = now;
+			continue;
+		}
 		side_serve_few(cpu, s, c, now);
 		if (!(s->side & STOPWATCH_RUNS) || s->forced)
 			continue;
@@ -318,7 +322,7 @@ int side_force(u64 now)
 
 		if (!s)
 			break;
-		if (!side_fits(cpu))
+		if (s->offline || !side_fits(cpu))
 			continue;
 		headroom.turn = cpu;
 		side_force_cpu(cpu, s, now);
