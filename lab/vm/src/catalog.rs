@@ -2,17 +2,24 @@
 //! belongs.
 //!
 //! ```text
-//! # what: a side command gets its group (one line, shown in listings)
+//! # what: a side command gets its group
 //! # modes: precise smp
-//! # kernels: 6.18 (optional: the series it runs on under `--kernel all`; all by default) # tier:
-//! long (optional: not in the short run that `make test` does; `long 7.3`: not on that series) #
-//! userland: systemd (optional: Debian's systemd is the first process; a shell of busybox by
-//! default) # needs: stress-ng (optional; this machine's program of that name, as `make`, `cc1`;
-//! `test_cpu`: the
-//!                             kernel's own test of cgroups; `deb`: two versions of the package, in /vm/deb; the test checks whether it is there)
-//! # seconds: 40              (the guest's own time; beyond it the test has hung)
-//! # expect: Kernel panic (optional: passes only by failing with this in its reason; it tests the
-//! bed) ```
+//! # kernels: 6.18
+//! # tier: long
+//! # userland: systemd
+//! # needs: stress-ng
+//! # seconds: 40
+//! # expect: Kernel panic
+//! ```
+//!
+//! - `what`: one line, shown in listings.
+//! - `kernels`: the series it runs on under `--kernel all`; all by default.
+//! - `tier: long`: not in the short run that `make test` does; `long 7.3`: not on that series.
+//! - `userland: systemd`: Debian's systemd is the first process; a shell of busybox by default.
+//! - `needs`: this machine's program of that name; `test_cpu`: the kernel's own test of cgroups;
+//!   `deb`: two versions of the package, in /vm/deb. The test checks whether it is there.
+//! - `seconds`: the guest's own time; beyond it the test has hung.
+//! - `expect`: passes only by failing with this in its reason; it tests the bed.
 
 use crate::VmError;
 use crate::protocol::Outcome;
