@@ -66,6 +66,53 @@ fn a_limit_that_was_lifted_stands_again_when_the_one_above_is_taken_back() {
     }
 }
 
+/// A measurement moves the quotas of side gates below the side root's, which follows main.
+#[test]
+fn a_quota_that_moves_below_another_is_lifted_while_that_is_lower() {
+    for kind in [Kind::Mixed, Kind::V1] {
+        let bed = Bed::new(kind);
+        let (groups, mut journal) = bed.without_agent();
+        let side = path("/other");
+        let gate = side.join("gate").unwrap();
+        groups.create(&gate).unwrap();
+        let found = Bandwidth::limit(40_000, 50_000);
+        groups.set_bandwidth(&gate, None, found).unwrap();
+        for (group, was) in [(&side, FREE), (&gate, found)] {
+            journal
+                .record_limit(group, "gate", was, Fallback::Restore)
+                .unwrap();
+        }
+        let stands = |group| groups.bandwidth(group).unwrap();
+        let is_ours = |journal: &Journal| journal.outside_writes(0..4).is_empty();
+        journal.write_quota(&side, &FREE, &LOW).unwrap();
+        journal.write_quota(&gate, &found, &OWN).unwrap();
+        assert_eq!(stands(&gate).quota_us, None, "v1 refuses more than above");
+        assert!(is_ours(&journal));
+        journal.write_quota(&side, &LOW, &FREE).unwrap();
+        assert_eq!(stands(&gate), OWN);
+        journal.write_quota(&side, &FREE, &LOW).unwrap();
+        assert_eq!(stands(&gate).quota_us, None);
+        assert!(is_ours(&journal));
+        let low = Bandwidth::limit(1_000, 100_000);
+        journal.write_quota(&gate, &OWN, &low).unwrap();
+        assert_eq!(stands(&gate), low);
+        journal.write_quota(&side, &LOW, &FREE).unwrap();
+        journal.write_quota(&gate, &low, &OWN).unwrap();
+        assert_eq!(stands(&gate), OWN, "nothing above it is lower now");
+        assert!(is_ours(&journal));
+        journal.write_quota(&side, &FREE, &LOW).unwrap();
+        journal
+            .write_quota(&gate, &OWN, &Bandwidth::limit(30_000, 50_000))
+            .unwrap();
+        assert_eq!(stands(&gate).quota_us, None);
+        // The agent dies.
+        drop(journal);
+        let (groups, mut journal) = bed.without_agent();
+        assert_eq!(journal.restore_lines(|_| true), [""; 0]);
+        assert_eq!(groups.bandwidth(&gate).unwrap(), found);
+    }
+}
+
 type Give = fn(&Groups, &mut Journal, &GroupPath);
 
 /// The operations of a cut above so many groups with a quota: writes of the ledger, writes to

@@ -120,9 +120,28 @@ impl Journal {
         to: &Bandwidth,
     ) -> JournalResult<()> {
         self.note_owners(group)?;
-        self.record_write(group, from, to)?;
-        self.put(group, from, to)
-            .inspect_err(|_| self.write_failed(group))
+        let known = self.quota_tree.get(group).copied();
+        let least = self.least_above(group);
+        if least == u128::MAX && known.is_none() {
+            self.record_write(group, from, to)?;
+            return self
+                .put(group, from, to)
+                .inspect_err(|_| self.write_failed(group));
+        }
+        // Below another quota that moves, as that of a side gate while it is measured.
+        let stands = known.map_or(*from, |quota| quota.standing());
+        let quota = OwnQuota {
+            own: *to,
+            lifted: to.ratio() > least,
+        };
+        self.record_write(group, &stands, &quota.standing())?;
+        self.stand(group, &stands, quota).inspect_err(|_| {
+            self.write_failed(group);
+            match known {
+                Some(known) => self.quota_tree.insert(group.clone(), known),
+                None => self.quota_tree.remove(group),
+            };
+        })
     }
 
     /// The owner of a group may have changed its limit since the last write: that is noted before
@@ -457,8 +476,13 @@ impl Journal {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for (group, standing) in found {
             match self.entry(group, Change::is_bandwidth) {
-                Some(entry) if self.ledger.moving().get(entry.id).is_none() => {
-                    changed.push(with_previous(entry, *standing));
+                Some(entry) => {
+                    let moves = self
+                        .ledger
+                        .note_moving(entry.id, standing, &lifted(*standing));
+                    if !moves {
+                        changed.push(with_previous(entry, *standing));
+                    }
                 }
                 None if !self.is_subgroup(group) => {
                     let change = Change::Bandwidth {
@@ -507,6 +531,11 @@ impl Journal {
             // Its owner may have given it another limit meanwhile.
             if self.groups.bandwidth(group).ok() != Some(lifted(own)) {
                 continue;
+            }
+            let mut entries = self.ledger.of_group(group);
+            if let Some(entry) = entries.find(|one| one.change.is_bandwidth()) {
+                // One without a slot has its own limit in the entry.
+                let _ = self.ledger.note_moving(entry.id, &lifted(own), &own);
             }
             match self.groups.set_bandwidth(group, Some(lifted(own)), own) {
                 Ok(_) => quota.lifted = false,
