@@ -212,7 +212,7 @@ fn place_of_soft_cap(
 #[derive(Default)]
 struct Family {
     moved: usize,
-    /// Those of other users, in other groups, or refused by the kernel.
+    /// Those of other users, in other gates or groups, or refused by the kernel.
     left: usize,
 }
 
@@ -221,13 +221,13 @@ impl Family {
         let mut notes = Vec::new();
         if self.moved > 0 {
             notes.push(format!(
-                "{} processes that it had started are in the gate as well (--only leaves them out)",
+                "processes that it had started: {} in the gate as well (--only leaves them out)",
                 self.moved
             ));
         }
         if self.left > 0 {
             notes.push(format!(
-                "{} processes that it had started are not in the gate: they are in another group, or another user's",
+                "processes that it had started: {} not in the gate, as they are in another gate or group, or another user's",
                 self.left
             ));
         }
@@ -244,6 +244,7 @@ fn move_descendants(runtime: &Runtime, gate: &Gate, plan: &Placement, start_tick
         tid: plan.pid,
         start_ticks,
     };
+    let home = plan.from.first().and_then(|from| from.group.as_ref());
     let mut family = Family::default();
     let mut seen = BTreeSet::new();
     for _ in 0..FAMILY_ROUNDS_MAX {
@@ -257,10 +258,14 @@ fn move_descendants(runtime: &Runtime, gate: &Gate, plan: &Placement, start_tick
         }
         for child in fresh {
             let at = kernel.groups.group_of(child.tid).ok().flatten();
-            if at.is_some_and(|at| kernel.is_in(&at, &plan.group)) {
+            if at.as_ref().is_some_and(|at| kernel.is_in(at, &plan.group)) {
                 continue;
             }
-            let moved = move_descendant(runtime, gate, plan, child);
+            // Another gate's, or a group that the child was given: v2 has no way out of it either.
+            let moved = match at.is_some() && at.as_ref() != home {
+                true => Some(false),
+                false => move_descendant(runtime, gate, plan, child),
+            };
             match moved {
                 Some(true) => family.moved += 1,
                 Some(false) => family.left += 1,

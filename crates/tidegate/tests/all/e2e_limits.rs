@@ -99,10 +99,7 @@ fn what_a_process_has_started_is_in_its_gate() {
     let before = groups();
     let target = format!("pid:{leader}");
     let said = instance.ok(&["set", &target, "class=side"]);
-    assert!(
-        said.contains("3 processes that it had started are in the gate"),
-        "{said}"
-    );
+    assert!(said.contains("had started: 3 in the gate"), "{said}");
     let inside = groups();
     assert!(
         inside
@@ -116,6 +113,36 @@ fn what_a_process_has_started_is_in_its_gate() {
     assert!(!said.contains("had started"), "{said}");
     assert_eq!(groups().iter().filter(|one| **one == before[0]).count(), 3);
     instance.ok(&["unset", &target]);
+    drop(parent);
+    instance.gone();
+}
+
+#[test]
+fn a_child_stays_in_its_own_gate() {
+    let instance = or_skip!(Instance::new("own-child"));
+    let parent = Background::start(&["sh", "-c", "sleep 60 & wait"]);
+    let children = format!("/proc/{0}/task/{0}/children", parent.pid());
+    let child = || {
+        std::fs::read_to_string(&children)
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    wait_for("a child", || !child().is_empty());
+    let (target, of_child) = (format!("pid:{}", parent.pid()), format!("pid:{}", child()));
+    instance.ok(&["set", &of_child, "cap_hard=0.1cpu"]);
+    let pid = child().parse().unwrap();
+    let inside = cgroups_of(pid);
+    let said = instance.ok(&["set", &target, "cap_hard=0.3cpu"]);
+    assert!(said.contains("had started: 1 not in the gate"), "{said}");
+    assert_eq!(cgroups_of(pid), inside);
+    instance.ok(&["unset", &target]);
+    assert_eq!(cgroups_of(pid), inside);
+    assert_eq!(
+        limit(&group_of(&instance.gate(&of_child))),
+        (Some(1_000), 10_000, 0)
+    );
+    instance.ok(&["unset", &of_child]);
     drop(parent);
     instance.gone();
 }
