@@ -43,7 +43,7 @@ pub struct Args {
     /// The gate's name [default: made from CMD]
     #[arg(long, hide_short_help = true)]
     name: Option<String>,
-    /// Enter the gate of this name if it still has tasks
+    /// Enter the gate of this name if it still has tasks; terms given here become the gate's
     #[arg(long, requires = "name", hide_short_help = true)]
     join: bool,
     /// No notes on standard error
