@@ -51,6 +51,7 @@ struct task_group {
 struct sched_info {
 	unsigned long pcount; /* times that the task began to run */
 	u64 run_delay;	      /* ns that it was runnable before it ran, all of them */
+	u64 last_arrival;     /* when it began to run, by the clock of its CPU's rq */
 } KERNEL_TYPE;
 
 /*
@@ -68,11 +69,13 @@ struct cfs_rq {
 
 struct rq {
 	struct cfs_rq cfs;
+	u64 clock;
 } KERNEL_TYPE;
 
 /* include/linux/sched.h; of a task or of a group on one CPU. */
 struct sched_entity {
 	struct sched_entity *parent;
+	struct cfs_rq *cfs_rq;
 	struct cfs_rq *my_q; /* of a group */
 } KERNEL_TYPE;
 
