@@ -123,19 +123,20 @@ impl<'t> Reader<'t> {
             match read {
                 Ok((term, raw)) => {
                     let set = terms.0.insert(term.name().to_owned(), raw);
-                    if set.is_some() {
-                        let why = "set twice in this file, by two names; keep this one";
-                        errors.push(TermError::Toml {
-                            source_place: self.place(key.span().start),
-                            why: format!("{}: {why}", term.name()),
-                        });
-                    }
+                    errors.extend(set.map(|_| self.set_twice(term, key.span().start)));
                 }
                 Err(error) => errors.push(error),
             }
         }
         layer.classes.insert(class, terms);
         Ok(())
+    }
+
+    pub(super) fn set_twice(&self, term: Term, at: usize) -> TermError {
+        TermError::Toml {
+            source_place: self.place(at),
+            why: format!("{}: set twice, by two names; keep this one", term.name()),
+        }
     }
 
     fn class_term(

@@ -217,8 +217,10 @@ impl Reader<'_> {
             let read = Term::named(key.get_ref(), &source).and_then(|term| {
                 let raw = self.text_of(term.name(), term.example(), value)?;
                 term.check(&raw)?;
-                terms.0.insert(term.name().to_owned(), raw);
-                Ok(())
+                match terms.0.insert(term.name().to_owned(), raw) {
+                    Some(_) => Err(self.set_twice(term, key.span().start)),
+                    None => Ok(()),
+                }
             });
             errors.extend(read.err());
         }

@@ -53,11 +53,15 @@ fn the_packages_example_has_the_defaults() {
 #[test]
 fn a_term_under_both_of_its_names_is_refused() {
     let root = tempfile::tempdir().unwrap();
-    let text = "[side]\ncap = '20%'\ncap_hard = '10%'\n";
-    write(root.path(), "etc/tidegate/tidegate.toml", text);
-    let errors = Config::load(&Roots::under(root.path())).unwrap_err();
-    let said = errors.to_string();
-    assert!(said.contains("cap_hard: set twice in this file"), "{said}");
+    for text in [
+        "[side]\ncap = '20%'\ncap_hard = '10%'\n",
+        "[[rule]]\nname = 'r'\nmatch = { exe = '/x' }\nterms = { cap = '1cpu', cap_hard = '2cpu' }\n",
+    ] {
+        write(root.path(), "etc/tidegate/tidegate.toml", text);
+        let errors = Config::load(&Roots::under(root.path())).unwrap_err();
+        let said = errors.to_string();
+        assert!(said.contains("cap_hard: set twice"), "{said}");
+    }
 }
 
 #[test]
