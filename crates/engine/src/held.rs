@@ -133,6 +133,8 @@ pub struct Limits {
     /// What holds all side work back, by the control step; `none` for work that is not side work.
     pub side: Limit,
     pub is_shared: bool,
+    /// It uses less than half of what its own limit gives it.
+    pub is_far_from_own: bool,
 }
 
 impl Counted {
@@ -140,11 +142,13 @@ impl Counted {
         let tasks = &self.tasks;
         let is_delayed =
             tasks.runnable > 0 && tasks.delay_ns > (tasks.run_ns + tasks.delay_ns) / DELAY_PART;
+        // Side work that waits for main may use up one period of many.
+        let yields = is_delayed && limits.is_far_from_own && limits.side != Limit::None;
         if self.is_frozen {
             Limit::Frozen
         } else if self.is_above_soft_cap {
             Limit::SoftCap
-        } else if self.own_throttled > 0 {
+        } else if self.own_throttled > 0 && !yields {
             limits.own
         } else if self.parent_throttled > 0 {
             Limit::Parent
@@ -182,6 +186,7 @@ mod tests {
         moving: Limit::Headroom,
         side: Limit::Headroom,
         is_shared: false,
+        is_far_from_own: false,
     };
 
     fn awake(run_ns: u64, delay_ns: u64) -> Counted {
@@ -223,8 +228,26 @@ mod tests {
             is_shared: true,
             ..SIDE
         };
+        let far = Limits {
+            side: Limit::IdleClass,
+            is_far_from_own: true,
+            ..capped
+        };
+        let once = Counted {
+            own_throttled: 1,
+            ..awake(40_000_000, 960_000_000)
+        };
         for (counted, limits, limit) in [
             (throttled, capped, Limit::Cap),
+            (once, far, Limit::IdleClass),
+            (
+                once,
+                Limits {
+                    side: Limit::None,
+                    ..far
+                },
+                Limit::Cap,
+            ),
             (throttled_with_others, stale, Limit::Root),
             (waiting, stale, Limit::Headroom),
             (waiting, shared, Limit::Weight),

@@ -59,6 +59,15 @@ pub(crate) fn attach(
         Ok(())
     };
     let limited = limited.and_then(|()| enforce(runtime, gate));
+    if let Attachment::Observed { group, .. } = &gate.record.attachment
+        && gate.terms.objective.value != tidegate_terms::Objective::None
+    {
+        let note = format!(
+            "the objective counts the waits of all tasks in {group}; `tidegate run --main` starts a \
+             command in a group of its own"
+        );
+        gate.record.notes.push(note);
+    }
     if limited.is_err() {
         withdraw(runtime, gate);
         if !matches!(gate.record.attachment, Attachment::Observed { .. }) {

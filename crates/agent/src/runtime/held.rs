@@ -126,6 +126,12 @@ fn limits(
         None if caps_for_each(&gate.terms).is_some() => Limit::Cap,
         None => Limit::Outside,
     };
+    let own_cpus = gate.own_limit().and_then(|own| own.rate_ucpu());
+    let own_cpus = own_cpus.map(|ucpu| ucpu as f64 / 1e6);
+    let is_far_from_own = gate
+        .usage_cpus
+        .zip(own_cpus)
+        .is_some_and(|(used, own)| used * 2.0 < own);
     let Some(moving) = moving else {
         return Limits {
             own,
@@ -152,6 +158,7 @@ fn limits(
         own,
         moving,
         side: decision.limit,
+        is_far_from_own,
         is_shared: gate.usage_cpus.is_some_and(|own_cpus| {
             let others_cpus = side_cpus - own_cpus;
             !is_only
