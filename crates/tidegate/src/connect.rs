@@ -43,6 +43,9 @@ pub fn to_agent() -> Result<Client, Failure> {
 /// What holds while no agent runs.
 pub fn without_agent(run_dir: &RunDir) -> &'static str {
     match has_records(run_dir) {
+        false if !may_start(run_dir) => {
+            "no agent runs, so nothing is limited; `sudo tidegate run` or an administrator starts one"
+        }
         true => {
             "no agent runs, and the limits of the last one are still in force; the next `tidegate run` takes them \
              over, and `tidegate agent repair` undoes them once their commands have ended"
@@ -51,6 +54,14 @@ pub fn without_agent(run_dir: &RunDir) -> &'static str {
             "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one"
         }
     }
+}
+
+/// Whether the caller may make the run directory, or files in it.
+fn may_start(run_dir: &RunDir) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut there = run_dir.dir().ancestors().filter(|dir| dir.exists());
+    let may_write = |dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+    is_root || there.next().is_some_and(may_write)
 }
 
 pub fn is_running() -> bool {

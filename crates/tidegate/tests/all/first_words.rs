@@ -16,16 +16,16 @@ nobody | set pid:1 class=side | 3 | /run: Permission denied | put sudo before ti
 nobody | policy apply | 3 | /run: Permission denied | put sudo before tidegate
 nobody | agent run | 4 | /run: Permission denied | put sudo before tidegate
 nobody | recording save | 5 | /recording:  | start an agent
-nobody | unset x | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | status | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | explain x | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | top --once | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | events | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | metrics | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | report x 5ms | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | policy show | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | policy confirm | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
-nobody | policy rollback | 3 | /tidegate.sock: no agent | the first `tidegate run` or `set` starts one
+nobody | unset x | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | status | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | explain x | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | top --once | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | events | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | metrics | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | report x 5ms | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | policy show | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | policy confirm | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
+nobody | policy rollback | 3 | /tidegate.sock: no agent | `sudo tidegate run` or an administrator starts one
 container | run true | 0 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | run --strict true | 125 | /sys/fs/cgroup | mount the cgroup tree read-write
 container | set pid:1 class=side | 3 | /sys/fs/cgroup | mount the cgroup tree read-write
