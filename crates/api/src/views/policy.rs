@@ -57,9 +57,9 @@ pub struct ObservedView {
 pub struct KernelWriteView {
     /// The file.
     pub path: String,
-    /// What stands; absent where the file is not there yet.
+    /// What stands; absent where the file is not there yet, or lists tasks.
     pub from: Option<String>,
-    /// What would stand. A moving quota starts at the tolerance and follows main from there.
+    /// What would stand, or the task that joins the list. A moving quota starts at the tolerance and follows main from there.
     pub to: String,
 }
 

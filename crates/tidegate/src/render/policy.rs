@@ -78,13 +78,11 @@ fn observed(view: &ObservedView) -> String {
 }
 
 fn of_write(write: &tidegate_api::KernelWriteView, indent: &str) -> String {
-    let from = write.from.as_deref().unwrap_or("(not there yet)");
-    format!(
-        "{indent}{}: {} -> {}\n",
-        escaped(&write.path),
-        escaped(from),
-        escaped(&write.to)
-    )
+    let (path, to) = (escaped(&write.path), escaped(&write.to));
+    match &write.from {
+        Some(from) => format!("{indent}{path}: {} -> {to}\n", escaped(from)),
+        None => format!("{indent}{path}: + {to}\n"),
+    }
 }
 
 pub fn changes(view: &PolicyChangeView, tense: Tense) -> String {
