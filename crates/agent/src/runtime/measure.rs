@@ -90,12 +90,12 @@ fn measure_use(
         attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let placed = gate.record.attachment.placed();
-    // A quota that never held a period, or was lifted for a parent's, throttles nothing; another
-    // program's does.
-    let stat = stat.filter(|stat| stat.nr_periods > 0);
     let stat = match gate.own_limit() {
         Some(_) => stat,
-        None => subgroups_stat(runtime, &gate.record.name).or(stat),
+        // Another program's quota counts, if it has held a period.
+        None => {
+            subgroups_stat(runtime, &gate.record.name).or(stat.filter(|stat| stat.nr_periods > 0))
+        }
     };
     gate.stat = stat;
     let cap = placed.and_then(|group| sched_ext_cap(runtime, group));

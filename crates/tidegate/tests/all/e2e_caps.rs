@@ -79,3 +79,18 @@ fn a_process_that_runs_is_capped_and_goes_home() {
     drop(hog);
     instance.gone();
 }
+
+#[test]
+fn what_throttles_other_side_work_is_not_counted_as_a_gates_own() {
+    let instance = or_skip!(Instance::new("own-counts"));
+    let flags = ["--side", "--headroom", "90%", "--name", "hog"];
+    let hog = instance.background(&flags, &["sh", "-c", "while :; do :; done"]);
+    let flags = ["--side", "--cap", "0.5cpu", "--name", "job"];
+    let job = instance.background(&flags, &["sleep", "60"]);
+    wait_for("side work to be throttled", || {
+        instance.gate("hog")["nr_throttled"].as_u64() > Some(0)
+    });
+    assert_eq!(instance.gate("job")["nr_throttled"], 0);
+    drop((hog, job));
+    instance.gone();
+}

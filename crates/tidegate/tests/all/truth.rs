@@ -291,8 +291,9 @@ impl Stage<'_> {
                 // cpuacct is mounted apart, and another program's group is not in it.
                 None => assert_eq!(used, (0.0, 0.0), "{gate}"),
             }
-            // Of the group of all side work where the gate's own has no quota.
-            let stat = |reading: &Reading| match now.to.own.periods > 0.0 {
+            // Of the group of all side work where the gate has no limit of its own.
+            let is_own = !gate["own_limit"].is_null() || now.to.own.periods > 0.0;
+            let stat = |reading: &Reading| match is_own {
                 true => reading.own,
                 false if gate["class"] == "side" => reading.root,
                 false => Stat::default(),
