@@ -73,7 +73,7 @@ use mechanisms::Subgroups;
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GateAlert {
     pub gate: String,
-    /// The entry of the journal whose value is left to another writer.
+    /// The number of the journal entry whose value the agent leaves as another program wrote it.
     pub left_alone: Option<u64>,
     pub text: String,
 }

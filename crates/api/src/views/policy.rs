@@ -59,7 +59,8 @@ pub struct KernelWriteView {
     pub path: String,
     /// What stands; absent where the file is not there yet, or lists tasks.
     pub from: Option<String>,
-    /// What would stand, or the task that joins the list. A moving quota starts at the tolerance and follows main from there.
+    /// What would stand, or the task that joins the list. A moving quota starts at the tolerance
+    /// and follows main from there.
     pub to: String,
 }
 
