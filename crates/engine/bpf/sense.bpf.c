@@ -30,7 +30,7 @@ enum class {
 /* Deeper groups count as neutral. A Kubernetes container is five levels down. */
 #define LEVELS_MAX 16
 
-/* A hidden visit of a task to a CPU is told from this length on. */
+/* Two clocks differ by less than this at a switch, so a shorter hidden visit is not detected. */
 #define CLOCKS_NS 5000
 
 /* Waits by length: 0 is below 1 us (1024 ns), n is from 2^(n+9) ns, the last is 8.6 s and more. */
@@ -193,7 +193,7 @@ INLINE u32 class_of(struct task_struct *task, u64 generation)
 INLINE void turn(struct slot *slot, u32 ran, u32 class, u64 run_ns, u32 hidden)
 {
 	u64 now = bpf_ktime_get_ns();
-	u64 since = slot->word >> 2;
+	u64 since = slot->word >> 2, stretch_ns;
 
 	if (slot->word == 0) {
 		slot->base_ns = now;
@@ -202,18 +202,19 @@ INLINE void turn(struct slot *slot, u32 ran, u32 class, u64 run_ns, u32 hidden)
 	}
 	if (now < since)
 		now = since;
-	/* The two clocks are read at moments that differ by a little, and may run apart. */
-	if (run_ns > now - since || now - since - run_ns < CLOCKS_NS + ((now - since) >> 10))
-		run_ns = now - since;
-	slot->ran_ns[hidden & 3] += now - since - run_ns;
+	stretch_ns = now - since;
+	/* The kernel's clock is read at another moment than ours, and runs at another rate. */
+	if (run_ns > stretch_ns || stretch_ns - run_ns < CLOCKS_NS + (stretch_ns >> 10))
+		run_ns = stretch_ns;
+	slot->ran_ns[hidden & 3] += stretch_ns - run_ns;
 	slot->ran_ns[ran & 3] += run_ns;
 	slot->word = now << 2 | class;
 }
 
 /*
  * The class of what runs: the one that began at the last switch, unless `task` turns out to be
- * another task than the one that began. A kernel may hide switches from its tracepoint (6.18 of one
- * cloud does; beside an emulator whose threads take turns it hid 5 % of a CPU).
+ * another task than the one that began. A kernel may hide switches from its tracepoint. One cloud's
+ * 6.18 does: the visits that it hid of an emulator's threads took 5 % of a CPU.
  */
 INLINE u32 ran_class(struct task_struct *task, struct slot *slot, u64 generation)
 {

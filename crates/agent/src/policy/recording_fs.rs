@@ -53,7 +53,10 @@ impl RecordingFs {
         let once = order.into_iter().filter(|path| seen.insert(path.clone()));
         let view = |path: PathBuf| {
             let lists_tasks = LISTS.iter().any(|name| path.ends_with(name));
-            let from = self.machine.read(&path).ok().filter(|_| !lists_tasks);
+            let from = match lists_tasks {
+                true => None,
+                false => self.machine.read(&path).ok(),
+            };
             let to = written.now[&path].trim().to_owned();
             KernelWriteView {
                 path: path.display().to_string(),

@@ -126,12 +126,6 @@ fn limits(
         None if caps_for_each(&gate.terms).is_some() => Limit::Cap,
         None => Limit::Outside,
     };
-    let own_cpus = gate.own_limit().and_then(|own| own.rate_ucpu());
-    let own_cpus = own_cpus.map(|ucpu| ucpu as f64 / 1e6);
-    let is_far_from_own = gate
-        .usage_cpus
-        .zip(own_cpus)
-        .is_some_and(|(used, own)| used * 2.0 < own);
     let Some(moving) = moving else {
         return Limits {
             own,
@@ -154,6 +148,9 @@ fn limits(
     let side_cpus = second.cpus(second.side_ns);
     let main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
     let is_idle_class = decision.limit == Limit::IdleClass;
+    let own_ucpu = gate.own_limit().and_then(|own| own.rate_ucpu());
+    let used_and_own = gate.usage_cpus.zip(own_ucpu);
+    let is_far_from_own = used_and_own.is_some_and(|(used, own)| used * 2e6 < own as f64);
     Limits {
         own,
         moving,
